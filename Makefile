@@ -1,0 +1,43 @@
+# Needs Python 3.11 to 3.13, pip and make: everything else is installed into $(VENV) by .ci/bootstrap.
+#
+#   make demo [URL=https://...]   summarise a web page and let a person decide
+#   make test                     lint, types, and the tests with branch coverage
+#   make pytest [ARGS=...]        the tests alone
+#   make bench                    the benchmarks
+#   make lint | make format
+#
+# PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go.
+
+VENV ?= .venv
+PYTHON ?=
+BIN = $(VENV)/bin
+
+# Pyright runs on the Node that its package brings, whatever else is installed.
+export PYRIGHT_PYTHON_GLOBAL_NODE = 0
+export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
+
+.PHONY: demo test pytest bench lint format ready
+
+demo: ready
+	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
+
+test: lint
+	$(BIN)/pytest --cov --cov-branch --cov-report=term $(ARGS)
+
+pytest: ready
+	$(BIN)/pytest $(ARGS)
+
+bench: ready
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lint: ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+ready:
+	@.ci/bootstrap '$(VENV)' $(if $(PYTHON),'$(PYTHON)')
