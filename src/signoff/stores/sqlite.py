@@ -1,0 +1,343 @@
+"""The SQLite store: one file, any number of processes on one host."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Concatenate, ParamSpec, TypeVar
+
+from signoff.clock import Clock, SystemClock
+from signoff.errors import StoreUnavailable
+from signoff.records import (
+    Entry,
+    Message,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    Run,
+    Settlement,
+    WorkerInfo,
+)
+from signoff.stores import sqlite_journal as journal
+from signoff.stores import sqlite_leases as leases
+from signoff.stores import sqlite_messages as messages
+from signoff.stores import sqlite_promises as promises
+from signoff.stores import sqlite_runs as runs
+from signoff.stores import sqlite_states as states
+from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
+from signoff.stores.sqlite_writer import Refused, Transaction, Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+READERS = 2
+CLAIM_WORKFLOWS_AT_MOST = 400  # SQLite merges up to 500 branches in one statement
+
+log = logging.getLogger("signoff.store")
+
+
+class SqliteStore:
+    """Keeps runs in an SQLite file. The contract of every method is in ``signoff.stores.base.Store``.
+
+    Args:
+        address: A path, ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
+        namespace: The tenant.
+        clock: Stamps and compares business times: deadlines, timers, when something happened.
+        lease_clock: Measures leases.
+        lease_seconds: How long a claim or a heartbeat holds a run.
+        busy_seconds: How long to wait for other processes that write to the file.
+        inline_below_seconds: Commit on the event loop itself while commits take less than this, which
+            saves two thread switches; 0 always commits in the writer's thread.
+
+    Example:
+        store = SqliteStore("sqlite:///signoff.db")
+        await store.open()
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str],
+        *,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        lease_clock: Clock | None = None,
+        lease_seconds: float = 10.0,
+        busy_seconds: float = 60.0,
+        inline_below_seconds: float = 0.001,
+    ) -> None:
+        self.namespace = namespace
+        self.clock: Clock = clock or SystemClock()
+        self.lease_seconds = lease_seconds
+        self._lease_clock: Clock = lease_clock or SystemClock()
+        self._owner = True
+        self._file = _File(address, self.clock, self._lease_clock, busy_seconds, inline_below_seconds)
+
+    @property
+    def location(self) -> str:
+        return self._file.location
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._file.open)
+
+    async def close(self) -> None:
+        if self._owner:
+            await asyncio.to_thread(self._file.close)
+
+    def within(self, namespace: str) -> SqliteStore:
+        view = object.__new__(SqliteStore)
+        view.namespace = namespace
+        view.clock = self.clock
+        view.lease_seconds = self.lease_seconds
+        view._lease_clock = self._lease_clock
+        view._owner = False
+        view._file = self._file
+        return view
+
+    def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        return self._file.listeners.add(self.namespace, callback)
+
+    # Runs
+
+    async def create_run(self, new: NewRun) -> tuple[Run, bool]:
+        return await self._write(runs.create_run, new)
+
+    async def get_run(self, run_id: str) -> Run:
+        return await self._read_soon(runs.get_run, run_id)
+
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        return await self._read(runs.list_runs, which, after, limit)
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        return await self._read(journal.read_journal, run_id, after, limit)
+
+    async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
+        return await self._read_soon(messages.read_messages, run_ids)
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        return await self._write(runs.cancel, run_id, reason, by)
+
+    async def retry(self, run_id: str) -> Run:
+        return await self._write(runs.retry, run_id)
+
+    async def signal(
+        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+    ) -> bool:
+        return await self._write(messages.signal, run_id, name, value, by, request_id)
+
+    # What the holder of a lease does
+
+    async def claim(
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int
+    ) -> Sequence[Claim]:
+        if not workflows or not await self._read_soon(states.any_ready, group, json.dumps(list(workflows))):
+            return []
+        some = workflows[:CLAIM_WORKFLOWS_AT_MOST]
+        return await self._write(leases.claim, worker_id, group, some, limit, self.lease_seconds)
+
+    async def append(self, write: Write) -> None:
+        await self._write(leases.append, write)
+
+    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
+        return await self._write(leases.pause, write, wakes, wake_at)
+
+    async def complete(self, write: Write, outcome: Outcome) -> None:
+        await self._write(leases.complete, write, outcome)
+
+    # Promises
+
+    async def create_promise(self, new: NewPromise) -> tuple[Promise, bool]:
+        return await self._write(promises.create_promise, new)
+
+    async def get_promise(self, promise_id: str) -> Promise:
+        return await self._read_soon(promises.get_promise, promise_id)
+
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        return await self._read(promises.list_promises, which, after, limit)
+
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement
+    ) -> tuple[Promise, bool]:
+        return await self._write(promises.settle, promise_id, kind, settlement)
+
+    # Time and leases
+
+    async def due(self, limit: int = 1000) -> float | None:
+        now = self.clock.now()
+        next_at = await self._file.read_soon(lambda db: leases.next_due(db, now, self._lease_clock.now()))
+        if next_at is None or next_at > now:
+            return next_at
+        return await self._write(leases.due, limit)
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        await self._write(leases.enlist, worker)
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return await self._file.read(leases.list_workers)
+
+    async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
+        if not held:
+            return set()
+        return await self._write(leases.heartbeat, worker_id, held, self.lease_seconds)
+
+    async def release(self, worker_id: str) -> int:
+        return await self._write(leases.release, worker_id)
+
+    async def _write(
+        self,
+        work: Callable[Concatenate[Transaction, str, P], T | Refused],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        namespace = self.namespace
+        return await self._file.writer.submit(lambda tx: work(tx, namespace, *args, **kwargs))
+
+    async def _read(
+        self, read: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        namespace = self.namespace
+        return await self._file.read(lambda db: read(db, namespace, *args, **kwargs))
+
+    async def _read_soon(
+        self, read: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        namespace = self.namespace
+        return await self._file.read_soon(lambda db: read(db, namespace, *args, **kwargs))
+
+
+class _File:
+    """The open file that views of several namespaces share: one writer, some readers, the listeners."""
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str],
+        clock: Clock,
+        lease_clock: Clock,
+        busy_seconds: float,
+        inline_below_seconds: float,
+    ) -> None:
+        self.path = path_of(address)
+        self.location = f"sqlite:///{self.path}"
+        self.listeners = _Listeners()
+        self._clock = clock
+        self._lease_clock = lease_clock
+        self._busy_seconds = busy_seconds
+        self._inline_below_seconds = inline_below_seconds
+        self._writer: Writer | None = None
+        self._readers: ThreadPoolExecutor | None = None
+        self._connections: list[sqlite3.Connection] = []
+        self._mine = threading.local()
+        self._opening = threading.Lock()
+        clock.on_jump(self.listeners.tell_jump)
+
+    @property
+    def writer(self) -> Writer:
+        if self._writer is None:
+            raise StoreUnavailable(self.location, "it is not open")
+        return self._writer
+
+    def open(self) -> None:
+        with self._opening:
+            if self._writer is not None:
+                return
+            prepare(self.path, self.location, busy_seconds=self._busy_seconds)
+            try:
+                self._writer = Writer(
+                    connect(self.path),
+                    location=self.location,
+                    clock=self._clock,
+                    lease_clock=self._lease_clock,
+                    busy_seconds=self._busy_seconds,
+                    inline_below_seconds=self._inline_below_seconds,
+                    committed=self.listeners.tell_commit,
+                    disturbed=self.listeners.tell_disturbance,
+                )
+            except sqlite3.Error as error:
+                raise translate(error, self.location) from error
+            self._mine = threading.local()
+            self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="signoff-sqlite-reader")
+
+    def close(self) -> None:
+        with self._opening:
+            writer, self._writer = self._writer, None
+            readers, self._readers = self._readers, None
+            if readers is not None:
+                readers.shutdown()
+            while self._connections:
+                self._connections.pop().close()
+            if writer is not None:
+                writer.close()
+
+    async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Read on a reader's thread."""
+        self.writer.check_usable()
+        assert self._readers is not None
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_here, read)
+
+    async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Do a small read at once if the writer is idle, else on a reader's thread."""
+        found = self.writer.read_here(read)
+        return await self.read(read) if found is None else found[0]
+
+    def _read_here(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
+            if connection is None:
+                connection = connect_to_read(self.path, busy_seconds=self._busy_seconds)
+                self._mine.connection = connection
+                self._connections.append(connection)
+            return read(connection)
+        except sqlite3.Error as error:
+            raise translate(error, self.location) from error
+
+
+class _Listeners:
+    """Who in this process wants to know of commits, by namespace."""
+
+    def __init__(self) -> None:
+        self._callbacks: tuple[tuple[str, Callable[[Change], None]], ...] = ()
+        self._lock = threading.Lock()
+
+    def add(self, namespace: str, callback: Callable[[Change], None]) -> Callable[[], None]:
+        entry = (namespace, callback)
+        with self._lock:
+            self._callbacks = (*self._callbacks, entry)
+
+        def end() -> None:
+            with self._lock:
+                self._callbacks = tuple(known for known in self._callbacks if known is not entry)
+
+        return end
+
+    def tell_commit(self, transaction: Transaction) -> None:
+        for namespace, callback in self._callbacks:
+            touched = transaction.runs.get(namespace)
+            if touched is not None or transaction.due:
+                ready = namespace in transaction.ready
+                _tell(callback, Change(frozenset(touched or ()), ready=ready, due=transaction.due))
+
+    def tell_disturbance(self) -> None:
+        for _, callback in self._callbacks:
+            _tell(callback, Change(runs=None))
+
+    def tell_jump(self) -> None:
+        for _, callback in self._callbacks:
+            _tell(callback, Change(runs=frozenset(), ready=False, due=True))
+
+
+def _tell(callback: Callable[[Change], None], change: Change) -> None:
+    try:
+        callback(change)
+    except Exception:
+        log.exception("a listener of the store failed; the commit stands")

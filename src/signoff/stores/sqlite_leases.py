@@ -1,0 +1,159 @@
+"""Leases in SQLite: what workers claim, hold, write and let go, and what time takes from them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from signoff.errors import InvalidValue, LeaseLost
+from signoff.records import Message, WorkerInfo
+from signoff.stores import sqlite_journal as journal
+from signoff.stores import sqlite_messages as messages
+from signoff.stores import sqlite_promises as promises
+from signoff.stores import sqlite_runs as runs
+from signoff.stores import sqlite_states as states
+from signoff.stores.base import Claim, Outcome, Write
+from signoff.stores.sqlite_rows import WORKER_COLUMNS, to_worker
+from signoff.stores.sqlite_writer import Transaction
+
+# CROSS JOIN keeps the planner from starting at the runs.
+HEARTBEAT = """
+UPDATE runs SET lease_until = ?1
+WHERE number IN (
+    SELECT number FROM json_each(?2) AS held
+    CROSS JOIN runs ON runs.namespace = ?3 AND runs.id = held.key
+    WHERE runs.epoch = held.value AND runs.worker_id = ?4 AND runs.state = 'running'
+)
+RETURNING id
+"""
+
+ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
+
+DELIST = "DELETE FROM workers WHERE id = ?"
+
+LIST_WORKERS = f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY id"
+
+# When the next promise, timer and run deadline are due, and when the next lease runs out.
+NEXT_DUE = """
+SELECT
+    (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
+    (SELECT min(wake_at) FROM runs INDEXED BY runs_timers WHERE state = 'paused' AND wake_at IS NOT NULL),
+    (SELECT min(deadline_at) FROM runs INDEXED BY runs_deadlines
+        WHERE deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL),
+    (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running')
+"""
+
+
+def claim(
+    tx: Transaction,
+    namespace: str,
+    worker_id: str,
+    group: str,
+    workflows: Sequence[str],
+    limit: int,
+    lease_seconds: float,
+) -> list[Claim]:
+    """Lease ready runs to a worker."""
+    lease_until = tx.lease_now + lease_seconds
+    claimed = states.claim(tx, namespace, worker_id, group, workflows, lease_until, limit)
+    waiting: dict[str, list[Message]] = {}
+    told = [run.id for run in claimed if run.wakes > 0]
+    if told:
+        for message, _ in messages.read_messages(tx.db, namespace, told):
+            waiting.setdefault(message.run_id, []).append(message)
+    return [Claim(run, tuple(waiting.get(run.id, ()))) for run in claimed]
+
+
+def append(tx: Transaction, namespace: str, write: Write) -> None:
+    """Write what the holder of a run's lease asks for."""
+    journal.append(tx, namespace, write.run_id, write.epoch, write.entries)
+    if write.taken:
+        messages.take(tx, namespace, write.run_id, write.taken)
+    for promise_id in write.closes:
+        promises.close_promise(tx, namespace, write.run_id, promise_id)
+    for new_promise in write.opens:
+        promises.open_promise(tx, namespace, write.run_id, new_promise)
+    for new_run in write.starts:
+        runs.start_child(tx, namespace, write.run_id, new_run)
+    for run_id in write.cancels:
+        runs.cancel_child(tx, namespace, write.run_id, run_id)
+    if write.first_seq is not None:
+        journal.begin_generation(tx, namespace, write.run_id, write.first_seq)
+
+
+def pause(tx: Transaction, namespace: str, write: Write, wakes: int, wake_at: float | None) -> bool:
+    """Write the batch and pause the run, unless something came meanwhile."""
+    append(tx, namespace, write)
+    return states.pause(tx, namespace, write.run_id, write.epoch, wakes, wake_at)
+
+
+def complete(tx: Transaction, namespace: str, write: Write, outcome: Outcome) -> None:
+    """Write the batch and end the run."""
+    if not outcome.state.is_final:
+        raise InvalidValue("outcome.state", f"{outcome.state.value} is not an end")
+    append(tx, namespace, write)
+    parent = states.end(
+        tx,
+        namespace,
+        write.run_id,
+        write.epoch,
+        outcome.state,
+        outcome.result,
+        outcome.error,
+        retryable=outcome.retryable,
+    )
+    if parent is None:
+        raise LeaseLost(write.run_id, write.epoch)
+    if not outcome.retryable:
+        runs.finish(tx, namespace, write.run_id, outcome, parent)
+
+
+def heartbeat(
+    tx: Transaction, namespace: str, worker_id: str, held: Mapping[str, int], lease_seconds: float
+) -> set[str]:
+    """Extend leases. Returns the runs that are not held any more."""
+    values = (tx.lease_now + lease_seconds, json.dumps(dict(held)), namespace, worker_id)
+    rows = tx.db.execute(HEARTBEAT, values).fetchall()
+    return set(held) - {row[0] for row in rows}
+
+
+def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
+    """Put a worker on the register."""
+    values = (worker.id, worker.host, worker.pid, worker.process_started_at, worker.group)
+    tx.db.execute(ENLIST, values)
+
+
+def release(tx: Transaction, namespace: str, worker_id: str) -> int:
+    """Take a worker off the register and make its runs ready."""
+    tx.db.execute(DELIST, (worker_id,))
+    return states.release(tx, worker_id)
+
+
+def list_workers(db: sqlite3.Connection) -> list[WorkerInfo]:
+    """Return the register."""
+    return [to_worker(row) for row in db.execute(LIST_WORKERS).fetchall()]
+
+
+def due(tx: Transaction, namespace: str, limit: int) -> float | None:
+    """Do what time has brought. Returns when the next thing is due."""
+    done = (
+        promises.time_out_due(tx, limit),
+        states.wake_timers(tx, limit),
+        runs.pass_deadlines(tx, limit),
+        states.free_lost(tx, limit),
+    )
+    if max(done) >= limit:
+        return tx.now
+    return next_due(tx.db, tx.now, tx.lease_now)
+
+
+def next_due(db: sqlite3.Connection, now: float, lease_now: float) -> float | None:
+    """Return when the next thing is due, in business time.
+
+    Leases have a clock of their own: the lease that ends in three seconds is due in three seconds.
+    """
+    *times, lease_until = db.execute(NEXT_DUE).fetchone()
+    if lease_until is not None:
+        times.append(now + (lease_until - lease_now))
+    return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,160 @@
+"""Messages to runs in SQLite: leaving one wakes the run."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from signoff.errors import InvalidState, NotFound, RequestConflict
+from signoff.records import Message, MessageKind
+from signoff.stores import sqlite_states as states
+from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, same_json, to_message
+from signoff.stores.sqlite_writer import Transaction
+
+LEAVE = """
+INSERT INTO messages (namespace, run_id, id, kind, at, n, name, state, value, error, "by", note)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+TAKE = "DELETE FROM messages WHERE namespace = ? AND run_id = ? AND id = ?"
+
+DROP_ALL = "DELETE FROM messages WHERE namespace = ? AND run_id = ?"
+
+IS_LEFT = "SELECT 1 FROM messages WHERE namespace = ? AND run_id = ? AND kind = ? AND n = ? AND name = ?"
+
+READ_OF_ONE = f"""
+SELECT {MESSAGE_COLUMNS}, (SELECT wakes FROM runs WHERE namespace = ?1 AND id = ?2)
+FROM messages
+WHERE namespace = ?1 AND run_id = ?2
+ORDER BY id
+"""
+
+READ_OF_MANY = f"""
+SELECT {MESSAGE_COLUMNS}, (SELECT wakes FROM runs WHERE namespace = ?1 AND runs.id = messages.run_id)
+FROM messages
+WHERE namespace = ?1 AND run_id IN (SELECT value FROM json_each(?2))
+"""
+
+WAITERS = "SELECT run_id, n FROM waiters WHERE namespace = ? AND target = ? AND target_id = ?"
+
+ADD_WAITER = """
+INSERT INTO waiters (namespace, target, target_id, run_id, n) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+
+REMOVE_WAITER = "DELETE FROM waiters WHERE namespace = ? AND target = ? AND target_id = ? AND run_id = ?"
+
+ENDED = "SELECT state, ended_at IS NOT NULL AND NOT retryable FROM runs WHERE namespace = ? AND id = ?"
+
+REMEMBER_REQUEST = """
+INSERT INTO requests (namespace, run_id, request_id, name, value) VALUES (?, ?, ?, ?, ?)
+"""
+
+FIND_REQUEST = "SELECT name, value FROM requests WHERE namespace = ? AND run_id = ? AND request_id = ?"
+
+
+def leave(
+    tx: Transaction,
+    namespace: str,
+    run_id: str,
+    kind: MessageKind,
+    *,
+    n: int | None = None,
+    name: str | None = None,
+    state: str | None = None,
+    value: str | None = None,
+    error: str | None = None,
+    by: str | None = None,
+    note: str | None = None,
+) -> None:
+    """Leave a message for a run and wake it. One that has ended gets none."""
+    wakes = states.wake(tx, namespace, run_id)
+    if wakes is not None:
+        tx.db.execute(
+            LEAVE, (namespace, run_id, wakes, kind.value, tx.now, n, name, state, value, error, by, note)
+        )
+
+
+def take(tx: Transaction, namespace: str, run_id: str, ids: Iterable[int]) -> None:
+    """Remove messages that the journal holds now."""
+    tx.db.executemany(TAKE, [(namespace, run_id, id) for id in ids])
+
+
+def is_left(tx: Transaction, namespace: str, run_id: str, n: int, name: str) -> bool:
+    """Whether the outcome of call ``n`` is among the run's messages."""
+    found = tx.db.execute(IS_LEFT, (namespace, run_id, MessageKind.SETTLED.value, n, name))
+    return found.fetchone() is not None
+
+
+def drop_all(tx: Transaction, namespace: str, run_id: str) -> None:
+    """Remove the messages of a run that has ended."""
+    tx.db.execute(DROP_ALL, (namespace, run_id))
+
+
+def waiters(
+    tx: Transaction, namespace: str, target: Literal["promise", "run"], target_id: str
+) -> list[tuple[str, int]]:
+    """Return (run, call) of those who joined a promise or a run."""
+    return tx.db.execute(WAITERS, (namespace, target, target_id)).fetchall()
+
+
+def join(
+    tx: Transaction,
+    namespace: str,
+    target: Literal["promise", "run"],
+    target_id: str,
+    run_id: str,
+    n: int,
+) -> bool:
+    """Make call ``n`` of a run a further waiter. Returns whether it was not one before."""
+    return tx.db.execute(ADD_WAITER, (namespace, target, target_id, run_id, n)).rowcount > 0
+
+
+def unjoin(
+    tx: Transaction, namespace: str, target: Literal["promise", "run"], target_id: str, run_id: str
+) -> None:
+    """Let a run no longer wait for what it had joined."""
+    tx.db.execute(REMOVE_WAITER, (namespace, target, target_id, run_id))
+
+
+def read_messages(
+    db: sqlite3.Connection, namespace: str, run_ids: Sequence[str]
+) -> list[tuple[Message, int]]:
+    """Return the messages of these runs, oldest first per run, each with its run's ``wakes``."""
+    rows: list[tuple[Any, ...]]
+    if len(run_ids) == 1:
+        rows = db.execute(READ_OF_ONE, (namespace, run_ids[0])).fetchall()
+    else:
+        rows = db.execute(READ_OF_MANY, (namespace, json.dumps(list(run_ids)))).fetchall()
+        rows.sort(key=lambda row: (row[1], row[0]))
+    return [(to_message(row), row[11]) for row in rows]
+
+
+def signal(
+    tx: Transaction,
+    namespace: str,
+    run_id: str,
+    name: str,
+    value: str,
+    by: str | None,
+    request_id: str | None,
+) -> bool:
+    """Leave a signal. Returns False for a repetition."""
+    if request_id is not None:
+        known = tx.db.execute(FIND_REQUEST, (namespace, run_id, request_id)).fetchone()
+        if known is not None:
+            if known[0] != name or not same_json(known[1], value):
+                raise RequestConflict(request_id, run_id)
+            return False
+    found = tx.db.execute(ENDED, (namespace, run_id)).fetchone()
+    if found is None:
+        raise NotFound("run", run_id)
+    state, ended = found
+    if ended:
+        raise InvalidState(run_id, state, "signal")
+    if request_id is not None:
+        tx.db.execute(REMEMBER_REQUEST, (namespace, run_id, request_id, name, value))
+    leave(tx, namespace, run_id, MessageKind.SIGNAL, name=name, value=value, by=by)
+    return True

@@ -1,0 +1,260 @@
+"""Promises in SQLite: creating, joining, settling and listing them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
+from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
+from signoff.stores import sqlite_messages as messages
+from signoff.stores.base import Page, PromiseFilter
+from signoff.stores.sqlite_rows import PROMISE_COLUMNS, error_text, page_number, same_json, to_promise
+from signoff.stores.sqlite_writer import Refused, Transaction
+
+INSERT = f"""
+INSERT INTO promises (namespace, id, kind, state, created_at, run_id, n, due_at, data)
+VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?)
+ON CONFLICT (namespace, id) DO NOTHING
+RETURNING {PROMISE_COLUMNS}
+"""
+
+GET = f"SELECT {PROMISE_COLUMNS} FROM promises WHERE namespace = ? AND id = ?"
+
+SETTLE = f"""
+UPDATE promises
+SET state = ?, value = ?, settled_at = ?, settled_by = ?, note = ?, request_id = ?
+WHERE namespace = ? AND id = ? AND kind = ? AND state = 'pending' AND (due_at IS NULL OR due_at > ?)
+RETURNING {PROMISE_COLUMNS}
+"""
+
+TIME_OUT = f"""
+UPDATE promises
+SET state = 'timed_out', settled_at = ?
+WHERE namespace = ? AND id = ? AND state = 'pending'
+RETURNING {PROMISE_COLUMNS}
+"""
+
+TIME_OUT_DUE = f"""
+UPDATE promises
+SET state = 'timed_out', settled_at = ?1
+WHERE number IN (
+    SELECT number FROM promises INDEXED BY promises_due
+    WHERE state = 'pending' AND due_at IS NOT NULL AND due_at <= ?1
+    ORDER BY due_at LIMIT ?2
+)
+RETURNING {PROMISE_COLUMNS}
+"""
+
+CLOSE = f"""
+UPDATE promises
+SET state = 'cancelled', settled_at = ?
+WHERE namespace = ? AND id = ? AND run_id = ? AND state = 'pending'
+RETURNING {PROMISE_COLUMNS}
+"""
+
+CLOSE_ALL = f"""
+UPDATE promises INDEXED BY promises_by_run
+SET state = 'cancelled', settled_at = ?
+WHERE namespace = ? AND run_id = ? AND state = 'pending'
+RETURNING {PROMISE_COLUMNS}
+"""
+
+# One branch for each state and kind asked for: SQLite merges them, each in the order of its index.
+LIST_BRANCH = f"""
+SELECT {PROMISE_COLUMNS}, number FROM promises INDEXED BY promises_by_state
+WHERE namespace = ?1 AND state = '{{state}}' AND kind = '{{kind}}' AND number > ?2
+"""
+
+LIST_BRANCH_OF_RUN = f"""
+SELECT {PROMISE_COLUMNS}, number FROM promises INDEXED BY promises_by_run
+WHERE namespace = ?1 AND run_id = ?4 AND state = '{{state}}' AND kind = '{{kind}}' AND number > ?2
+"""
+
+LIST_ORDER = "ORDER BY number LIMIT ?3"
+
+
+def create_promise(tx: Transaction, namespace: str, new: NewPromise) -> tuple[Promise, bool]:
+    """Create a promise that belongs to no run, or find it."""
+    created = _insert(tx, namespace, new, run_id=None, n=None)
+    if created is not None:
+        return created, True
+    promise = get_promise(tx.db, namespace, new.id)
+    if promise.kind is not new.kind:
+        raise IdConflict(new.id, f"it is a {promise.kind.value}, not a {new.kind.value}")
+    if promise.run_id is not None:
+        raise IdConflict(new.id, f"it belongs to run {promise.run_id!r}")
+    return promise, False
+
+
+def open_promise(tx: Transaction, namespace: str, run_id: str, new: NewPromise) -> None:
+    """Create a promise of a run, or let the run join the one that has the id."""
+    if new.n is None:
+        raise InvalidValue("opens", f"promise {new.id!r} does not say which call of the run waits for it")
+    if _insert(tx, namespace, new, run_id=run_id, n=new.n) is not None:
+        return
+    promise = get_promise(tx.db, namespace, new.id)
+    if promise.run_id == run_id and promise.n == new.n:
+        return
+    if promise.kind is not new.kind:
+        _refuse(tx, namespace, run_id, new, promise)
+        return
+    joined = messages.join(tx, namespace, "promise", promise.id, run_id, new.n)
+    if joined and promise.state is not PromiseState.PENDING:
+        _tell(tx, promise, run_id, new.n)
+
+
+def close_promise(tx: Transaction, namespace: str, run_id: str, promise_id: str) -> None:
+    """Cancel a promise of a run that it waits for no longer, or let it leave one that it had joined."""
+    row = tx.db.execute(CLOSE, (tx.now, namespace, promise_id, run_id)).fetchone()
+    if row is None:
+        messages.unjoin(tx, namespace, "promise", promise_id, run_id)
+    else:
+        _tell_waiters(tx, to_promise(row))
+
+
+def close_all(tx: Transaction, namespace: str, run_id: str) -> None:
+    """Cancel the pending promises of a run that has ended."""
+    for row in tx.db.execute(CLOSE_ALL, (tx.now, namespace, run_id)).fetchall():
+        _tell_waiters(tx, to_promise(row))
+
+
+def settle(
+    tx: Transaction, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+) -> tuple[Promise, bool] | Refused:
+    """Settle a pending promise and tell the runs that wait for it."""
+    if settlement.state is PromiseState.PENDING:
+        raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
+    row = tx.db.execute(
+        SETTLE,
+        (
+            settlement.state.value,
+            settlement.value,
+            tx.now,
+            settlement.by,
+            settlement.note,
+            settlement.request_id,
+            namespace,
+            promise_id,
+            kind.value,
+            tx.now,
+        ),
+    ).fetchone()
+    if row is None:
+        return _not_settled(tx, namespace, promise_id, kind, settlement)
+    promise = to_promise(row)
+    _tell_all(tx, promise)
+    return promise, True
+
+
+def time_out_due(tx: Transaction, limit: int) -> int:
+    """Time out the promises whose time has come, in every namespace. Returns how many."""
+    rows = tx.db.execute(TIME_OUT_DUE, (tx.now, limit)).fetchall()
+    for promise in _promises(rows):
+        _tell_all(tx, promise)
+    return len(rows)
+
+
+def get_promise(db: sqlite3.Connection, namespace: str, promise_id: str) -> Promise:
+    """Raises NotFound."""
+    row = db.execute(GET, (namespace, promise_id)).fetchone()
+    if row is None:
+        raise NotFound("promise", promise_id)
+    return to_promise(row)
+
+
+def list_promises(
+    db: sqlite3.Connection, namespace: str, which: PromiseFilter, after: str | None, limit: int
+) -> Page[Promise]:
+    """Return a page of promises, oldest first."""
+    states = tuple(PromiseState) if which.state is None else (which.state,)
+    kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
+    statement = list_statement(states, kinds, of_run=which.run_id is not None)
+    values: list[Any] = [namespace, page_number(after, 0), limit + 1]
+    if which.run_id is not None:
+        values.append(which.run_id)
+    rows = db.execute(statement, values).fetchall()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return Page(tuple(_promises(rows)), str(rows[-1][14]) if more and rows else None)
+
+
+@lru_cache
+def list_statement(states: tuple[PromiseState, ...], kinds: tuple[PromiseKind, ...], *, of_run: bool) -> str:
+    """Return the statement that lists promises of these states and kinds."""
+    branch = LIST_BRANCH_OF_RUN if of_run else LIST_BRANCH
+    branches = [branch.format(state=state.value, kind=kind.value) for state in states for kind in kinds]
+    return "UNION ALL".join(branches) + LIST_ORDER
+
+
+def _promises(rows: Iterable[tuple[Any, ...]]) -> list[Promise]:
+    return [to_promise(row) for row in rows]
+
+
+def _insert(
+    tx: Transaction, namespace: str, new: NewPromise, *, run_id: str | None, n: int | None
+) -> Promise | None:
+    values = (namespace, new.id, new.kind.value, tx.now, run_id, n, new.due_at, new.data)
+    row = tx.db.execute(INSERT, values).fetchone()
+    if row is None:
+        return None
+    tx.runs.setdefault(namespace, set())
+    if new.due_at is not None:
+        tx.due = True
+    return to_promise(row)
+
+
+def _refuse(tx: Transaction, namespace: str, run_id: str, new: NewPromise, found: Promise) -> None:
+    """Leave an IdConflict as the outcome of the call that wanted the promise."""
+    if new.n is None or messages.is_left(tx, namespace, run_id, new.n, new.id):
+        return
+    differs = f"it is a {found.kind.value}, not a {new.kind.value}"
+    error = error_text(IdConflict(new.id, differs), new.id, differs)
+    state = PromiseState.REJECTED.value
+    messages.leave(tx, namespace, run_id, MessageKind.SETTLED, n=new.n, name=new.id, state=state, error=error)
+
+
+def _not_settled(
+    tx: Transaction, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+) -> tuple[Promise, bool] | Refused:
+    promise = get_promise(tx.db, namespace, promise_id)
+    if promise.kind is not kind:
+        raise NotFound(kind.value, promise_id)
+    if promise.state is PromiseState.PENDING:
+        late = to_promise(tx.db.execute(TIME_OUT, (tx.now, namespace, promise_id)).fetchone())
+        _tell_all(tx, late)
+        return Refused(AlreadySettled(promise_id, late.state.value, None, late.settled_at))
+    if settlement.request_id is not None and promise.request_id == settlement.request_id:
+        if promise.state is settlement.state and same_json(promise.value, settlement.value):
+            return promise, False
+        raise RequestConflict(settlement.request_id, promise_id)
+    raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
+
+
+def _tell_all(tx: Transaction, promise: Promise) -> None:
+    tx.runs.setdefault(promise.namespace, set())
+    if promise.run_id is not None and promise.n is not None:
+        _tell(tx, promise, promise.run_id, promise.n)
+    _tell_waiters(tx, promise)
+
+
+def _tell_waiters(tx: Transaction, promise: Promise) -> None:
+    for run_id, n in messages.waiters(tx, promise.namespace, "promise", promise.id):
+        _tell(tx, promise, run_id, n)
+
+
+def _tell(tx: Transaction, promise: Promise, run_id: str, n: int) -> None:
+    messages.leave(
+        tx,
+        promise.namespace,
+        run_id,
+        MessageKind.SETTLED,
+        n=n,
+        name=promise.id,
+        state=promise.state.value,
+        value=promise.value,
+        by=promise.settled_by,
+        note=promise.note,
+    )

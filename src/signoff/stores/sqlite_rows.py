@@ -1,0 +1,121 @@
+"""Rows of the SQLite store as records. The columns are named in the order of the records' fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from signoff.errors import InvalidValue, SignoffError
+from signoff.records import (
+    CallKind,
+    Entry,
+    EntryKind,
+    Message,
+    MessageKind,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    WorkerInfo,
+)
+
+Row = tuple[Any, ...]
+
+RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
+    deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
+    first_seq"""
+
+PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
+    settled_by, note, request_id"""
+
+# RETURNING gives a whole number of seconds as an int, whatever the column's type says.
+RUN_TIMES = (6, 9, 10, 16, 18)
+PROMISE_TIMES = (4, 7, 10)
+
+ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
+
+MESSAGE_COLUMNS = 'id, run_id, kind, at, n, name, state, value, error, "by", note'
+
+WORKER_COLUMNS = "id, host, pid, process_started_at, group_name"
+
+
+def to_run(row: Row) -> Run:
+    fields = list(row[:20])
+    fields[5] = RunState(row[5])
+    fields[13] = bool(row[13])
+    for time in RUN_TIMES:
+        fields[time] = _time(row[time])
+    return Run(*fields)
+
+
+def to_promise(row: Row) -> Promise:
+    fields = list(row[:14])
+    fields[2] = PromiseKind(row[2])
+    fields[3] = PromiseState(row[3])
+    for time in PROMISE_TIMES:
+        fields[time] = _time(row[time])
+    return Promise(*fields)
+
+
+def _time(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def to_entry(row: Row) -> Entry:
+    seq, at, kind, n, call, *rest = row
+    return Entry(seq, at, EntryKind(kind), n, None if call is None else CallKind(call), *rest)
+
+
+def from_entry(entry: Entry) -> Row:
+    call = None if entry.call is None else entry.call.value
+    return (
+        entry.seq,
+        entry.at,
+        entry.kind.value,
+        entry.n,
+        call,
+        entry.name,
+        entry.value,
+        entry.error,
+        entry.details,
+    )
+
+
+def to_message(row: Row) -> Message:
+    return Message(row[0], row[1], MessageKind(row[2]), *row[3:11])
+
+
+def to_worker(row: Row) -> WorkerInfo:
+    return WorkerInfo(*row)
+
+
+def page_number(after: str | None, otherwise: int) -> int:
+    """Return where a page begins: the number of the last row of the page before it."""
+    if after is None:
+        return otherwise
+    try:
+        return int(after)
+    except ValueError:
+        raise InvalidValue("after", f"{after!r} is no page of this list; pass a page's `next`") from None
+
+
+def same_json(one: str | None, other: str | None) -> bool:
+    """Whether two JSON texts hold the same value, however they are spaced and their keys ordered."""
+    if one == other:
+        return True
+    if one is None or other is None:
+        return False
+    return _canonical(one) == _canonical(other)
+
+
+def _canonical(text: str) -> str:
+    return json.dumps(json.loads(text), sort_keys=True)
+
+
+def error_text(error: SignoffError, *arguments: object) -> str:
+    """Return the JSON of an error that the store itself leaves for a run."""
+    kind = type(error)
+    return json.dumps(
+        {"type": f"{kind.__module__}:{kind.__qualname__}", "message": str(error), "args": arguments}
+    )

@@ -1,0 +1,175 @@
+"""Opening an SQLite file: its address, its settings, its schema, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import time
+from importlib import resources
+from pathlib import Path
+
+from signoff.errors import (
+    InvalidValue,
+    SchemaTooNew,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
+CACHED_STATEMENTS = 512
+
+SETTINGS = (
+    "PRAGMA synchronous = FULL",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cache_size = -8000",  # KiB
+    "PRAGMA journal_size_limit = 67108864",
+)
+
+
+def path_of(address: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of the file that ``address`` names.
+
+    Args:
+        address: A path, ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
+
+    Raises:
+        InvalidValue: It names no file, or another kind of database.
+    """
+    text = os.fspath(address)
+    scheme, separator, rest = text.partition("://")
+    if separator:
+        if scheme != "sqlite":
+            raise InvalidValue("store", f"{scheme}:// is not SQLite; use sqlite:///file.db or a path")
+        if not rest.startswith("/"):
+            raise InvalidValue(
+                "store", f"{text!r} has no path; use sqlite:///file.db or sqlite:////abs/file.db"
+            )
+        if "?" in rest:
+            raise InvalidValue("store", f"{text!r} has options; pass them to SqliteStore instead")
+        text = rest[1:]
+    if text == ":memory:" or text.startswith("file:") or not text:
+        raise InvalidValue("store", f"{os.fspath(address)!r} is not a file; durable work needs one")
+    return Path(text).absolute()
+
+
+def connect(path: Path, *, busy_seconds: float = 0.0) -> sqlite3.Connection:
+    """Open the file in autocommit mode: transactions are begun and ended in words."""
+    connection = sqlite3.connect(
+        path,
+        timeout=busy_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=CACHED_STATEMENTS,
+    )
+    for setting in SETTINGS:
+        connection.execute(setting)
+    return connection
+
+
+def connect_to_read(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
+    """Open the file for reading beside the writer."""
+    connection = connect(path, busy_seconds=busy_seconds)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def prepare(path: Path, location: str, *, busy_seconds: float) -> None:
+    """Create the file if need be, and bring its schema up to date, one process at a time.
+
+    Raises:
+        SchemaTooNew: A newer Signoff has migrated it.
+        StoreUnavailable: It cannot be opened or written, or is another program's database.
+    """
+    try:
+        connection = connect(path, busy_seconds=busy_seconds)
+    except sqlite3.Error as error:
+        raise translate(error, location) from error
+    try:
+        _use_write_ahead_log(connection, busy_seconds)
+        _migrate(connection, location)
+    except sqlite3.Error as error:
+        raise translate(error, location) from error
+    finally:
+        connection.close()
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    # SQLite does not wait for locks here when several processes switch a new file at once.
+    give_up_at = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.01)
+
+
+def _migrate(connection: sqlite3.Connection, location: str) -> None:
+    migrations = _migrations()
+    if _version(connection) == len(migrations):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = _version(connection)
+        if found > len(migrations):
+            raise SchemaTooNew(location, found, len(migrations))
+        if found == 0 and not _is_empty(connection):
+            raise StoreUnavailable(location, "it is the database of another program; choose another file")
+        for script in migrations[found:]:
+            for statement in _statements(script):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+
+
+def _migrations() -> list[str]:
+    """Return the scripts schema/sqlite/0001.sql, 0002.sql, ... in order."""
+    folder = resources.files("signoff.stores") / "schema" / "sqlite"
+    files = sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
+    )
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def _statements(script: str) -> list[str]:
+    without_comments = re.sub(r"--.*", "", script)
+    return [statement for statement in without_comments.split(";") if statement.strip()]
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another connection holds the lock that was needed."""
+    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def translate(error: sqlite3.Error, location: str) -> StoreError:
+    """Return what an error of SQLite means for a user of the store."""
+    code = _primary_code(error)
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(location)
+    if code == sqlite3.SQLITE_READONLY:
+        return StoreReadOnly(location)
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return StoreUnavailable(location, f"{error} (does its folder exist, and may it be written?)")
+    return StoreUnavailable(location, str(error))
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return -1 if code is None else code & 0xFF

@@ -1,0 +1,261 @@
+"""Every transition of a run's state in SQLite; nothing else writes ``runs.state``.
+
+The table of transitions is in ``stores/base.py``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from signoff.records import NewRun, Run, RunState
+from signoff.stores.sqlite_rows import RUN_COLUMNS, to_run
+from signoff.stores.sqlite_writer import Transaction
+
+# -> ready
+CREATE = f"""
+INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, parent_id, parent_n,
+    deadline_at, arguments)
+VALUES (?1, ?2, ?3, ?4, 'ready', ?5, ?5, ?6, ?7, ?8, ?9)
+ON CONFLICT (namespace, id) DO NOTHING
+RETURNING {RUN_COLUMNS}
+"""
+
+# ready -> running
+CLAIM = f"""
+UPDATE runs
+SET state = 'running', epoch = epoch + 1, worker_id = ?, lease_until = ?
+WHERE number IN ({{candidates}})
+RETURNING {RUN_COLUMNS}, ready_at, number
+"""
+
+# One branch for each workflow: SQLite merges them, each in the order of its index.
+CANDIDATES = """
+SELECT number, ready_at FROM runs INDEXED BY runs_ready
+WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready'
+"""
+
+OLDEST_READY = "SELECT number FROM ({branches} ORDER BY ready_at, number LIMIT ?)"
+
+ANY_READY = """
+SELECT 1 FROM runs INDEXED BY runs_ready
+WHERE namespace = ?1 AND group_name = ?2 AND state = 'ready'
+    AND workflow IN (SELECT value FROM json_each(?3))
+LIMIT 1
+"""
+
+# running -> paused, unless something came since `wakes` was read
+PAUSE = """
+UPDATE runs
+SET state = 'paused', wake_at = ?, worker_id = NULL, lease_until = NULL
+WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running' AND wakes = ?
+"""
+
+# paused -> ready, when something came. A run that failed retryably is kept whole: it goes on collecting.
+WAKE = """
+UPDATE runs
+SET wakes = wakes + 1,
+    state = CASE state WHEN 'paused' THEN 'ready' ELSE state END,
+    ready_at = CASE state WHEN 'paused' THEN ?1 ELSE ready_at END,
+    wake_at = NULL
+WHERE namespace = ?2 AND id = ?3 AND (ended_at IS NULL OR retryable)
+RETURNING wakes, state
+"""
+
+# paused -> ready, when its timer is due
+WAKE_TIMERS = """
+UPDATE runs
+SET state = 'ready', ready_at = ?1, wake_at = NULL
+WHERE number IN (
+    SELECT number FROM runs INDEXED BY runs_timers
+    WHERE state = 'paused' AND wake_at IS NOT NULL AND wake_at <= ?1
+    ORDER BY wake_at LIMIT ?2
+)
+RETURNING namespace, id
+"""
+
+# running -> ready, when the lease ran out
+FREE_LOST = """
+UPDATE runs
+SET state = 'ready', ready_at = ?1, worker_id = NULL, lease_until = NULL
+WHERE number IN (
+    SELECT number FROM runs INDEXED BY runs_leases
+    WHERE state = 'running' AND lease_until <= ?2
+    ORDER BY lease_until LIMIT ?3
+)
+RETURNING namespace, id
+"""
+
+# running -> ready, when the worker lets go
+RELEASE = """
+UPDATE runs INDEXED BY runs_held
+SET state = 'ready', ready_at = ?1, worker_id = NULL, lease_until = NULL
+WHERE worker_id = ?2 AND state = 'running'
+RETURNING namespace, id
+"""
+
+# running -> succeeded | failed | cancelled
+END = """
+UPDATE runs
+SET state = ?, result = ?, error = ?, retryable = ?, ended_at = ?, worker_id = NULL, lease_until = NULL
+WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
+RETURNING parent_id, parent_n
+"""
+
+# ready, never started -> cancelled
+CANCEL_UNSTARTED = f"""
+UPDATE runs
+SET state = 'cancelled', error = ?, ended_at = ?
+WHERE namespace = ? AND id = ? AND state = 'ready' AND epoch = 0
+RETURNING {RUN_COLUMNS}
+"""
+
+# failed, retryable -> ready
+RETRY = f"""
+UPDATE runs
+SET state = 'ready', ready_at = ?1, retryable = 0, ended_at = NULL, error = NULL
+WHERE namespace = ?2 AND id = ?3 AND state = 'failed' AND retryable
+RETURNING {RUN_COLUMNS}
+"""
+
+
+def create(tx: Transaction, namespace: str, new: NewRun) -> Run | None:
+    """Create a ready run; None if the id is taken."""
+    row = tx.db.execute(
+        CREATE,
+        (
+            namespace,
+            new.id,
+            new.workflow,
+            new.group,
+            tx.now,
+            new.parent_id,
+            new.parent_n,
+            new.deadline_at,
+            new.arguments,
+        ),
+    ).fetchone()
+    if row is None:
+        return None
+    tx.touch(namespace, new.id, ready=True, due=new.deadline_at is not None)
+    return to_run(row)
+
+
+def any_ready(db: sqlite3.Connection, namespace: str, group: str, workflows_json: str) -> bool:
+    """Whether ``claim`` would find a run."""
+    return db.execute(ANY_READY, (namespace, group, workflows_json)).fetchone() is not None
+
+
+def claim(
+    tx: Transaction,
+    namespace: str,
+    worker_id: str,
+    group: str,
+    workflows: Sequence[str],
+    lease_until: float,
+    limit: int,
+) -> list[Run]:
+    """Lease ready runs to a worker, oldest ready first."""
+    values: list[Any] = [worker_id, lease_until]
+    for workflow in workflows:
+        values += (namespace, group, workflow)
+    rows = tx.db.execute(claim_statement(len(workflows)), [*values, limit]).fetchall()
+    rows.sort(key=lambda row: row[20:])
+    for row in rows:
+        tx.touch(namespace, row[1])
+    return [to_run(row) for row in rows]
+
+
+@lru_cache
+def claim_statement(workflows: int) -> str:
+    """Return the statement that claims runs of so many workflows."""
+    candidates = OLDEST_READY.format(branches="UNION ALL".join([CANDIDATES] * workflows))
+    return CLAIM.format(candidates=candidates)
+
+
+def pause(
+    tx: Transaction, namespace: str, run_id: str, epoch: int, wakes: int, wake_at: float | None
+) -> bool:
+    """Pause a run; False if something came meanwhile, or the lease is lost."""
+    paused = tx.db.execute(PAUSE, (wake_at, namespace, run_id, epoch, wakes)).rowcount > 0
+    if paused:
+        tx.touch(namespace, run_id, due=wake_at is not None)
+    return paused
+
+
+def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
+    """Count something that came for a run, and make it ready if it is paused.
+
+    Returns:
+        The run's ``wakes`` now; None if it has ended.
+    """
+    row = tx.db.execute(WAKE, (tx.now, namespace, run_id)).fetchone()
+    if row is None:
+        return None
+    tx.touch(namespace, run_id, ready=row[1] == RunState.READY)
+    return row[0]
+
+
+def wake_timers(tx: Transaction, limit: int) -> int:
+    """Make paused runs ready whose time has come, in every namespace. Returns how many."""
+    return _made_ready(tx, tx.db.execute(WAKE_TIMERS, (tx.now, limit)).fetchall())
+
+
+def free_lost(tx: Transaction, limit: int) -> int:
+    """Make running runs ready whose lease ran out, in every namespace. Returns how many."""
+    return _made_ready(tx, tx.db.execute(FREE_LOST, (tx.now, tx.lease_now, limit)).fetchall())
+
+
+def release(tx: Transaction, worker_id: str) -> int:
+    """Make the runs of a worker ready, in every namespace. Returns how many."""
+    return _made_ready(tx, tx.db.execute(RELEASE, (tx.now, worker_id)).fetchall())
+
+
+def end(
+    tx: Transaction,
+    namespace: str,
+    run_id: str,
+    epoch: int,
+    state: RunState,
+    result: str | None,
+    error: str | None,
+    *,
+    retryable: bool,
+) -> tuple[str | None, int | None] | None:
+    """End a running run.
+
+    Returns:
+        Its parent and the parent's call; None if the lease is lost.
+    """
+    values = (state.value, result, error, retryable, tx.now, namespace, run_id, epoch)
+    parent = tx.db.execute(END, values).fetchone()
+    if parent is not None:
+        tx.touch(namespace, run_id)
+    return parent
+
+
+def cancel_unstarted(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
+    """End a run that no worker ever held; None if one did."""
+    row = tx.db.execute(CANCEL_UNSTARTED, (error, tx.now, namespace, run_id)).fetchone()
+    if row is None:
+        return None
+    tx.touch(namespace, run_id)
+    return to_run(row)
+
+
+def retry(tx: Transaction, namespace: str, run_id: str) -> Run | None:
+    """Make a run ready that failed retryably; None if it did not."""
+    row = tx.db.execute(RETRY, (tx.now, namespace, run_id)).fetchone()
+    if row is None:
+        return None
+    run = to_run(row)
+    tx.touch(namespace, run_id, ready=True, due=run.deadline_at is not None)
+    return run
+
+
+def _made_ready(tx: Transaction, rows: Sequence[tuple[str, str]]) -> int:
+    for namespace, run_id in rows:
+        tx.touch(namespace, run_id, ready=True)
+    return len(rows)
