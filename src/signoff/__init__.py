@@ -1,3 +1,53 @@
-"""Durable execution for Python with people in the loop."""
+"""Signoff: durable execution for Python with people in the loop."""
+
+from signoff.app import Signoff
+from signoff.client import AsyncClient, Client
+from signoff.context import Context
+from signoff.engine.retry import RetryPolicy
+from signoff.engine.steps import current_step
+from signoff.errors import (
+    AlreadySettled,
+    IdConflict,
+    NotFound,
+    PromiseCancelled,
+    PromiseRejected,
+    PromiseTimeout,
+    RunCancelled,
+    RunFailed,
+    SignalTimeout,
+    SignoffError,
+    StepFailed,
+    StepTimeout,
+    WrongAnswer,
+)
+from signoff.people.answers import Answer
+from signoff.records import Entry, Promise, Run, RunState
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AlreadySettled",
+    "Answer",
+    "AsyncClient",
+    "Client",
+    "Context",
+    "Entry",
+    "IdConflict",
+    "NotFound",
+    "Promise",
+    "PromiseCancelled",
+    "PromiseRejected",
+    "PromiseTimeout",
+    "RetryPolicy",
+    "Run",
+    "RunCancelled",
+    "RunFailed",
+    "RunState",
+    "SignalTimeout",
+    "Signoff",
+    "SignoffError",
+    "StepFailed",
+    "StepTimeout",
+    "WrongAnswer",
+    "current_step",
+]

@@ -1,0 +1,254 @@
+"""``Signoff``: the registry of workflows, bound to a store."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+from signoff.client import Client, Handle, Promises, Workflow
+from signoff.engine.calls import group_of
+from signoff.engine.worker import Worker
+from signoff.records import Promise
+from signoff.registry import Registry, workflow_name
+from signoff.stores.base import Store
+from signoff.stores.sqlite import SqliteStore
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Signoff:
+    """Workflows and the store their runs live in.
+
+    Its methods block, for scripts and plain functions; async code uses ``AsyncClient(app)``.
+
+    Args:
+        store: ``sqlite:///file.db`` (relative to the working directory), or a store.
+        group: The group that runs are started in and that workers poll.
+        namespace: The tenant.
+
+    Example::
+
+        app = Signoff("sqlite:///signoff.db")
+
+        @app.workflow
+        async def greet(ctx: Context, name: str) -> str:
+            return await ctx.step("greet", lambda: f"Hello {name}")
+
+        with app.worker():
+            print(app.start(greet, "Ana", id="greet-ana").result())
+    """
+
+    def __init__(
+        self, store: str | Store = "sqlite:///signoff.db", *, group: str = "default", namespace: str = "default"
+    ) -> None:
+        self.store: Store = SqliteStore(store, namespace=namespace) if isinstance(store, str) else store
+        self.group = group
+        self.registry = Registry(group)
+
+    # Registering
+
+    @overload
+    def workflow(self, function: F) -> F: ...
+    @overload
+    def workflow(self, *, name: str | None = None, version: str = "1") -> Callable[[F], F]: ...
+    def workflow(
+        self, function: F | None = None, *, name: str | None = None, version: str = "1"
+    ) -> F | Callable[[F], F]:
+        """Register an async function or a generator function as a workflow. Its first parameter is the context.
+
+        Args:
+            function: The function, when used without parentheses.
+            name: Its name in the store; by default the function's.
+            version: Recorded in each run. Runs go on with their own version while it is registered, else with the one
+                registered last.
+
+        Returns:
+            The function itself.
+
+        Raises:
+            RegistrationError: It cannot be a workflow, or its name and version are taken.
+        """
+
+        def register(decorated: F) -> F:
+            self.registry.add(decorated, name, version)
+            return decorated
+
+        return register if function is None else register(function)
+
+    # Working
+
+    def worker(self, **options: Any) -> RunningWorker:
+        """Return a worker to be run as a context manager: ``with`` on a thread, ``async with`` on this loop.
+
+        Args:
+            options: What ``signoff.engine.worker.Worker`` takes, such as ``concurrency`` and ``threads``.
+        """
+        return RunningWorker(self, options)
+
+    def close(self) -> None:
+        """Close the client behind the blocking methods, and the store."""
+        client: Client | None = self.__dict__.pop("_client", None)
+        if client is not None:
+            client.close_with(self.store)
+        else:
+            asyncio.run(self.store.close())
+
+    # Blocking calls
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self)
+
+    @property
+    def promises(self) -> Promises:
+        """Promises by their ids."""
+        return self._client.promises
+
+    def start(self, workflow: Workflow, /, *args: Any, id: str | None = None, **kwargs: Any) -> Handle:
+        """Start a run. See ``AsyncClient.start``."""
+        return self._client.start(workflow, *args, id=id, **kwargs)
+
+    def get(self, run_id: str) -> Handle:
+        """Return the handle of a run. Raises NotFound."""
+        return self._client.get(run_id)
+
+    def signal(self, run_id: str, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
+        """Send a signal to a run. See ``AsyncClient.signal``."""
+        return self._client.signal(run_id, name, value, request_id=request_id)
+
+    def answer(self, question_id: str, value: Any, **options: Any) -> Promise:
+        """Answer a question. See ``AsyncClient.answer``."""
+        return self._client.answer(question_id, value, **options)
+
+    def cancel(self, run_id: str, *, reason: str | None = None) -> None:
+        """Ask a run to stop."""
+        self._client.cancel(run_id, reason=reason)
+
+    def retry(self, run_id: str) -> None:
+        """Make a run go on that failed because of its code."""
+        self._client.retry(run_id)
+
+    def options(self, *, target: str | None = None, timeout_seconds: float | None = None) -> Starter:
+        """Return a way to start runs elsewhere.
+
+        Args:
+            target: ``poll://any@group``, or the group.
+            timeout_seconds: The run's own deadline.
+        """
+        return Starter(self).options(target=target, timeout_seconds=timeout_seconds)
+
+    def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
+        """Start a registered function as run ``id`` and return its handle."""
+        return Starter(self).begin_run(id, workflow, *args, **kwargs)
+
+    def run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Start a registered function as run ``id`` and wait for its result."""
+        return self.begin_run(id, workflow, *args, **kwargs).result()
+
+    def begin_rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Handle:
+        """Start a workflow, by function or by name, as run ``id`` and return its handle."""
+        return Starter(self).begin_rpc(id, workflow, *args, **kwargs)
+
+    def rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Any:
+        """Start a workflow, by function or by name, as run ``id`` and wait for its result."""
+        return self.begin_rpc(id, workflow, *args, **kwargs).result()
+
+
+@dataclass(frozen=True)
+class Starter:
+    """Starts runs with other options than the app's."""
+
+    app: Signoff
+    group: str | None = None
+    timeout_seconds: float | None = None
+
+    def options(self, *, target: str | None = None, timeout_seconds: float | None = None) -> Starter:
+        """Return one with these options changed."""
+        return replace(
+            self,
+            group=group_of(target) if target else self.group,
+            timeout_seconds=self.timeout_seconds if timeout_seconds is None else timeout_seconds,
+        )
+
+    def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
+        """See ``Signoff.begin_run``."""
+        self.app.registry.program(workflow_name(workflow), None)
+        return self.begin_rpc(id, workflow, *args, **kwargs)
+
+    def run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """See ``Signoff.run``."""
+        return self.begin_run(id, workflow, *args, **kwargs).result()
+
+    def begin_rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Handle:
+        """See ``Signoff.begin_rpc``."""
+        return self.app.start(
+            workflow, *args, id=id, group=self.group, timeout_seconds=self.timeout_seconds, **kwargs
+        )
+
+    def rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Any:
+        """See ``Signoff.rpc``."""
+        return self.begin_rpc(id, workflow, *args, **kwargs).result()
+
+
+class RunningWorker:
+    """A worker as a context manager. Leaving it lets running steps finish, then gives the leases back."""
+
+    def __init__(self, app: Signoff, options: dict[str, Any]) -> None:
+        self._app = app
+        self._grace_seconds: float = options.pop("grace_seconds", 30.0)
+        self._options: dict[str, Any] = {"group": app.group, **options}
+        self._task: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    async def __aenter__(self) -> Worker:
+        await self._app.store.open()
+        worker = Worker(self._app.store, self._app.registry, **self._options)
+        self._worker = worker
+        self._task = asyncio.create_task(worker.run(), name="signoff worker")
+        return worker
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self._task is not None
+        await self._worker.drain(self._grace_seconds)
+        self._task.cancel()
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            pass
+
+    def __enter__(self) -> RunningWorker:
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="signoff worker")
+        self._thread.start()
+        started.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self._thread is not None
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._leave.set)
+        self._thread.join()
+
+    def _run(self, started: threading.Event) -> None:
+        try:
+            asyncio.run(self._serve(started))
+        except BaseException as failure:
+            self._failure = failure
+            started.set()
+            raise
+
+    async def _serve(self, started: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with self:
+            started.set()
+            await self._leave.wait()

@@ -1,0 +1,528 @@
+"""Starting, watching and answering runs from outside. ``AsyncClient`` awaits, ``Client`` blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from signoff import codec
+from signoff.errors import BlockingCall, InvalidValue, RunCancelled, RunFailed
+from signoff.local import LocalBackend
+from signoff.records import (
+    Entry,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    Settlement,
+)
+from signoff.registry import workflow_name
+from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
+
+if TYPE_CHECKING:
+    from signoff.app import Signoff
+
+T = TypeVar("T")
+Workflow = Callable[..., Any] | str
+
+
+class Backend(Protocol):
+    """What a client talks to: a store in this process, or a server."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]: ...
+    async def get_run(self, run_id: str) -> Run: ...
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]: ...
+    async def read_journal(self, run_id: str, *, after: int = -1) -> Sequence[Entry]: ...
+    def follow(self, run_id: str, *, after: int = -1) -> AsyncIterator[Entry]: ...
+    async def wait(self, run_id: str) -> Run: ...
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
+    async def retry(self, run_id: str) -> Run: ...
+    async def signal(
+        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+    ) -> bool: ...
+    async def create_promise(
+        self, new: NewPromise, *, timeout_seconds: float | None = None
+    ) -> tuple[Promise, bool]: ...
+    async def get_promise(self, promise_id: str) -> Promise: ...
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]: ...
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement
+    ) -> tuple[Promise, bool]: ...
+    async def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        user_id: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+    ) -> Promise: ...
+
+
+class AsyncClient:
+    """Runs, promises and questions of one namespace, from async code.
+
+    Args:
+        target: A ``Signoff`` app (its store is used directly), or the URL of a ``signoff server``.
+        group: The group that runs are started in; by default the app's, or ``default``.
+
+    Example::
+
+        async with AsyncClient("http://127.0.0.1:8000") as client:
+            run = await client.start("refund_flow", "o-1", 7000, id="refund-o-1")
+            print(await run.result())
+    """
+
+    def __init__(self, target: Signoff | str, *, group: str | None = None) -> None:
+        if isinstance(target, str):
+            from signoff.http_client import HttpBackend
+
+            self.backend: Backend = HttpBackend(target)
+            self._group = group or "default"
+        else:
+            self.backend = LocalBackend(target.store)
+            self._group = group or target.group
+        self.promises = AsyncPromises(self.backend)
+
+    async def __aenter__(self) -> AsyncClient:
+        await self.backend.open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of connections. An app's store stays open."""
+        await self.backend.close()
+
+    async def start(
+        self,
+        workflow: Workflow,
+        /,
+        *args: Any,
+        id: str | None = None,
+        group: str | None = None,
+        timeout_seconds: float | None = None,
+        **kwargs: Any,
+    ) -> AsyncHandle:
+        """Start a run. It is durable when this returns.
+
+        Args:
+            workflow: A registered function, or a workflow's name.
+            args: Its arguments, without the context.
+            id: A chosen id. Starting twice with one id starts once.
+            group: The group whose workers run it.
+            timeout_seconds: The run's own deadline.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            The handle of the run, whether it was started now or before.
+
+        Raises:
+            IdConflict: The id belongs to another workflow or other arguments.
+            NotSerializable, PayloadTooLarge: An argument cannot be stored.
+            InvalidValue: The arguments do not fit the function.
+        """
+        function = None if isinstance(workflow, str) else workflow
+        new = NewRun(
+            id=check_id(id) if id is not None else str(uuid.uuid4()),
+            workflow=workflow_name(workflow),
+            group=group or self._group,
+            arguments=codec.encode_arguments(function, args, kwargs),
+        )
+        run, _ = await self.backend.create_run(new, timeout_seconds=timeout_seconds)
+        return AsyncHandle(self.backend, run.id, Any if function is None else codec.return_annotation(function))
+
+    async def get(self, run_id: str, *, returns: Any = Any) -> AsyncHandle:
+        """Return the handle of a run. Raises NotFound."""
+        await self.backend.get_run(run_id)
+        return AsyncHandle(self.backend, run_id, returns)
+
+    async def list(
+        self,
+        *,
+        states: Sequence[RunState | str] = (),
+        workflow: str | None = None,
+        group: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[Run]:
+        """List runs, newest first; ``after`` is a former page's ``next``."""
+        chosen = frozenset(RunState(state) for state in states) or None
+        return await self.backend.list_runs(RunFilter(chosen, workflow, group), after=after, limit=limit)
+
+    async def signal(
+        self, run_id: str, name: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
+    ) -> bool:
+        """Send a signal to a run; it is kept until the run waits for it.
+
+        Returns:
+            False if ``request_id`` says that this very signal was sent before.
+
+        Raises:
+            NotFound, InvalidState, RequestConflict
+        """
+        return await self.backend.signal(run_id, name, codec.encode(value), by=by, request_id=request_id)
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Ask a run to stop. Its code may clean up first. Raises NotFound."""
+        await self.backend.cancel(run_id, reason=reason, by=by)
+
+    async def retry(self, run_id: str) -> None:
+        """Make a run go on that failed because of its code. Raises NotFound, InvalidState."""
+        await self.backend.retry(run_id)
+
+    async def questions(
+        self, *, run_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        """List open questions, oldest first."""
+        which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id)
+        return await self.backend.list_promises(which, after=after, limit=limit)
+
+    async def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        user_id: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+    ) -> Promise:
+        """Answer a question.
+
+        Args:
+            question_id: The question.
+            value: ``True`` or ``False`` for an approval; else a text, an option's value, a list of them, or a form.
+            user_id: Who answers.
+            note: What they add in words.
+            request_id: Makes a repetition of this very answer a success without effect.
+            digest: What the answerer saw; refused if the question is another one.
+
+        Raises:
+            NotFound, WrongAnswer, AlreadySettled, RequestConflict
+        """
+        return await self.backend.answer(
+            question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
+        )
+
+
+class AsyncHandle:
+    """A run, seen from outside."""
+
+    def __init__(self, backend: Backend, run_id: str, returns: Any = Any) -> None:
+        self.id = run_id
+        self._backend = backend
+        self._returns = returns
+
+    async def status(self) -> RunState:
+        """Return the run's state."""
+        return (await self._backend.get_run(self.id)).state
+
+    async def done(self) -> bool:
+        """Return whether the run has ended."""
+        return (await self.status()).is_final
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """Wait for the run's end and return its result.
+
+        Args:
+            timeout: How long to wait, in seconds. The run itself goes on.
+
+        Raises:
+            TimeoutError: It did not end in time.
+            RunCancelled: It was cancelled.
+            Exception: What the workflow raised, if its class is imported here; else ``RunFailed``.
+        """
+        async with asyncio.timeout(timeout):
+            run = await self._backend.wait(self.id)
+        return result_of(run, self._returns)
+
+    async def events(self, after: int = -1) -> AsyncIterator[Entry]:
+        """Iterate over the journal from ``after`` on, live, until the run ends."""
+        async for entry in self._backend.follow(self.id, after=after):
+            yield entry
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Ask the run to stop."""
+        await self._backend.cancel(self.id, reason=reason)
+
+    async def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
+        """Send the run a signal. See ``AsyncClient.signal``."""
+        return await self._backend.signal(self.id, name, codec.encode(value), request_id=request_id)
+
+
+class AsyncPromises:
+    """Promises by their ids."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def create(self, id: str, *, timeout_seconds: float | None = None, data: Any = None) -> Promise:
+        """Create a promise that belongs to no run, or find it. Raises IdConflict."""
+        text = None if data is None else codec.encode(data, path="data")
+        new = NewPromise(check_id(id), data=text)
+        return (await self._backend.create_promise(new, timeout_seconds=timeout_seconds))[0]
+
+    async def get(self, id: str) -> Promise:
+        """Return a promise. Raises NotFound."""
+        return await self._backend.get_promise(id)
+
+    async def resolve(
+        self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
+    ) -> Promise:
+        """Settle a promise with a value. Raises NotFound, AlreadySettled, RequestConflict."""
+        return await self._settle(id, PromiseState.RESOLVED, value, by, request_id)
+
+    async def reject(
+        self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
+    ) -> Promise:
+        """Settle a promise with a reason against it; the run gets a ``PromiseRejected``."""
+        return await self._settle(id, PromiseState.REJECTED, value, by, request_id)
+
+    async def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
+        """Settle a promise by withdrawing it; the run gets a ``PromiseCancelled``."""
+        return await self._settle(id, PromiseState.CANCELLED, None, by, request_id)
+
+    async def _settle(
+        self, id: str, state: PromiseState, value: Any, by: str | None, request_id: str | None
+    ) -> Promise:
+        settlement = Settlement(state, codec.encode(value), by=by, request_id=request_id)
+        return (await self._backend.settle(id, PromiseKind.PROMISE, settlement))[0]
+
+
+def result_of(run: Run, returns: Any = Any) -> Any:
+    """Return the result of a run that has ended, or raise what it ended with."""
+    if run.state is RunState.SUCCEEDED:
+        return codec.decode(run.result or "null", returns)
+    record = json.loads(run.error or "{}")
+    error = codec.decode_error(run.error) if run.error else None
+    if run.state is RunState.CANCELLED:
+        raise error if isinstance(error, RunCancelled) else RunCancelled(run.id)
+    if error is None or (type(error).__name__ == "StepFailed" and not record["type"].endswith(":StepFailed")):
+        raise RunFailed(run.id, record.get("type", "an unknown error"), record.get("message", ""))
+    raise error
+
+
+def check_id(id: str) -> str:
+    """Return a chosen id if it can be one. Raises InvalidValue."""
+    if not 0 < len(id) <= 256 or not id.isprintable() or id != id.strip():
+        raise InvalidValue("id", f"{id!r} is not 1 to 256 printable characters without spaces at the ends")
+    return id
+
+
+# Blocking
+
+
+class Background:
+    """An event loop on a thread of its own, for blocking callers."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="signoff client", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T], method: str) -> T:
+        """Run ``work`` and return what it returns. Raises BlockingCall where an event loop runs already."""
+        if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
+            work.close()
+            raise BlockingCall(method)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Client:
+    """Runs, promises and questions of one namespace, for code that may block. See ``AsyncClient``.
+
+    Example::
+
+        with Client("http://127.0.0.1:8000") as client:
+            print(client.start("refund_flow", "o-1", 7000, id="refund-o-1").result())
+    """
+
+    def __init__(self, target: Signoff | str, *, group: str | None = None) -> None:
+        self._background = Background()
+        self._async = AsyncClient(target, group=group)
+        self._call("Client", self._async.backend.open())
+        self.promises = Promises(self._async.promises, self._background)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of connections and the thread behind this client. An app's store stays open."""
+        self._call("Client.close", self._async.close())
+        self._background.stop()
+
+    def close_with(self, store: Store) -> None:
+        """Close the client and the store it used."""
+        self._call("close", store.close())
+        self.close()
+
+    def _call(self, method: str, work: Coroutine[Any, Any, T]) -> T:
+        return self._background.call(work, method)
+
+    def start(
+        self,
+        workflow: Workflow,
+        /,
+        *args: Any,
+        id: str | None = None,
+        group: str | None = None,
+        timeout_seconds: float | None = None,
+        **kwargs: Any,
+    ) -> Handle:
+        """Start a run. See ``AsyncClient.start``."""
+        work = self._async.start(workflow, *args, id=id, group=group, timeout_seconds=timeout_seconds, **kwargs)
+        return Handle(self._call("start", work), self._background)
+
+    def get(self, run_id: str, *, returns: Any = Any) -> Handle:
+        """Return the handle of a run. Raises NotFound."""
+        return Handle(self._call("get", self._async.get(run_id, returns=returns)), self._background)
+
+    def list(
+        self,
+        *,
+        states: Sequence[RunState | str] = (),
+        workflow: str | None = None,
+        group: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[Run]:
+        """List runs, newest first. See ``AsyncClient.list``."""
+        work = self._async.list(states=states, workflow=workflow, group=group, after=after, limit=limit)
+        return self._call("list", work)
+
+    def signal(
+        self, run_id: str, name: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
+    ) -> bool:
+        """Send a signal to a run. See ``AsyncClient.signal``."""
+        return self._call("signal", self._async.signal(run_id, name, value, by=by, request_id=request_id))
+
+    def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Ask a run to stop. See ``AsyncClient.cancel``."""
+        self._call("cancel", self._async.cancel(run_id, reason=reason, by=by))
+
+    def retry(self, run_id: str) -> None:
+        """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
+        self._call("retry", self._async.retry(run_id))
+
+    def questions(self, *, run_id: str | None = None, after: str | None = None, limit: int = 100) -> Page[Promise]:
+        """List open questions, oldest first."""
+        return self._call("questions", self._async.questions(run_id=run_id, after=after, limit=limit))
+
+    def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        user_id: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+    ) -> Promise:
+        """Answer a question. See ``AsyncClient.answer``."""
+        work = self._async.answer(
+            question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
+        )
+        return self._call("answer", work)
+
+
+class Handle:
+    """A run, seen from outside, for code that may block. See ``AsyncHandle``."""
+
+    def __init__(self, handle: AsyncHandle, background: Background) -> None:
+        self.id = handle.id
+        self._async = handle
+        self._background = background
+
+    @property
+    def status(self) -> RunState:
+        """The run's state."""
+        return self._background.call(self._async.status(), "status")
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended."""
+        return self.status.is_final
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the run's end and return its result. See ``AsyncHandle.result``."""
+        return self._background.call(self._async.result(timeout), "result")
+
+    def events(self, after: int = -1) -> Iterator[Entry]:
+        """Iterate over the journal from ``after`` on, live, until the run ends."""
+        events = self._async.events(after)
+        while True:
+            try:
+                yield self._background.call(anext(events), "events")  # pyright: ignore[reportArgumentType]
+            except StopAsyncIteration:
+                return
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ask the run to stop."""
+        self._background.call(self._async.cancel(reason), "cancel")
+
+    def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
+        """Send the run a signal. See ``AsyncClient.signal``."""
+        return self._background.call(self._async.signal(name, value, request_id=request_id), "signal")
+
+
+class Promises:
+    """Promises by their ids, for code that may block. See ``AsyncPromises``."""
+
+    def __init__(self, promises: AsyncPromises, background: Background) -> None:
+        self._async = promises
+        self._background = background
+
+    def create(self, id: str, *, timeout_seconds: float | None = None, data: Any = None) -> Promise:
+        """Create a promise that belongs to no run, or find it. Raises IdConflict."""
+        work = self._async.create(id, timeout_seconds=timeout_seconds, data=data)
+        return self._background.call(work, "promises.create")
+
+    def get(self, id: str) -> Promise:
+        """Return a promise. Raises NotFound."""
+        return self._background.call(self._async.get(id), "promises.get")
+
+    def resolve(
+        self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
+    ) -> Promise:
+        """Settle a promise with a value. Raises NotFound, AlreadySettled, RequestConflict."""
+        return self._background.call(
+            self._async.resolve(id, value, by=by, request_id=request_id), "promises.resolve"
+        )
+
+    def reject(
+        self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
+    ) -> Promise:
+        """Settle a promise with a reason against it; the run gets a ``PromiseRejected``."""
+        return self._background.call(self._async.reject(id, value, by=by, request_id=request_id), "promises.reject")
+
+    def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
+        """Settle a promise by withdrawing it; the run gets a ``PromiseCancelled``."""
+        return self._background.call(self._async.cancel(id, by=by, request_id=request_id), "promises.cancel")

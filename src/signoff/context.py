@@ -1,0 +1,539 @@
+"""What workflow code may ask for. Everything here is numbered, journaled and replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
+
+from signoff import codec
+from signoff.engine.calls import (
+    Call,
+    ChildCall,
+    DetachedCall,
+    Effect,
+    ProgressCall,
+    PromiseCall,
+    SignalCall,
+    StepCall,
+    StepOptions,
+)
+from signoff.engine.execution import Execution
+from signoff.engine.retry import NO_RETRY, RetryPolicy
+from signoff.errors import ContinueAsNew, RegistrationError, SignalTimeout
+from signoff.people.answers import Answer, read_answer
+from signoff.people.questions import InputType, Question
+from signoff.records import CallKind, Entry
+
+T = TypeVar("T")
+Function = Callable[..., Any]
+
+
+class Names(Protocol):
+    """What a context needs of the registry."""
+
+    group: str
+
+    def workflow_name(self, workflow: Function | str) -> str:
+        """Return the registered name of a workflow. Raises RegistrationError."""
+        ...
+
+
+class Context:
+    """One run, as its code sees it. A function called with ``lfc`` or ``lfi`` gets one of its own.
+
+    Attributes:
+        run_id: The run's id.
+        version: The workflow's version when this run began.
+    """
+
+    def __init__(self, execution: Execution, names: Names) -> None:
+        self._execution = execution
+        self._names = names
+        self.run_id = execution.run.id
+        self.version = execution.version
+
+    # Steps and functions
+
+    def step(
+        self,
+        name: str | Function,
+        function: Function | None = None,
+        /,
+        *args: Any,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        durable: bool = True,
+        non_retryable: tuple[type[BaseException], ...] = (),
+        effect: Effect = "repeatable",
+        key: str | None = None,
+        returns: Any = None,
+    ) -> StepCall:
+        """Run ordinary code once and keep what it returns.
+
+        The function is called with ``args`` only. An async function runs on the worker's loop, a plain one in a
+        thread. It may run more than once (after a failure or a crash), its outcome is journaled once.
+
+        Args:
+            name: The step's name in the journal; may be left out for a named function.
+            function: What to run.
+            args: Its arguments. They are not stored.
+            retry: When to try again; by default 8 attempts with exponential back-off.
+            timeout: Seconds one attempt may take. A plain function cannot be stopped and goes on in its thread.
+            durable: False keeps the value out of the journal; the function runs again at every replay.
+            non_retryable: Exceptions (and their subclasses) after which there is no further attempt.
+            effect: ``"once"`` journals the start as well. If the worker dies inside, a person is asked.
+            key: The idempotency key the step sees, instead of ``{run_id}.{n}``.
+            returns: The type its value is brought back as; by default the function's return annotation.
+
+        Returns:
+            An awaitable for the value, as the journal gives it back at any replay.
+
+        Raises:
+            RegistrationError: The options contradict each other.
+
+        Example::
+
+            order = await ctx.step("fetch_order", fetch_order, order_id, timeout=10)
+        """
+        if callable(name):
+            args = args if function is None else (function, *args)
+            name, function = _name_of(name), name
+        if function is None:
+            raise RegistrationError(f"step {name!r} has no function: ctx.step(name, function, *args)")
+        options = StepOptions(
+            retry=retry,
+            timeout=timeout,
+            durable=durable,
+            non_retryable=non_retryable,
+            effect=effect,
+            key=key,
+            returns=codec.return_annotation(function) if returns is None else returns,
+        )
+        return StepCall(self._execution, name, function, args, {}, options)
+
+    def lfc(self, function: Function, *args: Any, **kwargs: Any) -> StepCall | LocalCall:
+        """Call a function with a context of its own and wait for it.
+
+        A generator or async function is workflow code and part of this run. A plain function is run as a step, in
+        a thread; of its context it may use what only informs, such as ``run_id``.
+        """
+        child = Context(self._execution, self._names)
+        if is_workflow_code(function):
+            return LocalCall(self._execution, child, function, args, kwargs)
+        options = StepOptions(returns=codec.return_annotation(function))
+        return StepCall(self._execution, _name_of(function), function, (child, *args), kwargs, options)
+
+    def lfi(self, function: Function, *args: Any, **kwargs: Any) -> Invocation[Any]:
+        """Like ``lfc``, but awaiting it gives a handle at once; awaiting the handle waits for the value."""
+        return Invocation(self._execution, self.lfc(function, *args, **kwargs))
+
+    # Other runs
+
+    def rfc(self, workflow: Function | str, *args: Any, **kwargs: Any) -> ChildCall:
+        """Run a workflow as a run of its own, on any worker of its group, and wait for its result.
+
+        Args:
+            workflow: A registered function, or the name of one that another process has.
+        """
+        return self._child(ChildCall, workflow, args, kwargs)
+
+    def rfi(self, workflow: Function | str, *args: Any, **kwargs: Any) -> Invocation[Any]:
+        """Like ``rfc``, but awaiting it gives a handle at once; awaiting the handle waits for the result."""
+        return Invocation(self._execution, self.rfc(workflow, *args, **kwargs))
+
+    def detached(self, workflow: Function | str, *args: Any, **kwargs: Any) -> Detached:
+        """Start a run that goes on by itself. Awaiting this gives its id."""
+        return Detached(self._execution, self._child(DetachedCall, workflow, args, kwargs))
+
+    def _child(
+        self, kind: type[TChild], workflow: Function | str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TChild:
+        name = self._names.workflow_name(workflow)
+        function = None if isinstance(workflow, str) else workflow
+        arguments = codec.encode_arguments(function, args, kwargs)
+        returns = Any if function is None else codec.return_annotation(function)
+        return kind(self._execution, name, self._names.group, arguments, returns)
+
+    # Promises, people, signals, time
+
+    def promise(
+        self, *, id: str | None = None, timeout_seconds: float | None = None, data: Any = None, returns: Any = Any
+    ) -> Opening:
+        """Create a promise that something outside settles. Awaiting this gives it; awaiting it gives its value.
+
+        Args:
+            id: A chosen id, by default ``{run_id}.{n}``. A promise that has it already is joined.
+            timeout_seconds: After how long it times out.
+            data: What to show to whoever looks at it.
+            returns: The type its value is brought back as.
+
+        Raises (when the promise is awaited):
+            PromiseRejected, PromiseCancelled, PromiseTimeout
+
+        Example::
+
+            promise = await ctx.promise()
+            await ctx.step("ask", send_email, promise.id)
+            answer = await promise
+        """
+        text = None if data is None else codec.encode(data, path="data")
+        call = PromiseCall(
+            self._execution, id or "", chosen_id=id, timeout=timeout_seconds, data=text, returns=returns
+        )
+        return Opening(self._execution, call)
+
+    def wait_for_user(
+        self,
+        question: str,
+        *,
+        input_type: InputType = "approval",
+        options: Sequence[str | dict[str, Any]] = (),
+        answer_type: Any = None,
+        metadata: dict[str, Any] | None = None,
+        timeout_seconds: float | None = None,
+        skippable: bool = False,
+    ) -> QuestionCall:
+        """Ask a person, and wait without using anything until one has answered.
+
+        Args:
+            question: The text they read.
+            input_type: ``approval`` (yes or no), ``text``, ``select`` and ``multiselect`` (of ``options``), or
+                ``form`` (of the fields of ``answer_type``).
+            options: What can be selected: texts, or ``{"value": ..., "label": ...}``.
+            answer_type: A pydantic model or dataclass (or a JSON Schema) that a form's answer must fit;
+                ``answer.value`` is then an instance.
+            metadata: What else to show to them.
+            timeout_seconds: After how long to give up.
+            skippable: Whether a person may skip it; ``answer.skipped`` is then true and ``answer.value`` None.
+
+        Returns:
+            An awaitable for an ``Answer``.
+
+        Raises:
+            RegistrationError: The question makes no sense, such as a select without options.
+            SignalTimeout: (when awaited) Nobody answered in time.
+
+        Example::
+
+            answer = await ctx.wait_for_user(f"Refund {amount}?", timeout_seconds=3600)
+            if answer.approved: ...
+        """
+        asked = Question.make(
+            question,
+            input_type=input_type,
+            options=options,
+            answer_type=answer_type,
+            metadata=metadata,
+            skippable=skippable,
+        )
+        return QuestionCall(self._execution, asked, timeout_seconds, answer_type)
+
+    def wait_for_signal(self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any) -> SignalCall:
+        """Wait for the next signal of this name; one that was sent before is taken first.
+
+        Raises:
+            SignalTimeout: (when awaited) None came in time.
+        """
+        return SignalCall(self._execution, name, timeout_seconds, returns)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait durably. ``asyncio.sleep`` does the same in a workflow."""
+        await asyncio.sleep(seconds)
+
+    def now(self) -> datetime:
+        """The time (UTC) at which the run's latest event happened. The same at every replay."""
+        return datetime.fromtimestamp(self._execution.loop.time(), UTC)
+
+    def uuid4(self) -> uuid.UUID:
+        """A random UUID that is the same at every replay."""
+        return uuid.UUID(int=self._execution.random.getrandbits(128), version=4)
+
+    def random(self) -> random.Random:
+        """The run's source of random numbers; the same numbers at every replay. Not for secrets."""
+        return self._execution.random
+
+    # The run itself
+
+    def progress(self, message: str, **details: Any) -> Note:
+        """Note for people how far the run is. Awaiting it does not wait.
+
+        Example::
+
+            await ctx.progress("invoices read", done=20, total=50)
+        """
+        return Note(self._execution, ProgressCall(self._execution, message, codec.encode(details)))
+
+    def patched(self, id: str) -> bool:
+        """Whether this run takes the changed way: true for runs that come here for the first time.
+
+        A run that had passed this place before the change stays on the old way for ever.
+
+        Example::
+
+            if ctx.patched("check-fraud"):
+                await ctx.step("check_fraud", check_fraud, order)
+        """
+        return self._execution.is_patched(id)
+
+    def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """End this generation of the run and begin the next, with these arguments and an empty journal.
+
+        The run keeps its id, its handles, its parent and the signals that it has not waited for yet.
+        """
+        raise ContinueAsNew(codec.encode_arguments(self._execution.program.function, args, kwargs))
+
+
+TChild = TypeVar("TChild", bound=ChildCall)
+
+
+class QuestionCall(PromiseCall):
+    """A question to a person; awaiting it gives an ``Answer``."""
+
+    kind = CallKind.QUESTION
+    __slots__ = ("answer_type", "question")
+
+    def __init__(
+        self, execution: Execution, question: Question, timeout_seconds: float | None, answer_type: Any
+    ) -> None:
+        super().__init__(execution, question.text, timeout=timeout_seconds, data=question.to_json())
+        self.question = question
+        self.answer_type = answer_type
+
+    def answered(self, entry: Entry) -> Answer:
+        return read_answer(self.question, entry, self.answer_type)
+
+    def timed_out(self) -> Exception:
+        return SignalTimeout(f"an answer to {self.name!r}", self.timeout or 0.0)
+
+    def options(self, *, timeout_seconds: float) -> QuestionCall:
+        """Change the deadline before the question is asked."""
+        if self.future is not None:
+            raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
+        self.timeout = timeout_seconds
+        return self
+
+
+class LocalCall(Awaitable[Any]):
+    """Workflow code called as a function, in this run."""
+
+    def __init__(
+        self, execution: Execution, context: Context, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._execution = execution
+        self._context = context
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+        self._retry = NO_RETRY
+        self._timeout: float | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def options(
+        self,
+        *,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        non_retryable: tuple[type[BaseException], ...] = (),
+        non_retryable_exceptions: tuple[type[BaseException], ...] = (),
+        durable: bool = True,
+    ) -> LocalCall:
+        """Change how the function is called.
+
+        Args:
+            retry: When to call it again from its beginning; by default never, since its steps retry themselves.
+            timeout: Seconds that one call may take, people and timers included.
+            non_retryable: Exceptions after which it is not called again.
+            non_retryable_exceptions: Another spelling of ``non_retryable``.
+            durable: Only True makes sense here: what such a function does is journaled call by call.
+        """
+        if not durable:
+            raise RegistrationError(f"{_name_of(self._function)} is workflow code: durable=False is for plain functions")
+        self._retry = retry or self._retry
+        self._timeout = timeout
+        self._non_retryable = non_retryable or non_retryable_exceptions
+        return self
+
+    _non_retryable: tuple[type[BaseException], ...] = ()
+
+    def begin(self) -> asyncio.Task[Any]:
+        """Start it beside the caller, once."""
+        if self._task is None:
+            self._task = self._execution.loop.create_task(self._run())
+        return self._task
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._task is not None:
+            return (yield from self._task)
+        return (yield from self._run().__await__())
+
+    async def _run(self) -> Any:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                async with asyncio.timeout(self._timeout):
+                    return await run_body(self._function, self._context, self._args, self._kwargs)
+            except Exception as error:
+                wait = self._retry.wait_after(attempt)
+                if wait is None or isinstance(error, self._non_retryable):
+                    raise
+                await asyncio.sleep(wait)
+
+
+class Handle(Awaitable[T], Generic[T]):
+    """Something under way, begun with ``lfi`` or ``rfi``; awaiting it waits for its value."""
+
+    def __init__(self, execution: Execution, running: Call[T] | asyncio.Task[T]) -> None:
+        self._execution = execution
+        self._running = running
+
+    @property
+    def id(self) -> str:
+        """The id of the child run; for a function of this run, its task's name."""
+        running = self._running
+        return running.id if isinstance(running, ChildCall) else getattr(running, "name", "")
+
+    def done(self) -> bool:
+        """Whether its value is there."""
+        running = self._running
+        future = running if isinstance(running, asyncio.Task) else running.begin()
+        return future.done()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        self._execution.disown(self._running)
+        return (yield from self._running.__await__())
+
+
+class Invocation(Awaitable[Handle[T]], Generic[T]):
+    """What ``lfi`` and ``rfi`` return. Awaiting it begins and gives the handle."""
+
+    def __init__(self, execution: Execution, call: Call[T] | LocalCall) -> None:
+        self._execution = execution
+        self._call = call
+        self._handle: Handle[T] | None = None
+
+    def options(self, **options: Any) -> Invocation[T]:
+        """Change how it is called, as the options of ``lfc`` or ``rfc`` do."""
+        self._call.options(**options)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+        return self
+
+    def __await__(self) -> Generator[Any, None, Handle[T]]:
+        if self._handle is None:
+            begun = self._call.begin()
+            running = cast("asyncio.Task[T]", begun) if isinstance(self._call, LocalCall) else self._call
+            self._execution.adopt(running)
+            self._handle = Handle(self._execution, running)
+        return self._handle
+        yield
+
+
+class DurablePromise(Awaitable[Any]):
+    """A promise of this run. Awaiting it waits until something outside has settled it."""
+
+    def __init__(self, call: PromiseCall) -> None:
+        self._call = call
+
+    @property
+    def id(self) -> str:
+        """The id under which it can be settled from outside."""
+        return self._call.id
+
+    def done(self) -> bool:
+        """Whether it is settled, as far as this run has been told."""
+        return self._call.begin().done()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return (yield from self._call.__await__())
+
+
+class Opening(Awaitable[DurablePromise]):
+    """What ``ctx.promise()`` returns. Awaiting it creates the promise and gives it."""
+
+    def __init__(self, execution: Execution, call: PromiseCall) -> None:
+        self._promise = DurablePromise(call)
+        self._call = call
+
+    def __await__(self) -> Generator[Any, None, DurablePromise]:
+        self._call.begin()
+        return self._promise
+        yield
+
+
+class Detached(Awaitable[str]):
+    """What ``ctx.detached()`` returns. Awaiting it starts the run and gives its id."""
+
+    def __init__(self, execution: Execution, call: DetachedCall) -> None:
+        self._execution = execution
+        self._call = call
+
+    def options(self, **options: Any) -> Detached:
+        """Change how the run is started, as the options of ``rfc`` do."""
+        self._call.options(**options)
+        return self
+
+    def __await__(self) -> Generator[Any, None, str]:
+        if self._call.future is None:
+            self._execution.note(self._call)
+        return self._call.id
+        yield
+
+
+class Note(Awaitable[None]):
+    """What ``ctx.progress()`` returns. Awaiting it notes."""
+
+    def __init__(self, execution: Execution, call: ProgressCall) -> None:
+        self._execution = execution
+        self._call = call
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._call.future is None:
+            self._execution.note(self._call)
+        return
+        yield
+
+
+def is_workflow_code(function: Function) -> bool:
+    """Whether a function is workflow code: async or a generator function."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
+
+
+def run_body(
+    function: Function, context: Context, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Coroutine[Any, Any, Any]:
+    """Return the code of an async or generator function as a coroutine."""
+    begun = function(context, *args, **kwargs)
+    return _run_generator(begun) if inspect.isgenerator(begun) else begun
+
+
+async def _run_generator(generator: Generator[Any, Any, Any]) -> Any:
+    """Await whatever the generator yields, and send or throw it what came of it."""
+    resume: Callable[[], Any] = functools.partial(next, generator)
+    while True:
+        try:
+            awaited = resume()
+        except StopIteration as end:
+            return end.value
+        try:
+            if not inspect.isawaitable(awaited):
+                raise RegistrationError(
+                    f"a workflow yielded {type(awaited).__name__}: yield calls of the context, such as ctx.lfc(...)"
+                )
+            value = await awaited
+        except (Exception, asyncio.CancelledError) as error:
+            resume = functools.partial(generator.throw, error)
+        else:
+            resume = functools.partial(generator.send, value)
+
+
+def _name_of(function: Function) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", type(function).__name__)

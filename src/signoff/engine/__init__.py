@@ -1,0 +1,1 @@
+"""How runs are executed: the deterministic loop, replay, steps, and the worker that holds leases."""

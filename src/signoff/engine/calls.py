@@ -1,0 +1,367 @@
+"""What a run can ask of its context. A call takes its number when it is first awaited, not before.
+
+A call is awaitable. ``options`` may change it until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from signoff import codec
+from signoff.engine.retry import RetryPolicy
+from signoff.errors import (
+    PromiseCancelled,
+    PromiseRejected,
+    PromiseTimeout,
+    RegistrationError,
+    RunCancelled,
+    SignalTimeout,
+)
+from signoff.records import CallKind, Entry, NewPromise, NewRun, PromiseKind, PromiseState, RunState
+
+if TYPE_CHECKING:
+    from signoff.engine.execution import Execution
+
+T = TypeVar("T")
+Effect = Literal["repeatable", "once"]
+
+
+class Call(Awaitable[T], Generic[T]):
+    """One thing asked of the context.
+
+    Attributes:
+        n: Its number in the run; 0 until it is issued.
+        name: What it is called in the journal.
+    """
+
+    kind: ClassVar[CallKind]
+    __slots__ = ("__weakref__", "_execution", "future", "n", "name")
+
+    def __init__(self, execution: Execution, name: str) -> None:
+        self._execution = execution
+        self.name = name
+        self.n = 0
+        self.future: asyncio.Future[T] | None = None
+
+    def begin(self) -> asyncio.Future[T]:
+        """Issue the call, once; later awaits share its outcome."""
+        if self.future is None:
+            self.future = self._execution.issue(self)
+        return self.future
+
+    def __await__(self) -> Generator[Any, None, T]:
+        future = self.begin()
+        try:
+            return (yield from future)
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._execution.abandon(self)
+            raise
+
+    def __del__(self) -> None:
+        if self.future is None and self.n == 0:
+            warnings.warn(f"{self.kind} {self.name!r} was never awaited, so it did nothing", RuntimeWarning, 2)
+
+    def settle(self, entry: Entry) -> None:
+        """Give the code what the journal holds as this call's outcome."""
+        assert self.future is not None
+        if self.future.done():
+            return
+        try:
+            value = self.outcome(entry)
+        except Exception as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(value)
+
+    def outcome(self, entry: Entry) -> T:
+        """Turn a ``COMPLETED`` entry into the value, or raise the error."""
+        raise NotImplementedError(self.kind)
+
+
+@dataclass(slots=True)
+class StepOptions:
+    """How a step is run. See ``Context.step`` for what each means."""
+
+    retry: RetryPolicy | None = None
+    timeout: float | None = None
+    durable: bool = True
+    non_retryable: tuple[type[BaseException], ...] = ()
+    effect: Effect = "repeatable"
+    key: str | None = None
+    returns: Any = Any
+
+    def check(self, name: str) -> None:
+        """Refuse options that contradict each other."""
+        if self.effect not in ("repeatable", "once"):
+            raise RegistrationError(f"step {name!r}: effect is 'repeatable' or 'once', not {self.effect!r}")
+        if self.effect == "once" and self.retry is not None and self.retry.max_attempts > 1:
+            raise RegistrationError(f"step {name!r}: effect='once' is never retried without a person; drop retry=")
+        if self.effect == "once" and not self.durable:
+            raise RegistrationError(f"step {name!r}: durable=False runs again at replay, effect='once' must not")
+        if self.timeout is not None and self.timeout <= 0:
+            raise RegistrationError(f"step {name!r}: timeout is {self.timeout}, it must be over 0 seconds")
+
+
+class StepCall(Call[Any]):
+    """Ordinary code, run by the worker outside the workflow's loop."""
+
+    kind = CallKind.STEP
+    __slots__ = ("args", "function", "kwargs", "live", "step_options")
+
+    def __init__(
+        self,
+        execution: Execution,
+        name: str,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        step_options: StepOptions,
+    ) -> None:
+        super().__init__(execution, name)
+        step_options.check(name)
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.step_options = step_options
+        self.live: list[Any] = []  # the value just computed here, so that it need not be decoded again
+
+    def outcome(self, entry: Entry) -> Any:
+        if entry.error is not None:
+            raise codec.decode_error(entry.error)
+        if self.live:
+            return self.live.pop()
+        assert entry.value is not None
+        return codec.decode(entry.value, self.step_options.returns)
+
+    def options(
+        self,
+        *,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        durable: bool | None = None,
+        non_retryable: tuple[type[BaseException], ...] | None = None,
+        non_retryable_exceptions: tuple[type[BaseException], ...] | None = None,
+        effect: Effect | None = None,
+        key: str | None = None,
+        returns: Any = None,
+    ) -> StepCall:
+        """Change how the step is run; what is not given stays as it is.
+
+        ``non_retryable_exceptions`` is another spelling of ``non_retryable``. See ``Context.step`` for the rest.
+
+        Raises:
+            RegistrationError: The step is under way already, or the options contradict each other.
+        """
+        if self.future is not None:
+            raise RegistrationError(f"step {self.name!r} is under way: options come before the await")
+        old = self.step_options
+        changed = StepOptions(
+            retry=old.retry if retry is None else retry,
+            timeout=old.timeout if timeout is None else timeout,
+            durable=old.durable if durable is None else durable,
+            non_retryable=non_retryable or non_retryable_exceptions or old.non_retryable,
+            effect=old.effect if effect is None else effect,
+            key=old.key if key is None else key,
+            returns=old.returns if returns is None else returns,
+        )
+        changed.check(self.name)
+        self.step_options = changed
+        return self
+
+
+class PromiseCall(Call[Any]):
+    """A promise that something outside settles."""
+
+    kind = CallKind.PROMISE
+    __slots__ = ("chosen_id", "data", "returns", "timeout")
+
+    def __init__(
+        self,
+        execution: Execution,
+        name: str,
+        *,
+        chosen_id: str | None = None,
+        timeout: float | None = None,
+        data: str | None = None,
+        returns: Any = Any,
+    ) -> None:
+        super().__init__(execution, name)
+        self.chosen_id = chosen_id
+        self.timeout = timeout
+        self.data = data
+        self.returns = returns
+
+    @property
+    def id(self) -> str:
+        """The promise's id."""
+        return self.chosen_id or f"{self._execution.run.id}.{self.n}"
+
+    def new_promise(self, now: float) -> NewPromise:
+        """What the store is to create, for a promise opened at journal time ``now``."""
+        due_at = None if self.timeout is None else now + self.timeout
+        return NewPromise(
+            self.id, PromiseKind(self.kind), self._execution.run.id, self.n, due_at=due_at, data=self.data
+        )
+
+    def outcome(self, entry: Entry) -> Any:
+        state = entry.state
+        if state == PromiseState.RESOLVED:
+            return self.answered(entry)
+        if state == PromiseState.TIMED_OUT:
+            raise self.timed_out()
+        if state == PromiseState.CANCELLED:
+            raise PromiseCancelled(self.id)
+        raise PromiseRejected(self.id, codec.decode(entry.value or "null"))
+
+    def answered(self, entry: Entry) -> Any:
+        """Turn a resolution into the value the code gets."""
+        return codec.decode(entry.value or "null", self.returns)
+
+    def timed_out(self) -> Exception:
+        """Make the error of a promise whose deadline passed."""
+        return PromiseTimeout(self.id)
+
+
+class ChildCall(Call[Any]):
+    """Another run, whose result this run waits for."""
+
+    kind = CallKind.CHILD
+    __slots__ = ("arguments", "chosen_id", "group", "returns", "timeout", "workflow")
+
+    def __init__(self, execution: Execution, workflow: str, group: str, arguments: str, returns: Any) -> None:
+        super().__init__(execution, workflow)
+        self.workflow = workflow
+        self.group = group
+        self.arguments = arguments
+        self.returns = returns
+        self.chosen_id: str | None = None
+        self.timeout: float | None = None
+
+    @property
+    def id(self) -> str:
+        """The child run's id."""
+        return self.chosen_id or f"{self._execution.run.id}.{self.n}"
+
+    def new_run(self, now: float) -> NewRun:
+        """What the store is to create, for a child started at journal time ``now``."""
+        return NewRun(
+            id=self.id,
+            workflow=self.workflow,
+            group=self.group,
+            arguments=self.arguments,
+            parent_id=self._execution.run.id,
+            parent_n=self.n,
+            deadline_at=None if self.timeout is None else now + self.timeout,
+        )
+
+    def outcome(self, entry: Entry) -> Any:
+        if entry.state == RunState.SUCCEEDED:
+            return codec.decode(entry.value or "null", self.returns)
+        if entry.error is not None:
+            raise codec.decode_error(entry.error)
+        raise RunCancelled(self.id)
+
+    def options(
+        self,
+        *,
+        id: str | None = None,
+        target: str | None = None,
+        timeout: float | None = None,
+        returns: Any = None,
+    ) -> ChildCall:
+        """Change how the child run is started; what is not given stays as it is.
+
+        Args:
+            id: A chosen id. A run that has it already is joined if its workflow and arguments are the same.
+            target: Where it runs: ``poll://any@group``, or just the group.
+            timeout: Its deadline, in seconds from its start.
+            returns: The type its result is brought back as.
+        """
+        if self.future is not None:
+            raise RegistrationError(f"child {self.name!r} is under way: options come before the await")
+        self.chosen_id = id or self.chosen_id
+        self.group = group_of(target) if target else self.group
+        self.timeout = self.timeout if timeout is None else timeout
+        self.returns = self.returns if returns is None else returns
+        return self
+
+
+class DetachedCall(ChildCall):
+    """Another run that this run starts and does not wait for."""
+
+    kind = CallKind.DETACHED
+    __slots__ = ()
+
+    def new_run(self, now: float) -> NewRun:
+        child = ChildCall.new_run(self, now)
+        return NewRun(child.id, child.workflow, child.group, child.arguments, deadline_at=child.deadline_at)
+
+
+class SignalCall(Call[Any]):
+    """The next signal of a name."""
+
+    kind = CallKind.SIGNAL
+    __slots__ = ("due_at", "returns", "timeout")
+
+    def __init__(self, execution: Execution, name: str, timeout: float | None, returns: Any) -> None:
+        super().__init__(execution, name)
+        self.timeout = timeout
+        self.returns = returns
+        self.due_at: float | None = None
+
+    def outcome(self, entry: Entry) -> Any:
+        if entry.state == PromiseState.TIMED_OUT:
+            raise SignalTimeout(f"signal {self.name!r}", self.timeout or 0.0)
+        return codec.decode(entry.value or "null", self.returns)
+
+
+class TimerCall(Call[None]):
+    """A moment in journal time at which the loop makes a callback ready."""
+
+    kind = CallKind.TIMER
+    __slots__ = ("due_at", "handle")
+
+    def __init__(self, execution: Execution, handle: asyncio.TimerHandle) -> None:
+        super().__init__(execution, "")
+        self.handle = handle
+        self.due_at = handle.when()
+
+    def __del__(self) -> None:
+        pass  # a timer is never awaited itself
+
+    def settle(self, entry: Entry) -> None:
+        self._execution.fire(self)
+
+
+class ProgressCall(Call[None]):
+    """A note about how far the run is, for people; it waits for nothing."""
+
+    kind = CallKind.PROGRESS
+    __slots__ = ("value",)
+
+    def __init__(self, execution: Execution, name: str, value: str) -> None:
+        super().__init__(execution, name)
+        self.value = value
+
+
+def group_of(target: str) -> str:
+    """Return the group that a target names.
+
+    Args:
+        target: ``poll://any@group``, or the group alone.
+
+    Raises:
+        RegistrationError: It is neither.
+    """
+    if "://" not in target:
+        return target
+    scheme, _, rest = target.partition("://")
+    _, at, group = rest.rpartition("@")
+    if scheme != "poll" or not at or not group:
+        raise RegistrationError(f"target {target!r} is not of the form poll://any@group")
+    return group

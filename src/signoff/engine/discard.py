@@ -1,0 +1,94 @@
+"""Letting go of suspended workflow code without running any more of it.
+
+Python closes a suspended coroutine or generator that is thrown away: its ``finally`` and ``with`` blocks
+run then. For a paused run that leaves memory this would be wrong, since those blocks belong to the end of the
+run. CPython finalizes an object at most once and keeps that in a bit of the object's garbage collector
+header; with the bit set beforehand, the frame is freed and nothing in it runs.
+
+The bit's place is CPython's own affair, so it is tried out at import. Where it does not work (another
+interpreter, a free-threaded build), what is discarded is kept alive until the process ends instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import sysconfig
+import types
+from collections.abc import Generator, Iterable
+from typing import Any
+
+_SUSPENDABLE = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+_OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, str, bytes, int)
+_FINALIZED = 1
+_DEPTH = 5  # frame -> with block's method -> context manager -> its dict -> its generator
+
+_kept: list[object] = []
+
+
+def discard(roots: Iterable[object], opaque: tuple[type, ...] = ()) -> None:
+    """Make sure that nothing suspended under ``roots`` runs again when it is freed.
+
+    Args:
+        roots: Coroutines of a run's tasks.
+        opaque: Types that lead out of the run, where the search stops.
+    """
+    for found in _suspended(roots, (*_OPAQUE, *opaque)):
+        _silence(found)
+
+
+def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object]:
+    found: list[object] = []
+    seen: set[int] = set()
+    level = list(roots)
+    depth_of_rest = _DEPTH
+    while level and depth_of_rest:
+        below: list[object] = []
+        deeper = False
+        for each in level:
+            if id(each) in seen or isinstance(each, opaque):
+                continue
+            seen.add(id(each))
+            if isinstance(each, _SUSPENDABLE):
+                found.append(each)
+                deeper = True
+            below.extend(gc.get_referents(each))
+        level = below
+        depth_of_rest = _DEPTH if deeper else depth_of_rest - 1
+    return found
+
+
+def _set_finalized(suspended: object) -> None:
+    word = ctypes.sizeof(ctypes.c_size_t)
+    ctypes.c_size_t.from_address(id(suspended) - word).value |= _FINALIZED
+
+
+def _works() -> bool:
+    ran: list[bool] = []
+
+    def probe() -> Generator[None, Any, None]:
+        try:
+            yield
+        finally:
+            ran.append(True)
+
+    if not hasattr(gc, "is_finalized") or not _has_classic_header():
+        return False
+    generator = probe()
+    next(generator)
+    _set_finalized(generator)
+    if not gc.is_finalized(generator):
+        return False
+    del generator
+    return not ran
+
+
+def _has_classic_header() -> bool:
+    return sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+if _works():
+    _silence = _set_finalized
+else:  # pragma: no cover - CPython 3.11 to 3.13 never come here
+    _silence = _kept.append

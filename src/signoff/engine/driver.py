@@ -1,0 +1,599 @@
+"""One leased run on a worker: rebuilds it, runs its steps, and writes what happens before it has effects.
+
+The rule that keeps replays true: code is driven as soon as something arrives, but no step starts before
+every journal entry that led to it is durable. What one pass over the events brings is one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+import logging
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+from signoff import codec
+from signoff.engine.calls import (
+    Call,
+    ChildCall,
+    DetachedCall,
+    ProgressCall,
+    PromiseCall,
+    SignalCall,
+    StepCall,
+    TimerCall,
+)
+from signoff.engine.execution import Execution, Program
+from signoff.engine.steps import Attempt, run_attempt
+from signoff.errors import LeaseLost, ReplayFailed, StepFailed, StoreUnavailable, WaitsForNothing
+from signoff.records import (
+    CallKind,
+    Entry,
+    EntryKind,
+    Message,
+    MessageKind,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+)
+from signoff.stores.base import Claim, Outcome, Store, Write
+
+log = logging.getLogger("signoff.worker")
+
+HOLD_SECONDS = 1.0  # a run whose next timer is nearer than this is not worth pausing
+_DELIVERED = frozenset(
+    {EntryKind.COMPLETED, EntryKind.SIGNALLED, EntryKind.CANCEL_REQUESTED, EntryKind.DEADLINE_PASSED}
+)
+_FINAL_ENTRY = {
+    RunState.SUCCEEDED: EntryKind.SUCCEEDED,
+    RunState.FAILED: EntryKind.FAILED,
+    RunState.CANCELLED: EntryKind.CANCELLED,
+}
+
+T = TypeVar("T")
+
+
+class Host(Protocol):
+    """What a driver needs of its worker."""
+
+    store: Store
+    threads: ThreadPoolExecutor
+    draining: bool
+
+    def program(self, workflow: str, version: str | None) -> Program:
+        """Return the code of a workflow: that version if it is here, else the newest."""
+        ...
+
+    def unclear_question(self, run: Run, call: StepCall) -> str:
+        """Return the data of the question to ask about a step of which nobody knows whether it happened."""
+        ...
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What the next write will hold."""
+
+    entries: list[Entry] = field(default_factory=list[Entry])
+    opens: list[NewPromise] = field(default_factory=list[NewPromise])
+    closes: list[str] = field(default_factory=list[str])
+    starts: list[NewRun] = field(default_factory=list[NewRun])
+    cancels: list[str] = field(default_factory=list[str])
+    taken: list[int] = field(default_factory=list[int])
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.opens or self.closes or self.starts or self.cancels or self.taken)
+
+
+class Driver:
+    """Drives one run for as long as its lease is held.
+
+    Args:
+        host: The worker.
+        claim: The lease, and the messages that came with it.
+        execution: The run as it was left by this worker, if nobody ran it since.
+        seq: The journal's length, if ``execution`` is given.
+    """
+
+    def __init__(self, host: Host, claim: Claim, execution: Execution | None = None, seq: int = 0) -> None:
+        self.run = claim.run
+        self.wakes = claim.run.wakes
+        self.seq = seq
+        self.execution = execution
+        self.paused = False
+        self._host = host
+        self._store = host.store
+        self._events: deque[Attempt | Message] = deque(claim.messages)
+        self._seen: set[int] = {message.id for message in claim.messages}
+        self._wake = asyncio.Event()
+        self._batch = _Batch()
+        self._to_start: list[StepCall] = []
+        self._running: dict[int, asyncio.Task[Attempt]] = {}
+        self._due: list[tuple[float, int]] = []  # heap: timers, signal deadlines and back-offs by call number
+        self._now = 0.0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the lease."""
+        return self.run.epoch
+
+    async def drive(self) -> None:
+        """Drive the run until it pauses, ends, or the lease is lost or the worker drains."""
+        try:
+            if self.execution is None:
+                self.execution = await self._rebuild()
+            else:
+                self._requeue_timers(self.execution)
+            while await self._go_on(self.execution):
+                pass
+        except LeaseLost as lost:
+            log.info("%s", lost)
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            if not self.paused and self.execution is not None:
+                self.execution.discard()
+
+    def take(self, messages: Sequence[Message], wakes: int) -> None:
+        """Hand over messages read from the store; those seen before are skipped."""
+        self.wakes = max(self.wakes, wakes)
+        for message in messages:
+            if message.id not in self._seen:
+                self._seen.add(message.id)
+                self._events.append(message)
+        self._wake.set()
+
+    def poke(self) -> None:
+        """Have the driver look at the clock and at ``draining`` again."""
+        self._wake.set()
+
+    # One pass
+
+    async def _go_on(self, execution: Execution) -> bool:
+        """Absorb what came, write it, and act on it. Returns False when the driver is done with the run."""
+        self._absorb(execution)
+        if execution.failure is not None:
+            await self._give_up(execution)
+            return False
+        if execution.outcome is not None:
+            await self._end(execution, execution.outcome)
+            return False
+        if execution.continuation is not None:
+            self.execution = await self._begin_next_generation(execution, execution.continuation)
+            return await self._go_on(self.execution)
+        if self._host.draining:
+            return await self._drain()
+        if self._is_idle():
+            if not execution.open:
+                execution.failure = WaitsForNothing(self.run.id, execution.waiting_line())
+                return True
+            if self._next_due(execution) - self._store.clock.now() > HOLD_SECONDS:
+                return not await self._pause(execution)
+        self._announce_once_steps()
+        if self._batch:
+            await self._persist(self._store.append)
+        self._start_steps()
+        await self._wait()
+        return True
+
+    def _absorb(self, execution: Execution) -> None:
+        self._now = max(self._now, self._store.clock.now())
+        self._collect(execution)
+        while self._events and not execution.ended:
+            event = self._events.popleft()
+            if isinstance(event, Attempt):
+                self._take_attempt(execution, event)
+            else:
+                self._take_message(execution, event)
+            self._collect(execution)
+        self._fire_timers(execution)
+
+    async def _wait(self) -> None:
+        if self._events:
+            return
+        self._wake.clear()
+        if not self._due:
+            await self._wake.wait()
+            return
+        delay = max(0.0, self._due[0][0] - self._store.clock.now())
+        alarm = asyncio.get_running_loop().call_later(min(delay, 3600.0), self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            alarm.cancel()
+
+    async def _drain(self) -> bool:
+        """Let running steps finish and be written; start nothing."""
+        if self._batch:
+            await self._persist(self._store.append)
+        if not self._running:
+            return False
+        await self._wait()
+        return True
+
+    # What came
+
+    def _take_attempt(self, execution: Execution, attempt: Attempt) -> None:
+        call = attempt.call
+        self._running.pop(call.n, None)
+        if call.n not in execution.open:
+            return
+        if attempt.error is None:
+            if call.step_options.durable:
+                entry = self._record(EntryKind.COMPLETED, call, value=attempt.text)
+            else:
+                entry = self._record(EntryKind.COMPLETED, call, details={"durable": False})
+            call.live.append(attempt.value)
+            execution.deliver(entry)
+            return
+        error = codec.encode_error(attempt.error)
+        wait = attempt.retry_after
+        if wait is None:
+            execution.deliver(self._record(EntryKind.COMPLETED, call, error=error))
+            return
+        next_at = self._now + wait
+        details = {"attempt": attempt.number, "next_at": next_at}
+        self._record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
+        execution.past.attempts[call.n] = (attempt.number, next_at)
+        heapq.heappush(self._due, (next_at, call.n))
+
+    def _take_message(self, execution: Execution, message: Message) -> None:
+        self._batch.taken.append(message.id)
+        told = {"by": message.by, "note": message.note, "at": message.at}
+        match message.kind:
+            case MessageKind.SETTLED:
+                self._take_settlement(execution, message, {"state": message.state, **told})
+            case MessageKind.SIGNAL:
+                entry = self._entry(EntryKind.SIGNALLED, name=message.name, value=message.value, details=told)
+                execution.deliver(entry)
+            case MessageKind.CANCEL:
+                entry = self._entry(EntryKind.CANCEL_REQUESTED, details={"reason": message.note, "by": message.by})
+                execution.deliver(entry)
+            case MessageKind.DEADLINE:
+                execution.deliver(self._entry(EntryKind.DEADLINE_PASSED))
+
+    def _take_settlement(self, execution: Execution, message: Message, details: dict[str, Any]) -> None:
+        assert message.n is not None
+        call = execution.open.get(message.n)
+        if isinstance(call, StepCall):
+            self._take_verdict(execution, call, message, details)
+            return
+        entry = self._entry(
+            EntryKind.COMPLETED,
+            n=message.n,
+            call=call.kind if call else None,
+            name=call.name if call else message.name,
+            value=message.value,
+            error=message.error,
+            details=details,
+        )
+        execution.deliver(entry)
+
+    def _take_verdict(
+        self, execution: Execution, call: StepCall, message: Message, details: dict[str, Any]
+    ) -> None:
+        """A person has said what became of a step that was interrupted."""
+        verdict = json.loads(message.value or "null") if message.state == PromiseState.RESOLVED else None
+        action = verdict.get("action") if isinstance(verdict, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if action == "retry":
+            details |= {"attempt": execution.past.asked[call.n], "next_at": self._now}
+            execution.past.learn([self._record(EntryKind.ATTEMPT_FAILED, call, details=details)])
+            self._to_start.append(call)
+        elif action == "done":
+            result = json.dumps(verdict.get("result"))  # pyright: ignore[reportUnknownMemberType, reportOptionalMemberAccess]
+            execution.deliver(self._record(EntryKind.COMPLETED, call, value=result, details=details))
+        else:
+            failed = StepFailed("UnclearOutcome", f"step {call.name!r} was interrupted and declared failed")
+            error = codec.encode_error(failed)
+            execution.deliver(self._record(EntryKind.COMPLETED, call, error=error, details=details))
+
+    def _fire_timers(self, execution: Execution) -> None:
+        while self._due and self._due[0][0] <= self._now and not execution.ended:
+            _, n = heapq.heappop(self._due)
+            call = execution.open.get(n)
+            if isinstance(call, TimerCall):
+                execution.deliver(self._record(EntryKind.COMPLETED, call))
+            elif isinstance(call, SignalCall):
+                timed_out = {"state": PromiseState.TIMED_OUT}
+                execution.deliver(self._record(EntryKind.COMPLETED, call, details=timed_out))
+            elif isinstance(call, StepCall):
+                self._to_start.append(call)
+            self._collect(execution)
+
+    # What the code asked for
+
+    def _collect(self, execution: Execution) -> None:
+        for id in execution.patched:
+            self._entry(EntryKind.PATCHED, name=id)
+        execution.patched.clear()
+        issued, execution.issued = execution.issued, []
+        for call in issued:
+            self._open(execution, call)
+        abandoned, execution.abandoned = execution.abandoned, []
+        for call in abandoned:
+            self._close(call)
+
+    def _open(self, execution: Execution, call: Call[Any]) -> None:
+        is_known = call.n in execution.past.opened
+        if isinstance(call, DetachedCall):
+            if not is_known:
+                self._record(EntryKind.OPENED, call, details={"id": call.id})
+                self._batch.starts.append(call.new_run(execution.loop.time()))
+        elif isinstance(call, ProgressCall):
+            if not is_known:
+                self._record(EntryKind.PROGRESSED, call, value=call.value)
+        elif call.n not in execution.open:
+            return  # settled or given up already
+        elif isinstance(call, StepCall):
+            self._open_step(execution, call)
+        elif isinstance(call, TimerCall):
+            heapq.heappush(self._due, (call.due_at, call.n))
+        elif isinstance(call, PromiseCall):
+            if not is_known:
+                new = call.new_promise(execution.loop.time())
+                details = {"id": new.id, "due_at": new.due_at}
+                self._record(EntryKind.OPENED, call, value=call.data, details=details)
+                self._batch.opens.append(new)
+        elif isinstance(call, ChildCall):
+            if not is_known:
+                self._record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
+                self._batch.starts.append(call.new_run(execution.loop.time()))
+        elif isinstance(call, SignalCall):
+            if call.due_at is not None:
+                heapq.heappush(self._due, (call.due_at, call.n))
+            if not is_known:
+                self._record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+
+    def _open_step(self, execution: Execution, call: StepCall) -> None:
+        if call.n in execution.past.begun:
+            if call.n not in execution.past.opened:
+                self._ask_about(execution, call)
+            return
+        _, next_at = execution.past.attempts.get(call.n, (0, 0.0))
+        if next_at > self._now:
+            heapq.heappush(self._due, (next_at, call.n))
+        else:
+            self._to_start.append(call)
+
+    def _ask_about(self, execution: Execution, call: StepCall) -> None:
+        data = self._host.unclear_question(self.run, call)
+        asked_before = execution.past.asked.get(call.n, 0)
+        id = f"{self.run.id}.{call.n}" + (f"~{asked_before + 1}" if asked_before else "")
+        execution.past.learn([self._record(EntryKind.OPENED, call, value=data, details={"id": id})])
+        self._batch.opens.append(NewPromise(id, PromiseKind.QUESTION, self.run.id, call.n, data=data))
+
+    def _close(self, call: Call[Any]) -> None:
+        if isinstance(call, StepCall):
+            task = self._running.pop(call.n, None)
+            if task is not None:
+                task.cancel()
+            self._to_start = [other for other in self._to_start if other is not call]
+        elif isinstance(call, PromiseCall):
+            if call.chosen_id is None:
+                self._batch.closes.append(call.id)
+        elif isinstance(call, ChildCall):
+            self._batch.cancels.append(call.id)
+
+    def _announce_once_steps(self) -> None:
+        for call in self._to_start:
+            if call.step_options.effect == "once":
+                self._record(EntryKind.STEP_STARTED, call)
+
+    def _start_steps(self) -> None:
+        assert self.execution is not None
+        for call in self._to_start:
+            if call.n not in self.execution.open:
+                continue
+            before, _ = self.execution.past.attempts.get(call.n, (0, 0.0))
+            attempt = run_attempt(call, self.run.id, before + 1, self._host.threads)
+            task = asyncio.create_task(attempt, name=f"signoff step {self.run.id}.{call.n}")
+            self._running[call.n] = task
+            task.add_done_callback(self._step_done)
+        self._to_start.clear()
+
+    def _step_done(self, task: asyncio.Task[Attempt]) -> None:
+        if not task.cancelled():
+            self._events.append(task.result())
+        self._wake.set()
+
+    # Waiting, pausing, ending
+
+    def _is_idle(self) -> bool:
+        return not (self._running or self._to_start or self._events)
+
+    def _next_due(self, execution: Execution) -> float:
+        while self._due and self._due[0][1] not in execution.open:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else math.inf
+
+    async def _pause(self, execution: Execution) -> bool:
+        for call in execution.open.values():
+            if isinstance(call, TimerCall) and call.n not in execution.past.opened:
+                execution.past.opened.add(call.n)
+                self._record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+        wake_at = self._due[0][0] if self._due else None
+
+        async def pause(write: Write) -> bool:
+            return await self._store.pause(write, wakes=self.wakes, wake_at=wake_at)
+
+        self.paused = await self._persist(pause)
+        if not self.paused:
+            for message, wakes in await self._store.read_messages([self.run.id]):
+                self.take([message], wakes)
+        return self.paused
+
+    async def _give_up(self, execution: Execution) -> None:
+        """The code is at fault: keep everything as it is, so that the run can be retried with other code."""
+        assert execution.failure is not None
+        log.error("%s", execution.failure)
+        error = codec.encode_error(execution.failure)
+        self._entry(EntryKind.FAILED, error=error, details={"retryable": True})
+        outcome = Outcome(RunState.FAILED, error=error, retryable=True)
+        await self._persist(lambda write: self._store.complete(write, outcome))
+
+    async def _end(self, execution: Execution, outcome: Outcome) -> None:
+        self._close_rest(execution)
+        self._entry(_FINAL_ENTRY[outcome.state], value=outcome.result, error=outcome.error)
+        await self._persist(lambda write: self._store.complete(write, outcome))
+
+    async def _begin_next_generation(self, execution: Execution, arguments: str) -> Execution:
+        self._close_rest(execution)
+        details = {"signals": execution.unread_signals(), "version": execution.program.version}
+        begin = self._entry(
+            EntryKind.CONTINUED, n=execution.last_n + 1, value=arguments, details=details
+        )
+        await self._persist(self._store.append, first_seq=begin.seq)
+        execution.discard()
+        self.run = replace(self.run, first_seq=begin.seq)
+        self._due.clear()
+        self._to_start.clear()
+        return self._begin(begin)
+
+    def _close_rest(self, execution: Execution) -> None:
+        self._collect(execution)
+        for call in list(execution.open.values()):
+            self._close(call)
+
+    # Rebuilding
+
+    def _begin(self, begin: Entry, replaying: int = 0) -> Execution:
+        program = self._host.program(self.run.workflow, begin.fact("version"))
+        return Execution(self.run, program, begin, replaying=replaying)
+
+    async def _rebuild(self) -> Execution:
+        entries = await self._store.read_journal(self.run.id, after=self.run.first_seq - 1)
+        self._now = self._store.clock.now()
+        if not entries or entries[0].kind not in (EntryKind.STARTED, EntryKind.CONTINUED):
+            self.seq = len(entries)
+            program = self._host.program(self.run.workflow, None)
+            begin = self._entry(EntryKind.STARTED, details={"version": program.version})
+            execution = Execution(self.run, program, begin)
+            execution.start()
+            return execution
+        self.seq = entries[-1].seq + 1
+        self._now = max(self._now, entries[-1].at)
+        return await replay(self._begin, entries, self._rerun)
+
+    async def _rerun(self, call: StepCall) -> Attempt:
+        """Run a ``durable=False`` step again, for the value that the journal does not hold."""
+        number = 0
+        while True:
+            number += 1
+            attempt = await run_attempt(call, self.run.id, number, self._host.threads)
+            wait = attempt.retry_after
+            if wait is None:
+                return attempt
+            await asyncio.sleep(wait)
+
+    def _requeue_timers(self, execution: Execution) -> None:
+        for call in execution.open.values():
+            if isinstance(call, (TimerCall, SignalCall)) and call.due_at is not None:
+                self._due.append((call.due_at, call.n))
+            elif isinstance(call, StepCall) and call.n not in execution.past.begun:
+                self._due.append((execution.past.attempts[call.n][1], call.n))
+        heapq.heapify(self._due)
+
+    # Writing
+
+    def _record(
+        self,
+        kind: EntryKind,
+        call: Call[Any],
+        *,
+        value: str | None = None,
+        error: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> Entry:
+        return self._entry(
+            kind, n=call.n, call=call.kind, name=call.name, value=value, error=error, details=details
+        )
+
+    def _entry(
+        self,
+        kind: EntryKind,
+        *,
+        n: int | None = None,
+        call: CallKind | None = None,
+        name: str | None = None,
+        value: str | None = None,
+        error: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> Entry:
+        text = None if details is None else json.dumps(details)
+        entry = Entry(self.seq, self._now, kind, n, call, name, value, error, text)
+        self.seq += 1
+        self._batch.entries.append(entry)
+        return entry
+
+    async def _persist(
+        self, operation: Callable[[Write], Awaitable[T]], *, first_seq: int | None = None
+    ) -> T:
+        """Do a fenced write, waiting for as long as the store cannot be written."""
+        batch, self._batch = self._batch, _Batch()
+        write = Write(
+            self.run.id,
+            self.run.epoch,
+            batch.entries,
+            batch.opens,
+            batch.closes,
+            batch.starts,
+            batch.cancels,
+            batch.taken,
+            first_seq,
+        )
+        wait = 0.05
+        while True:
+            try:
+                return await operation(write)
+            except StoreUnavailable as trouble:
+                log.error("run %s waits to be written: %s", self.run.id, trouble)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 5.0)
+
+
+REPLAY_SLICE = 200  # entries between two turns of the worker's own loop
+
+
+async def replay(
+    begin: Callable[[Entry, int], Execution],
+    entries: Sequence[Entry],
+    rerun: Callable[[StepCall], Awaitable[Attempt]],
+) -> Execution:
+    """Rebuild an execution from its journal.
+
+    Args:
+        begin: Makes the execution from the journal's first entry and the number of deliveries to come.
+        entries: One generation of the journal.
+        rerun: Runs a ``durable=False`` step again.
+
+    Returns:
+        The execution, which has ``failure`` set if the code does not fit the journal.
+    """
+    deliveries = [entry for entry in entries if entry.kind in _DELIVERED]
+    execution = begin(entries[0], len(deliveries))
+    execution.past.expect(entries)
+    execution.start()
+    for index, entry in enumerate(deliveries):
+        if execution.ended:
+            if execution.failure is None:
+                execution.overran(entry)
+            return execution
+        call = execution.open.get(entry.n or 0)
+        if isinstance(call, StepCall) and entry.value is None and entry.error is None:
+            attempt = await rerun(call)
+            if attempt.error is not None:
+                execution.failure = ReplayFailed(execution.run.id, call.n, call.name, repr(attempt.error))
+                return execution
+            call.live.append(attempt.value)
+        execution.deliver(entry)
+        if index % REPLAY_SLICE == REPLAY_SLICE - 1:
+            await asyncio.sleep(0)
+    execution.check_replayed()
+    return execution

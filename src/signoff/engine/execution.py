@@ -1,0 +1,386 @@
+"""One run in memory: its loop, its open calls, and how the journal's entries reach its code.
+
+An execution does no I/O and knows no store. Its driver feeds it journal entries, old ones at replay and new
+ones as things happen, and takes from it what the code asked for in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from signoff import codec
+from signoff.engine import guard
+from signoff.engine.calls import Call, SignalCall, TimerCall
+from signoff.engine.discard import discard
+from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
+from signoff.errors import (
+    BusyLoop,
+    ContinueAsNew,
+    NonDeterminism,
+    NotInStep,
+    OutsideWorkflow,
+    RunCancelled,
+    RunTimeout,
+    SignoffError,
+)
+from signoff.records import CallKind, Entry, EntryKind, Run, RunState
+from signoff.stores.base import Outcome
+
+T = TypeVar("T")
+
+
+class Program(Protocol):
+    """A registered workflow, as the engine sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+    def body(self, execution: Execution, arguments: str) -> Coroutine[Any, Any, Any]:
+        """Return the code of one run, not begun yet.
+
+        Args:
+            execution: What its context talks to.
+            arguments: JSON ``{"args": [...], "kwargs": {...}}``.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Past:
+    """What the journal said of calls before this process took the run up."""
+
+    calls: dict[int, tuple[CallKind, str]] = field(default_factory=dict[int, tuple[CallKind, str]])
+    opened: set[int] = field(default_factory=set[int])
+    begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
+    attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
+    asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
+    patches: set[str] = field(default_factory=set[str])
+
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """Take in a journal that is going to be replayed: the code must issue each call in it again."""
+        entries = list(entries)
+        self.calls = {
+            entry.n: (entry.call, entry.name or "")
+            for entry in entries
+            if entry.n is not None and entry.call is not None
+        }
+        self.learn(entries)
+
+    def learn(self, entries: Iterable[Entry]) -> None:
+        """Take in what journal entries say of calls that are still open."""
+        for entry in entries:
+            n = entry.n
+            if entry.kind is EntryKind.PATCHED:
+                self.patches.add(entry.name or "")
+            if n is None or entry.call is None:
+                continue
+            if entry.kind in (EntryKind.OPENED, EntryKind.PROGRESSED):
+                self.opened.add(n)
+                if entry.call is CallKind.STEP:
+                    self.asked[n] = self.asked.get(n, 0) + 1
+            elif entry.kind is EntryKind.STEP_STARTED:
+                self.begun.add(n)
+            elif entry.kind is EntryKind.ATTEMPT_FAILED:
+                self.attempts[n] = (entry.fact("attempt"), entry.fact("next_at"))
+                self.begun.discard(n)
+                self.opened.discard(n)
+
+
+class Execution:
+    """One generation of a run, from its ``STARTED`` or ``CONTINUED`` entry on.
+
+    Attributes:
+        open: Calls that are issued and not settled, by number.
+        issued: Calls issued since the driver last took them.
+        abandoned: Calls given up by the code since the driver last took them.
+        patched: Patch ids met for the first time since the driver last took them.
+        failure: What the engine found wrong with the code; nothing it did since then counts.
+        outcome: How the run ended, once it has.
+        continuation: The arguments of the next generation, if the code asked for one.
+    """
+
+    def __init__(self, run: Run, program: Program, begin: Entry, *, replaying: int = 0) -> None:
+        self.run = run
+        self.program = program
+        self.version: str = begin.fact("version") or program.version
+        self.past = Past()
+        self.undelivered = replaying
+        self.first_n = begin.n or 1
+        self._numbers = itertools.count(self.first_n)
+        self.last_n = self.first_n - 1
+        self.open: dict[int, Call[Any]] = {}
+        self.issued: list[Call[Any]] = []
+        self.abandoned: list[Call[Any]] = []
+        self.patched: list[str] = []
+        self.failure: SignoffError | None = None
+        self.outcome: Outcome | None = None
+        self.continuation: str | None = None
+        self.stop_reason: str | None = None
+        self.loop = WorkflowLoop(self, begin.at)
+        self.random = random.Random(f"{run.id}:{self.first_n}")
+        self._timers: dict[int, TimerCall] = {}
+        self._signals: dict[str, deque[Entry]] = {}
+        self._listeners: dict[str, deque[SignalCall]] = {}
+        self._patches: dict[str, bool] = {}
+        self._children: list[Call[Any] | asyncio.Task[Any]] = []
+        self._stopped_by: EntryKind | None = None
+        self._begin = begin
+        self._main: asyncio.Task[Any] | None = None
+
+    # What the driver does
+
+    def start(self) -> None:
+        """Begin the code and run it until it waits."""
+        arguments = self._begin.value or self.run.arguments
+        for carried in self._begin.fact("signals") or ():
+            self._keep_signal(Entry(self._begin.seq, self._begin.at, EntryKind.SIGNALLED, **carried))
+        self._main = self.loop.create_task(self._run_to_end(arguments))
+        self._drive()
+
+    def deliver(self, entry: Entry) -> None:
+        """Give a journal entry to the code and run it until it waits again."""
+        self.loop.advance(entry.at)
+        if self.undelivered:
+            self.undelivered -= 1
+        match entry.kind:
+            case EntryKind.COMPLETED:
+                self._complete(entry)
+            case EntryKind.SIGNALLED:
+                self._receive(entry)
+            case EntryKind.CANCEL_REQUESTED | EntryKind.DEADLINE_PASSED:
+                self._stop(entry)
+            case _:
+                raise AssertionError(f"{entry.kind} is not delivered")
+        self._drive()
+
+    def check_replayed(self) -> None:
+        """After the last entry: the code must have asked for everything that the journal knows."""
+        for n, recorded in self.past.calls.items():
+            self._diverge(n, recorded, "nothing: it waits or has ended before that", None)
+            return
+
+    def overran(self, entry: Entry) -> None:
+        """The code has ended where the journal goes on with ``entry``."""
+        recorded = (entry.call or CallKind.SIGNAL, entry.name or "")
+        self._diverge(entry.n or 0, recorded, "nothing: it has ended before that", None)
+
+    def waiting_line(self) -> str:
+        """Name the line of user code at which the run waits."""
+        return waiting_line(self._main.get_coro()) if self._main is not None else "an unknown line"
+
+    def discard(self) -> None:
+        """Let go of the code where it stands. Nothing of it runs any more."""
+        discard([task.get_coro() for task in self.loop.tasks], (Execution, WorkflowLoop))
+        self.loop.drop()
+        self._main = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be delivered any more."""
+        return self.outcome is not None or self.continuation is not None or self.failure is not None
+
+    def unread_signals(self) -> list[dict[str, Any]]:
+        """Signals that came and were not waited for, to be carried into the next generation."""
+        return [
+            {"name": entry.name, "value": entry.value} for queue in self._signals.values() for entry in queue
+        ]
+
+    # What calls and the context do
+
+    def issue(self, call: Call[Any]) -> asyncio.Future[Any]:
+        """Number a call and leave it for the driver.
+
+        Raises:
+            OutsideWorkflow: This is not the run's own code, but a step or something outside.
+        """
+        if asyncio._get_running_loop() is not self.loop:  # pyright: ignore[reportPrivateUsage]
+            raise OutsideWorkflow(f"{call.kind} {call.name!r}", self.run.id)
+        future = self.loop.create_future()
+        call.future = future
+        call.n = self.last_n = next(self._numbers)
+        recorded = self.past.calls.pop(call.n, None) if self.past.calls else None
+        if recorded is not None and recorded != (call.kind, call.name):
+            self._diverge(call.n, recorded, f"{call.kind} {call.name!r}", _here())
+        if self.failure is not None:
+            return future
+        self.open[call.n] = call
+        self.issued.append(call)
+        if isinstance(call, SignalCall):
+            self._listen(call)
+        return future
+
+    def abandon(self, call: Call[Any]) -> None:
+        """Give up an open call: its task was cancelled while it waited."""
+        if self.open.pop(call.n, None) is not None:
+            self.abandoned.append(call)
+
+    def note(self, call: Call[Any]) -> None:
+        """Issue a call that is done at once and has no outcome to wait for."""
+        self.issue(call)
+        self.open.pop(call.n, None)
+
+    def adopt(self, child: Call[Any] | asyncio.Task[Any]) -> None:
+        """Make the run wait for ``child`` before it ends, unless the code does so itself."""
+        self._children.append(child)
+
+    def disown(self, child: Call[Any] | asyncio.Task[Any]) -> None:
+        """The code waits for ``child`` itself; what comes of it is the code's affair."""
+        if child in self._children:
+            self._children.remove(child)
+
+    def is_patched(self, id: str) -> bool:
+        """Whether this run executes the changed code. The answer stays the same for the rest of the run."""
+        known = self._patches.get(id)
+        if known is None:
+            replaying = self.undelivered > 0 or bool(self.past.calls)
+            known = self._patches[id] = id in self.past.patches or not replaying
+            if known and id not in self.past.patches:
+                self.patched.append(id)
+        return known
+
+    # What the loop asks
+
+    def open_timer(self, handle: asyncio.TimerHandle) -> None:
+        if handle.when() <= self.loop.time():
+            self.loop.fire(handle)
+            return
+        call = TimerCall(self, handle)
+        self._timers[id(handle)] = call
+        self.issue(call)
+
+    def close_timer(self, handle: asyncio.TimerHandle) -> None:
+        call = self._timers.pop(id(handle), None)
+        if call is not None:
+            self.open.pop(call.n, None)
+
+    def fire(self, call: TimerCall) -> None:
+        """Make the callback of a timer ready."""
+        self._timers.pop(id(call.handle), None)
+        self.loop.fire(call.handle)
+
+    def refuse(self, error: NotInStep) -> None:
+        self.failure = self.failure or error
+
+    # What the guard asks
+
+    def refuse_io(self, what: str) -> None:
+        self.loop.refuse(what)
+
+    def declare_busy(self, seconds: float, where: str) -> None:
+        self.failure = self.failure or BusyLoop(self.run.id, f"{seconds:.1f} s", where)
+
+    # Inside
+
+    def _drive(self) -> None:
+        guard.drive(self, self._turn)
+        if self._main is not None and self._main.done() and not self.ended:
+            self._end(self._main)
+
+    def _turn(self) -> None:
+        try:
+            self.loop.run_until_quiet()
+        except Stuck as stuck:
+            self.failure = self.failure or BusyLoop(self.run.id, "100,000 turns of its loop", stuck.where)
+
+    async def _run_to_end(self, arguments: str) -> Any:
+        try:
+            result = await self.program.body(self, arguments)
+            while self._children:
+                await self._children.pop(0)
+            return result
+        finally:
+            await self._cancel_rest()
+
+    async def _cancel_rest(self) -> None:
+        """End what the code left running, as ``asyncio.run`` does."""
+        for child in self._children:
+            if isinstance(child, Call) and child.future is not None and child.future.cancel():
+                self.abandon(child)
+        rest = [task for task in self.loop.tasks if task is not self._main]
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.gather(*rest, return_exceptions=True)
+
+    def _end(self, main: asyncio.Task[Any]) -> None:
+        if main.cancelled():
+            error: BaseException | None = self._stopped_error()
+        else:
+            error = main.exception()
+        if isinstance(error, ContinueAsNew):
+            self.continuation = error.arguments
+        elif error is None:
+            self._succeed(main.result())
+        else:
+            state = RunState.CANCELLED if isinstance(error, RunCancelled) and main.cancelled() else RunState.FAILED
+            self.outcome = Outcome(state, error=codec.encode_error(error))
+
+    def _succeed(self, result: object) -> None:
+        try:
+            self.outcome = Outcome(RunState.SUCCEEDED, result=codec.encode(result, path="result"))
+        except SignoffError as error:
+            self.outcome = Outcome(RunState.FAILED, error=codec.encode_error(error))
+
+    def _stopped_error(self) -> SignoffError:
+        if self._stopped_by is EntryKind.DEADLINE_PASSED:
+            return RunTimeout(self.run.id)
+        return RunCancelled(self.run.id, self.stop_reason)
+
+    def _stop(self, entry: Entry) -> None:
+        self._stopped_by = entry.kind
+        self.stop_reason = entry.fact("reason")
+        if self._main is not None:
+            self._main.cancel()
+
+    def _complete(self, entry: Entry) -> None:
+        assert entry.n is not None
+        call = self.open.pop(entry.n, None)
+        if call is not None:
+            call.settle(entry)
+        elif entry.n > self.last_n:
+            recorded = (entry.call or CallKind.STEP, entry.name or "")
+            self._diverge(entry.n, recorded, "nothing: it has not come to that call", None)
+        # else the code had given the call up before its outcome was journaled
+
+    def _receive(self, entry: Entry) -> None:
+        listeners = self._listeners.get(entry.name or "")
+        while listeners:
+            call = listeners.popleft()
+            if self.open.pop(call.n, None) is not None:
+                call.settle(entry)
+                return
+        self._keep_signal(entry)
+
+    def _keep_signal(self, entry: Entry) -> None:
+        self._signals.setdefault(entry.name or "", deque()).append(entry)
+
+    def _listen(self, call: SignalCall) -> None:
+        waiting = self._signals.get(call.name)
+        if waiting:
+            del self.open[call.n]
+            call.settle(waiting.popleft())
+            return
+        if call.timeout is not None:
+            call.due_at = self.loop.time() + call.timeout
+        self._listeners.setdefault(call.name, deque()).append(call)
+
+    def _diverge(self, n: int, recorded: tuple[CallKind, str], issued: str, where: str | None) -> None:
+        kind, name = recorded
+        self.failure = self.failure or NonDeterminism(self.run.id, n, f"{kind} {name!r}".strip(), issued, where)
+
+
+def _here() -> str:
+    return calling_line(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,106 @@
+"""Watching workflow code while it runs: blocking I/O is refused, endless computation interrupted."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from signoff.engine.loop import calling_line
+
+# Audit events of blocking I/O that workflow code has no business with. Opening files is not among them:
+# imports, logging and tracebacks open files too.
+_BLOCKING = {
+    "socket.connect": "a network connection was opened",
+    "socket.getaddrinfo": "a host name was looked up",
+    "socket.gethostbyname": "a host name was looked up",
+    "socket.bind": "a network socket was bound",
+    "socket.sendto": "a datagram was sent",
+    "subprocess.Popen": "a process was started",
+    "os.system": "a process was started",
+    "os.posix_spawn": "a process was started",
+    "os.fork": "the process was forked",
+    "time.sleep": "time.sleep() was called",
+    "sqlite3.connect": "a database was opened",
+}
+
+
+class Interrupted(BaseException):
+    """Thrown into workflow code that runs for too long."""
+
+
+class Watched(Protocol):
+    """The run whose code is being driven."""
+
+    def refuse_io(self, what: str) -> None:
+        """Raise ``NotInStep``."""
+        ...
+
+    def declare_busy(self, seconds: float, where: str) -> None:
+        """Note that the code ran for ``seconds`` without waiting, at line ``where``."""
+        ...
+
+
+@dataclass(slots=True)
+class _Drive:
+    watched: Watched
+    since: float
+    interrupted: bool = False
+
+
+_drives: dict[int, _Drive] = {}
+_lock = threading.Lock()
+
+
+def drive(watched: Watched, run: Callable[[], None]) -> None:
+    """Run workflow code with ``run`` on this thread, watched.
+
+    An interruption ends ``run`` early; ``watched`` was told why by then.
+    """
+    thread = threading.get_ident()
+    mine = _Drive(watched, time.monotonic())
+    outer = _drives.get(thread)
+    _drives[thread] = mine
+    try:
+        try:
+            run()
+        finally:
+            with _lock:  # from here on nobody interrupts this drive
+                if outer is None:
+                    del _drives[thread]
+                else:
+                    _drives[thread] = outer
+                if mine.interrupted:
+                    _interrupt(thread, None)
+    except Interrupted:
+        pass  # declare_busy has noted it
+
+
+def interrupt_busy(limit_seconds: float) -> None:
+    """Interrupt every drive of this process that has lasted longer than ``limit_seconds``."""
+    now = time.monotonic()
+    with _lock:
+        for thread, busy in list(_drives.items()):
+            if now - busy.since < limit_seconds:
+                continue
+            frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+            busy.watched.declare_busy(now - busy.since, calling_line(frame))
+            busy.interrupted = True
+            _interrupt(thread, Interrupted)
+
+
+def _interrupt(thread: int, error: type[BaseException] | None) -> None:
+    target = ctypes.py_object(error) if error else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), target)
+
+
+def _audit(event: str, args: object) -> None:
+    if event in _BLOCKING and (current := _drives.get(threading.get_ident())) is not None:
+        current.watched.refuse_io(_BLOCKING[event])
+
+
+sys.addaudithook(_audit)

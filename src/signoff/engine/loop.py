@@ -1,0 +1,286 @@
+"""The deterministic event loop on which workflow code runs.
+
+It is an ``asyncio`` loop with no I/O and no clock of its own: callbacks run in the order in which they
+were scheduled, time is what the journal says, and every timer is handed to the run as a durable call.
+So whatever asyncio builds on futures and ``call_at`` (gather, TaskGroup, wait_for, timeout, Queue ...)
+works in a workflow and does the same at every replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+import logging
+import os
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from types import FrameType
+from typing import Any, NoReturn, Protocol
+
+from signoff.errors import NotInStep
+
+log = logging.getLogger("signoff.workflow")
+
+TURNS_WITHOUT_WAITING = 100_000
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_FOREIGN = tuple(
+    os.path.abspath(path) + os.sep
+    for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), sysconfig.get_path("purelib")}
+    if path
+)
+
+
+class LoopOwner(Protocol):
+    """What the loop asks of the run it belongs to."""
+
+    def open_timer(self, handle: asyncio.TimerHandle) -> None:
+        """Make a durable timer of a ``call_at``."""
+        ...
+
+    def close_timer(self, handle: asyncio.TimerHandle) -> None:
+        """Forget the timer of a cancelled handle."""
+        ...
+
+    def refuse(self, error: NotInStep) -> None:
+        """Note that the code broke the rules; the run fails even if the code swallows the error."""
+        ...
+
+
+class _Future(asyncio.Future[Any]):
+    """A future whose place in a set is the same at every replay: asyncio keeps and hands out sets of them."""
+
+    _number: int
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set is the same at every replay."""
+
+    _number: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> _Task:
+        task = super().__new__(cls)
+        task._number = kwargs["loop"].next_number()
+        return task
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class Stuck(Exception):
+    """The code took ``TURNS_WITHOUT_WAITING`` turns without waiting for anything; ``where`` names the line."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.where = where
+
+
+class WorkflowLoop(asyncio.AbstractEventLoop):
+    """A loop that runs until nothing is ready, and never waits.
+
+    Args:
+        owner: The run that keeps the timers.
+        time: The journal's time at the start, in unix seconds.
+    """
+
+    def __init__(self, owner: LoopOwner, time: float) -> None:
+        self._owner = owner
+        self._time = time
+        self._ready: deque[asyncio.Handle] = deque()
+        self._numbers = itertools.count(1)
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+
+    def next_number(self) -> int:
+        """Number a future or task of this loop."""
+        return next(self._numbers)
+
+    # Driving
+
+    def run_until_quiet(self) -> None:
+        """Run what is ready, and what becomes ready by it, on the calling thread.
+
+        Raises:
+            Stuck: It never became quiet.
+        """
+        ready = self._ready
+        if not ready:
+            return
+        outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+        hooks = sys.get_asyncgen_hooks()
+        asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage]
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finish_generator)
+        try:
+            turns = 0
+            while ready:
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()  # pyright: ignore[reportPrivateUsage]
+                turns += 1
+                if turns >= TURNS_WITHOUT_WAITING:
+                    raise Stuck(self._busiest_line())
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+            asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
+
+    def advance(self, time: float) -> None:
+        """Move journal time forward to ``time``; it never goes back."""
+        self._time = max(self._time, time)
+
+    def drop(self) -> None:
+        """Forget everything scheduled. The tasks' code is left where it stands."""
+        self._ready.clear()
+        self.tasks.clear()
+
+    def _finish_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self.create_task(generator.aclose())
+
+    def _busiest_line(self) -> str:
+        for handle in self._ready:
+            callback = getattr(handle, "_callback", None)
+            task = getattr(callback, "__self__", None)
+            if isinstance(task, asyncio.Task):
+                return waiting_line(task.get_coro())
+        return "an unknown line"
+
+    # What asyncio asks of a loop
+
+    def time(self) -> float:
+        return self._time
+
+    def call_soon(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._time + delay, callback, *args, context=context)
+
+    def call_at(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._owner.open_timer(handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._owner.close_timer(handle)
+
+    def fire(self, handle: asyncio.TimerHandle) -> None:
+        """Make a timer's callback ready."""
+        self._ready.append(handle)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future = _Future(loop=self)
+        future._number = next(self._numbers)  # pyright: ignore[reportPrivateUsage]
+        return future
+
+    def create_task(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any] | Awaitable[Any],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[Any]:
+        """Like asyncio's, and a call such as ``ctx.step(...)`` may be given as it is."""
+        if not asyncio.iscoroutine(coro):
+            coro = _await(coro)  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
+        task = _Task(coro, loop=self, name=name or "task", context=context)
+        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
+        self.tasks[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.pop(task, None)
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        log.error("in workflow code: %s", context.get("message"), exc_info=context.get("exception"))
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise ``NotInStep`` for ``what`` at the line of the workflow that led here."""
+        error = NotInStep(what, calling_line(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+        self._owner.refuse(error)
+        raise error
+
+
+async def _await(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _refuses(name: str) -> Callable[..., NoReturn]:
+    def method(self: WorkflowLoop, *args: object, **kwargs: object) -> NoReturn:
+        self.refuse(f"loop.{name}() was called")
+
+    return method
+
+
+# Whatever a real loop offers beyond this is I/O, threads or signals.
+_OFFERED = {*vars(WorkflowLoop), "__init__", "__new__"}
+_DUNDERS = {name for name in vars(asyncio.AbstractEventLoop) if name.startswith("__")}
+for _name in set(vars(asyncio.AbstractEventLoop)) - _OFFERED - _DUNDERS:
+    setattr(WorkflowLoop, _name, _refuses(_name))
+WorkflowLoop.__abstractmethods__ = frozenset()
+
+
+# Lines of user code
+
+
+def calling_line(frame: FrameType | None) -> str:
+    """Name the innermost line of the user's own code on a stack, as ``file:line in function``.
+
+    Args:
+        frame: Where to begin; the stack is searched outwards.
+    """
+    outermost: FrameType | None = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            if not file.startswith(_FOREIGN) and not file.startswith("<frozen"):
+                return _line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            outermost = frame
+        elif frame.f_code.co_name == "run_until_quiet":
+            break
+        frame = frame.f_back
+    if outermost is None:
+        return "an unknown line"
+    return _line(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
+
+
+def waiting_line(waiting: object) -> str:
+    """Name the innermost line of the user's own code at which a coroutine or generator is suspended."""
+    found = "an unknown line"
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is not None and not frame.f_code.co_filename.startswith((_PACKAGE, *_FOREIGN)):
+            found = _line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return found
+
+
+def _line(file: str, line: int | None, function: str) -> str:
+    return f"{file}:{line} in {function}"

@@ -1,0 +1,53 @@
+"""When a failed step is tried again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from signoff.errors import NotSerializable, PayloadTooLarge, RegistrationError
+
+NEVER_RETRIED: tuple[type[BaseException], ...] = (NotSerializable, PayloadTooLarge)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Exponential back-off for a step.
+
+    Args:
+        initial_seconds: The wait after the first failure, in seconds.
+        factor: By what each further wait is longer.
+        max_seconds: The longest wait, in seconds.
+        max_attempts: How often to try in all; 1 means no retry.
+        jitter: Whether each wait is a random part (between half and all) of what it would be.
+
+    Raises:
+        RegistrationError: A number makes no sense.
+
+    Example::
+
+        await ctx.step("charge", charge, order, retry=RetryPolicy(max_attempts=3))
+    """
+
+    initial_seconds: float = 1.0
+    factor: float = 2.0
+    max_seconds: float = 60.0
+    max_attempts: int = 8
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise RegistrationError(f"RetryPolicy.max_attempts is {self.max_attempts}; at least 1 is needed")
+        if self.initial_seconds < 0 or self.max_seconds < 0 or self.factor < 1:
+            raise RegistrationError("RetryPolicy needs initial_seconds >= 0, max_seconds >= 0 and factor >= 1")
+
+    def wait_after(self, attempt: int) -> float | None:
+        """Return the seconds to wait after failed attempt number ``attempt`` (from 1), or None to give up."""
+        if attempt >= self.max_attempts:
+            return None
+        exponent = min(attempt - 1, 64)
+        wait = min(self.initial_seconds * self.factor**exponent, self.max_seconds)
+        return wait * random.uniform(0.5, 1.0) if self.jitter else wait
+
+
+NO_RETRY = RetryPolicy(max_attempts=1)

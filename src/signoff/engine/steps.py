@@ -1,0 +1,127 @@
+"""Running one attempt of a step on a worker: async functions on its loop, plain ones in its threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from signoff import codec
+from signoff.engine.calls import StepCall
+from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
+from signoff.errors import OutsideWorkflow, StepTimeout
+
+DEFAULT_RETRY = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """What the code of a step may know of itself.
+
+    Attributes:
+        run_id: The run.
+        n: The number of the step's call.
+        name: The step's name.
+        attempt: Which attempt this is, from 1.
+        idempotency_key: The same at every attempt of this step, for whatever it calls.
+    """
+
+    run_id: str
+    n: int
+    name: str
+    attempt: int
+    idempotency_key: str
+
+
+_current: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("signoff_step")
+
+
+def current_step() -> StepInfo:
+    """Return what the running step may know of itself.
+
+    Raises:
+        OutsideWorkflow: No step is running here.
+
+    Example::
+
+        httpx.post(url, headers={"Idempotency-Key": signoff.current_step().idempotency_key})
+    """
+    try:
+        return _current.get()
+    except LookupError:
+        raise OutsideWorkflow("current_step()", "(no step is running here)") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of one attempt: a value with its JSON, or an error."""
+
+    call: StepCall
+    number: int
+    text: str | None = None
+    value: Any = None
+    error: Exception | None = None
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds to wait before the next attempt, or None if there is none."""
+        options = self.call.step_options
+        if self.error is None or isinstance(self.error, (*NEVER_RETRIED, *options.non_retryable)):
+            return None
+        policy = NO_RETRY if options.effect == "once" else options.retry or DEFAULT_RETRY
+        return policy.wait_after(self.number)
+
+
+async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:
+    """Run attempt ``number`` of a step.
+
+    An error of the step is part of the result. ``CancelledError`` comes through only if this very task was
+    cancelled; a plain function goes on in its thread then, and what it returns is dropped.
+    """
+    options = call.step_options
+    key = options.key or f"{run_id}.{call.n}"
+    _current.set(StepInfo(run_id, call.n, call.name, number, key))
+    try:
+        if options.timeout is None:
+            value = await _invoke(call, threads)
+        else:
+            value = await _invoke_in_time(call, threads, options.timeout)
+        text, value = codec.normalize(value, options.returns, path=f"result of step {call.name!r}")
+    except asyncio.CancelledError as error:
+        if _is_cancelled():
+            raise
+        return Attempt(call, number, error=RuntimeError(f"step {call.name!r} cancelled itself: {error}"))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except Exception as error:
+        return Attempt(call, number, error=error)
+    except BaseException as error:
+        return Attempt(call, number, error=RuntimeError(f"step {call.name!r} raised {type(error).__name__}: {error}"))
+    return Attempt(call, number, text, value)
+
+
+async def _invoke(call: StepCall, threads: ThreadPoolExecutor) -> Any:
+    if inspect.iscoroutinefunction(call.function):
+        return await call.function(*call.args, **call.kwargs)
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    value = await loop.run_in_executor(threads, lambda: context.run(call.function, *call.args, **call.kwargs))
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _invoke_in_time(call: StepCall, threads: ThreadPoolExecutor, seconds: float) -> Any:
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await _invoke(call, threads)
+    except TimeoutError:
+        if limit.expired():
+            raise StepTimeout(call.name, seconds) from None
+        raise
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,264 @@
+"""A worker: holds leases on runs of one group and drives them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from signoff.engine import host
+from signoff.engine.calls import StepCall
+from signoff.engine.driver import Driver
+from signoff.engine.execution import Execution, Program
+from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, LeaseKeeper
+from signoff.engine.timers import TimerService
+from signoff.errors import StoreUnavailable
+from signoff.records import Run
+from signoff.stores.base import Change, Claim, Store
+
+log = logging.getLogger("signoff.worker")
+
+CLAIM_AT_ONCE = 100
+LOOK_EVERY_SECONDS = 1.0  # for runs that became ready without a word to this process
+
+
+class Programs(Protocol):
+    """The registry of workflows, as the engine sees it."""
+
+    def names(self) -> Sequence[str]:
+        """The workflows that can be run here."""
+        ...
+
+    def program(self, workflow: str, version: str | None) -> Program:
+        """Return the code of a workflow: that version if it is here, else the newest."""
+        ...
+
+    def unclear_question(self, run: Run, call: StepCall) -> str:
+        """Return the data of the question to ask about a step of which nobody knows whether it happened."""
+        ...
+
+
+class Worker:
+    """Claims ready runs of one group and drives them until it is stopped.
+
+    Args:
+        store: An open store.
+        programs: The registry of workflows.
+        group: The group it polls.
+        concurrency: How many runs it holds at once.
+        threads: How many plain functions of steps run at once.
+        hot_runs: How many paused runs stay in memory to go on without a replay.
+        busy_seconds: After how long workflow code that waits for nothing is interrupted.
+        stalled_seconds: After how long without a turn of the loop its leases are let go.
+        beat_seconds: How often leases are extended.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        programs: Programs,
+        *,
+        group: str = "default",
+        concurrency: int = 1000,
+        threads: int = 32,
+        hot_runs: int = 1000,
+        beat_seconds: float = BEAT_SECONDS,
+        busy_seconds: float = BUSY_SECONDS,
+        stalled_seconds: float = STALLED_SECONDS,
+    ) -> None:
+        self.store = store
+        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
+        self.draining = False
+        self.info = host.new_worker(group)
+        self.program = programs.program
+        self.unclear_question = programs.unclear_question
+        self._programs = programs
+        self._group = group
+        self._concurrency = concurrency
+        self._hot_runs = hot_runs
+        self._keeping = {
+            "beat_seconds": beat_seconds,
+            "busy_seconds": busy_seconds,
+            "stalled_seconds": stalled_seconds,
+        }
+        self._beat_seconds = beat_seconds
+        self._held: dict[str, Driver] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._hot: OrderedDict[str, tuple[Execution, int, int]] = OrderedDict()  # run id -> execution, epoch, seq
+        self._changed: set[str] = set()
+        self._look_at_all = False
+        self._may_claim = True
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self) -> None:
+        """Work until cancelled. Then running steps are left where they are and the leases are given back.
+
+        Call ``drain`` first to let running steps finish.
+        """
+        self._loop = asyncio.get_running_loop()
+        await self.store.enlist(self.info)
+        keeper = LeaseKeeper(self.store, self.info.id, self._epochs, self._lose, **self._keeping)
+        stop_listening = self.store.listen(self._noticed)
+        keeper.start()
+        try:
+            async with asyncio.TaskGroup() as services:
+                services.create_task(TimerService(self.store).run())
+                services.create_task(self._take_over())
+                services.create_task(self._work())
+        finally:
+            stop_listening()
+            await self._leave(keeper)
+
+    async def drain(self, grace_seconds: float = 30.0) -> None:
+        """Claim nothing more and let running steps finish and be journaled.
+
+        Args:
+            grace_seconds: How long to wait for them.
+        """
+        self.draining = True
+        for driver in self._held.values():
+            driver.poke()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
+
+    @property
+    def held(self) -> Sequence[str]:
+        """The ids of the runs it holds."""
+        return list(self._held)
+
+    def evict(self) -> None:
+        """Let go of all paused runs that are still in memory."""
+        while self._hot:
+            self._hot.popitem()[1][0].discard()
+
+    # Noticing
+
+    def _noticed(self, change: Change) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._note, change)
+
+    def _note(self, change: Change) -> None:
+        if change.runs is None:
+            self._look_at_all = True
+        else:
+            self._changed.update(change.runs & self._held.keys())
+        self._may_claim = self._may_claim or change.ready
+        if change.due:
+            for driver in self._held.values():
+                driver.poke()
+        if self._changed or self._look_at_all or self._may_claim:
+            self._wake.set()
+
+    async def _work(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self._read_messages()
+                await self._claim()
+            except StoreUnavailable as trouble:
+                log.error("worker waits: %s", trouble)
+            try:
+                async with asyncio.timeout(LOOK_EVERY_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._may_claim = True
+                self._look_at_all = True
+
+    async def _read_messages(self) -> None:
+        looked_at_all, self._look_at_all = self._look_at_all, False
+        changed, self._changed = self._changed, set()
+        wanted = list(self._held) if looked_at_all else [id for id in changed if id in self._held]
+        if not wanted:
+            return
+        for message, wakes in await self.store.read_messages(wanted):
+            driver = self._held.get(message.run_id)
+            if driver is not None:
+                driver.take([message], wakes)
+
+    async def _claim(self) -> None:
+        while self._may_claim and not self.draining:
+            room = min(CLAIM_AT_ONCE, self._concurrency - len(self._held))
+            if room <= 0:
+                return
+            self._may_claim = False
+            claims = await self.store.claim(self.info.id, self._group, self._programs.names(), room)
+            for claim in claims:
+                self._start(claim)
+            if len(claims) == room:
+                self._may_claim = True
+
+    # Driving
+
+    def _start(self, claim: Claim) -> None:
+        run = claim.run
+        execution, epoch, seq = self._hot.pop(run.id, (None, 0, 0))
+        if execution is not None and epoch != run.epoch - 1:
+            execution.discard()
+            execution = None
+        driver = Driver(self, claim, execution, seq)
+        self._held[run.id] = driver
+        task = asyncio.create_task(driver.drive(), name=f"signoff run {run.id}")
+        self._tasks[run.id] = task
+        task.add_done_callback(lambda done: self._ended(driver, done))
+
+    def _ended(self, driver: Driver, task: asyncio.Task[None]) -> None:
+        run_id = driver.run.id
+        if self._held.get(run_id) is driver:
+            del self._held[run_id]
+            del self._tasks[run_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("run %s was dropped by an error of the engine; its lease runs out", run_id, exc_info=error)
+        if driver.paused and driver.execution is not None:
+            self._keep_hot(run_id, driver.execution, driver.epoch, driver.seq)
+        if len(self._held) == self._concurrency - 1:
+            self._may_claim = True
+            self._wake.set()
+
+    def _keep_hot(self, run_id: str, execution: Execution, epoch: int, seq: int) -> None:
+        self._hot[run_id] = (execution, epoch, seq)
+        while len(self._hot) > self._hot_runs:
+            self._hot.popitem(last=False)[1][0].discard()
+
+    # Leases
+
+    def _epochs(self) -> Mapping[str, int]:
+        return {run_id: driver.epoch for run_id, driver in list(self._held.items())}
+
+    def _lose(self, run_ids: set[str]) -> None:
+        for run_id in run_ids:
+            task = self._tasks.get(run_id)
+            if task is not None:
+                log.info("the lease on run %s is lost", run_id)
+                task.cancel()
+
+    async def _take_over(self) -> None:
+        """Free the runs of dead processes of this host, now and whenever there may be some."""
+        while True:
+            try:
+                for worker in await self.store.list_workers():
+                    if worker.id != self.info.id and host.is_dead(worker):
+                        freed = await self.store.release(worker.id)
+                        log.info("worker %s is dead: %d runs taken over", worker.id, freed)
+            except StoreUnavailable as trouble:
+                log.error("take-over waits: %s", trouble)
+            await asyncio.sleep(self._beat_seconds)
+
+    async def _leave(self, keeper: LeaseKeeper) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(keeper.stop)
+        self.evict()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        try:
+            await self.store.release(self.info.id)
+        except StoreUnavailable as trouble:
+            log.error("leases could not be given back, they run out by themselves: %s", trouble)
+
+

@@ -1,0 +1,368 @@
+"""Every exception Signoff raises. One tree: ``except SignoffError`` catches what is ours.
+
+Each message says what happened, to what, and what to do. Control flow that a user's
+``except Exception`` must not swallow derives from ``BaseException`` and is at the end.
+"""
+
+from __future__ import annotations
+
+
+class SignoffError(Exception):
+    """Base of every error that Signoff raises."""
+
+
+# Values
+
+
+class NotSerializable(SignoffError, TypeError):
+    """A value that cannot be stored as JSON and brought back unchanged."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class PayloadTooLarge(SignoffError, ValueError):
+    """A value whose JSON is over the limit (1 MiB unless configured)."""
+
+    def __init__(self, path: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"{path}: {size:,} bytes as JSON, over the limit of {limit:,}; store it elsewhere and pass a reference"
+        )
+        self.path = path
+        self.size = size
+        self.limit = limit
+
+
+class InvalidValue(SignoffError, ValueError):
+    """A value that does not fit the type or the schema declared for it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+# What a caller asked for
+
+
+class NotFound(SignoffError, LookupError):
+    """There is no run, promise, question or workflow of that id in this namespace."""
+
+    def __init__(self, noun: str, id: str) -> None:
+        super().__init__(f"no {noun} {id!r} here; check the id, the namespace and which store this is")
+        self.noun = noun
+        self.id = id
+
+
+class IdConflict(SignoffError):
+    """The id is taken by something else: another workflow, other arguments or another kind."""
+
+    def __init__(self, id: str, differs: str) -> None:
+        super().__init__(f"id {id!r} is taken: {differs}; choose another id, or repeat the first call exactly")
+        self.id = id
+        self.differs = differs
+
+
+class AlreadySettled(SignoffError):
+    """Somebody else settled this promise, or it timed out or was cancelled.
+
+    Attributes:
+        promise_id: The promise.
+        state: What it is now: ``resolved``, ``rejected``, ``cancelled`` or ``timed_out``.
+        settled_by: Who settled it, if anyone said.
+        settled_at: When, in unix seconds.
+    """
+
+    def __init__(self, promise_id: str, state: str, settled_by: str | None, settled_at: float | None) -> None:
+        by = f" by {settled_by}" if settled_by else ""
+        super().__init__(f"promise {promise_id!r} is already {state}{by}; nothing was changed")
+        self.promise_id = promise_id
+        self.state = state
+        self.settled_by = settled_by
+        self.settled_at = settled_at
+
+
+class RequestConflict(SignoffError):
+    """A request id was used again with another value."""
+
+    def __init__(self, request_id: str, target: str) -> None:
+        super().__init__(
+            f"request id {request_id!r} was already used for {target!r} with another value; use a new request id"
+        )
+        self.request_id = request_id
+        self.target = target
+
+
+class InvalidState(SignoffError):
+    """The operation does not apply to a run in this state."""
+
+    def __init__(self, run_id: str, state: str, operation: str) -> None:
+        super().__init__(f"run {run_id!r} is {state}: cannot {operation} it")
+        self.run_id = run_id
+        self.state = state
+        self.operation = operation
+
+
+class WrongAnswer(SignoffError, ValueError):
+    """An answer that its question does not allow. The question stays open.
+
+    Attributes:
+        question_id: The question.
+        problems: ``(field, message)`` for each thing that is wrong; the field is ``""`` for the whole.
+    """
+
+    def __init__(self, question_id: str, problems: list[tuple[str, str]]) -> None:
+        listed = "; ".join(f"{field or 'answer'}: {message}" for field, message in problems)
+        super().__init__(f"question {question_id!r} does not accept this answer: {listed}")
+        self.question_id = question_id
+        self.problems = problems
+
+
+class BlockingCall(SignoffError, RuntimeError):
+    """A blocking method was called on a thread whose event loop is running."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"{method} blocks, and an event loop runs on this thread; use signoff.AsyncClient")
+        self.method = method
+
+
+class OutsideWorkflow(SignoffError, RuntimeError):
+    """A context was used elsewhere than in its run's workflow code, such as inside a step."""
+
+    def __init__(self, what: str, run_id: str) -> None:
+        super().__init__(f"{what} was asked of the context of run {run_id!r} from outside its workflow code")
+        self.what = what
+        self.run_id = run_id
+
+
+class RegistrationError(SignoffError, ValueError):
+    """A workflow that cannot be registered, or a call with options that contradict each other."""
+
+
+# What a run can meet
+
+
+class RunFailed(SignoffError):
+    """The run failed with an error whose class this process does not know."""
+
+    def __init__(self, run_id: str, type_name: str, message: str) -> None:
+        super().__init__(f"run {run_id!r} failed with {type_name}: {message}")
+        self.run_id = run_id
+        self.type_name = type_name
+        self.message = message
+
+
+class RunCancelled(SignoffError):
+    """The run whose result was asked for was cancelled."""
+
+    def __init__(self, run_id: str, reason: str | None = None) -> None:
+        super().__init__(f"run {run_id!r} was cancelled" + (f": {reason}" if reason else ""))
+        self.run_id = run_id
+        self.reason = reason
+
+
+class RunTimeout(SignoffError, TimeoutError):
+    """The run passed its own deadline."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} passed its deadline")
+        self.run_id = run_id
+
+
+class StepFailed(SignoffError):
+    """A step failed with an error whose class cannot be rebuilt here (not imported, or not rebuildable)."""
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(f"{type_name}: {message}")
+        self.type_name = type_name
+        self.message = message
+
+
+class StepTimeout(SignoffError, TimeoutError):
+    """A step took longer than its ``timeout``. It may or may not have had its effect."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(f"step {name!r} took longer than {seconds:g} s")
+        self.name = name
+        self.seconds = seconds
+
+
+class SignalTimeout(SignoffError, TimeoutError):
+    """Nobody answered, or no signal came, in time."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(f"nothing came for {what} within {seconds:g} s")
+        self.what = what
+        self.seconds = seconds
+
+
+class PromiseRejected(SignoffError):
+    """A promise was rejected from outside; ``value`` is what the rejecter gave as the reason."""
+
+    def __init__(self, promise_id: str, value: object) -> None:
+        super().__init__(f"promise {promise_id!r} was rejected: {value!r}")
+        self.promise_id = promise_id
+        self.value = value
+
+
+class PromiseCancelled(SignoffError):
+    """A promise was cancelled from outside, so nothing will ever settle it."""
+
+    def __init__(self, promise_id: str) -> None:
+        super().__init__(f"promise {promise_id!r} was cancelled")
+        self.promise_id = promise_id
+
+
+class PromiseTimeout(SignoffError, TimeoutError):
+    """A promise reached its deadline unsettled."""
+
+    def __init__(self, promise_id: str) -> None:
+        super().__init__(f"promise {promise_id!r} timed out")
+        self.promise_id = promise_id
+
+
+# What the engine finds wrong with workflow code. The run fails and can be retried once the code is mended.
+
+
+class WorkflowError(SignoffError):
+    """Base of what the engine finds wrong with workflow code; such a run is kept and can be retried."""
+
+
+class NotInStep(WorkflowError, RuntimeError):
+    """Workflow code did I/O, or used a thread or a clock, outside a step."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(
+            f"{what} in workflow code at {where}: it would run again at every replay; wrap it in ctx.step(...)"
+        )
+        self.what = what
+        self.where = where
+
+
+class NonDeterminism(WorkflowError):
+    """The code asked for something else than the journal holds at this place.
+
+    Attributes:
+        run_id: The run, which is kept as it is.
+        n: The number of the call.
+        recorded: What the journal holds, such as ``step 'charge'``.
+        issued: What the code asked for now.
+        where: ``file:line`` of the code, if it issued a call.
+    """
+
+    def __init__(self, run_id: str, n: int, recorded: str, issued: str, where: str | None) -> None:
+        at = f" at {where}" if where else ""
+        super().__init__(
+            f"run {run_id!r}, call {n}: the journal holds {recorded}, the code{at} has {issued}. "
+            f"Restore the old order, or guard the change with ctx.patched(...), then retry the run"
+        )
+        self.run_id = run_id
+        self.n = n
+        self.recorded = recorded
+        self.issued = issued
+        self.where = where
+
+
+class BusyLoop(WorkflowError):
+    """Workflow code ran too long without waiting for anything."""
+
+    def __init__(self, run_id: str, limit: str, where: str) -> None:
+        super().__init__(
+            f"run {run_id!r} went on for {limit} without waiting for anything, at {where}; "
+            f"move the work into ctx.step(...), or wait for an event instead of looping"
+        )
+        self.run_id = run_id
+        self.limit = limit
+        self.where = where
+
+
+class WaitsForNothing(WorkflowError):
+    """Workflow code waits for something that nothing will ever bring, such as an Event that nobody can set."""
+
+    def __init__(self, run_id: str, where: str) -> None:
+        super().__init__(
+            f"run {run_id!r} waits at {where} for something that no step, timer, promise or signal will bring"
+        )
+        self.run_id = run_id
+        self.where = where
+
+
+class UnknownWorkflow(WorkflowError):
+    """A run's workflow is not registered in this process."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"workflow {name!r} is not registered here; import the module that defines it")
+        self.name = name
+
+
+class ReplayFailed(WorkflowError):
+    """A ``durable=False`` step had to run again to rebuild the run, and failed."""
+
+    def __init__(self, run_id: str, n: int, name: str, reason: str) -> None:
+        super().__init__(
+            f"run {run_id!r} cannot be rebuilt: step {name!r} (call {n}) is durable=False and failed now: {reason}"
+        )
+        self.run_id = run_id
+        self.n = n
+        self.name = name
+
+
+# Stores
+
+
+class StoreError(SignoffError):
+    """Base of what a store can refuse or suffer."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be read or written now. What was acknowledged is kept; try again later."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f"store {store} is not available: {reason}; nothing acknowledged is lost, try again")
+        self.store = store
+        self.reason = reason
+
+
+class StoreFull(StoreUnavailable):
+    """The disk under the store is full. Work goes on when there is space again."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(store, "the disk is full, make space")
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The store's file or folder may not be written."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(store, "it is read-only, check the file's and its folder's permissions")
+
+
+class SchemaTooNew(StoreError):
+    """The store was migrated by a newer Signoff than this one."""
+
+    def __init__(self, store: str, found: int, known: int) -> None:
+        super().__init__(f"store {store} has schema {found}, this Signoff knows up to {known}; upgrade signoff")
+        self.found = found
+        self.known = known
+
+
+class LeaseLost(StoreError):
+    """The run belongs to another worker now, or to none: this one may write nothing more."""
+
+    def __init__(self, run_id: str, epoch: int) -> None:
+        super().__init__(f"the lease on run {run_id!r} (epoch {epoch}) is lost; its new holder goes on")
+        self.run_id = run_id
+        self.epoch = epoch
+
+
+# Control flow, not errors
+
+
+class ContinueAsNew(BaseException):
+    """Ends this generation of a run and starts the next with new arguments. Raised by the context only."""
+
+    def __init__(self, arguments: str) -> None:
+        super().__init__("the run continues as new")
+        self.arguments = arguments

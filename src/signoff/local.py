@@ -1,0 +1,136 @@
+"""A client's way to a store in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from signoff.people.answers import answer
+from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseKind, Run, Settlement
+from signoff.stores.base import Change, Page, PromiseFilter, RunFilter, Store
+
+LOOK_EVERY_SECONDS = 1.0  # should a word from another process be lost
+_ENTRIES_AT_ONCE = 1000
+
+
+class LocalBackend:
+    """Does what a client asks on an open or openable store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def open(self) -> None:
+        await self._store.open()
+
+    async def close(self) -> None:
+        pass  # the store belongs to the app
+
+    async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]:
+        return await self._store.create_run(replace(new, deadline_at=self._moment(timeout_seconds)))
+
+    async def get_run(self, run_id: str) -> Run:
+        return await self._store.get_run(run_id)
+
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        return await self._store.list_runs(which, after=after, limit=limit)
+
+    async def read_journal(self, run_id: str, *, after: int = -1) -> Sequence[Entry]:
+        return await self._store.read_journal(run_id, after=after)
+
+    async def follow(self, run_id: str, *, after: int = -1) -> AsyncIterator[Entry]:
+        """Yield journal entries from ``after`` on, live, until the run has ended."""
+        with self._changes_of(run_id) as changed:
+            while True:
+                changed.clear()
+                run = await self._store.get_run(run_id)
+                entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
+                for entry in entries:
+                    after = entry.seq
+                    yield entry
+                if len(entries) == _ENTRIES_AT_ONCE:
+                    continue
+                if run.state.is_final:
+                    return
+                await _wait_for(changed)
+
+    async def wait(self, run_id: str) -> Run:
+        """Return the run once it has ended."""
+        with self._changes_of(run_id) as changed:
+            while True:
+                changed.clear()
+                run = await self._store.get_run(run_id)
+                if run.state.is_final:
+                    return run
+                await _wait_for(changed)
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        return await self._store.cancel(run_id, reason=reason, by=by)
+
+    async def retry(self, run_id: str) -> Run:
+        return await self._store.retry(run_id)
+
+    async def signal(
+        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+    ) -> bool:
+        return await self._store.signal(run_id, name, value, by=by, request_id=request_id)
+
+    async def create_promise(
+        self, new: NewPromise, *, timeout_seconds: float | None = None
+    ) -> tuple[Promise, bool]:
+        return await self._store.create_promise(replace(new, due_at=self._moment(timeout_seconds)))
+
+    async def get_promise(self, promise_id: str) -> Promise:
+        return await self._store.get_promise(promise_id)
+
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        return await self._store.list_promises(which, after=after, limit=limit)
+
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement
+    ) -> tuple[Promise, bool]:
+        return await self._store.settle(promise_id, kind, settlement)
+
+    async def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        user_id: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+    ) -> Promise:
+        return await answer(
+            self._store, question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
+        )
+
+    def _moment(self, seconds_from_now: float | None) -> float | None:
+        return None if seconds_from_now is None else self._store.clock.now() + seconds_from_now
+
+    @contextmanager
+    def _changes_of(self, run_id: str):  # noqa: ANN202
+        loop = asyncio.get_running_loop()
+        changed = asyncio.Event()
+
+        def notice(change: Change) -> None:
+            if (change.runs is None or run_id in change.runs) and not loop.is_closed():
+                loop.call_soon_threadsafe(changed.set)
+
+        stop: Callable[[], None] = self._store.listen(notice)
+        try:
+            yield changed
+        finally:
+            stop()
+
+
+async def _wait_for(changed: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(LOOK_EVERY_SECONDS):
+            await changed.wait()
+    except TimeoutError:
+        pass

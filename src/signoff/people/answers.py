@@ -1,0 +1,155 @@
+"""An answer: checked against its question before anything is consumed, then settled once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import jsonschema
+
+from signoff import codec
+from signoff.errors import RegistrationError, WrongAnswer
+from signoff.people.questions import Question, form_schema
+from signoff.records import Entry, Promise, PromiseKind, PromiseState, Settlement
+from signoff.stores.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What settled a question.
+
+    Attributes:
+        value: What was chosen, written or filled in; an instance of ``answer_type`` if there is one.
+        approved: For an approval: whether it was approved. None for other questions, which is never a yes.
+        user_id: Who answered, if they said.
+        note: What they added in words.
+        answered_at: When (UTC).
+        skipped: Whether they skipped a skippable question; ``value`` is None then.
+
+    ``answer["approved"]`` and ``answer.get("note", "")`` read the same fields.
+    """
+
+    value: Any
+    approved: bool | None
+    user_id: str | None
+    note: str | None
+    answered_at: datetime
+    skipped: bool = False
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.__slots__:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a field, or ``default`` if it is None or there is none of that name."""
+        value = getattr(self, key, None) if key in self.__slots__ else None
+        return default if value is None else value
+
+
+def read_answer(question: Question, entry: Entry, answer_type: Any) -> Answer:
+    """Make an answer of the journal entry that settled ``question``."""
+    raw = json.loads(entry.value or "null")
+    skipped = raw is None and question.skippable
+    approved = raw["approved"] is True if question.input_type == "approval" and not skipped else None
+    value = approved if question.input_type == "approval" else raw
+    if question.input_type == "form" and not skipped and not isinstance(answer_type, dict):
+        value = codec.decode(entry.value or "null", answer_type)
+    return Answer(
+        value=value,
+        approved=approved,
+        user_id=entry.fact("by"),
+        note=entry.fact("note"),
+        answered_at=datetime.fromtimestamp(entry.fact("at"), UTC),
+        skipped=skipped,
+    )
+
+
+async def answer(
+    store: Store,
+    question_id: str,
+    value: Any,
+    *,
+    user_id: str | None = None,
+    note: str | None = None,
+    request_id: str | None = None,
+    digest: str | None = None,
+) -> Promise:
+    """Check an answer and settle its question with it.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        value: ``{"approved": true}`` or ``true`` for an approval, else what the question's schema describes; None
+            skips a skippable question.
+        user_id: Who answers.
+        note: What they add in words.
+        request_id: Makes a repetition of this very answer a success without effect.
+        digest: What the answerer saw; refused if the question is another one.
+
+    Raises:
+        NotFound: There is no such question.
+        WrongAnswer: The value does not fit, or the digest is another. The question stays open.
+        AlreadySettled: Somebody was first, or it is closed.
+        RequestConflict: The request id was used with another value.
+    """
+    promise = await store.get_promise(question_id)
+    asked = Question.from_json(promise.data or "null") if promise.kind is PromiseKind.QUESTION else None
+    if asked is not None:
+        if asked.input_type == "approval" and isinstance(value, bool):
+            value = {"approved": value}
+        check_answer(question_id, asked, value, digest)
+    settlement = Settlement(
+        PromiseState.RESOLVED, codec.encode(value, path="value"), by=user_id, note=note, request_id=request_id
+    )
+    settled, _ = await store.settle(question_id, PromiseKind.QUESTION, settlement)
+    return settled
+
+
+def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
+    """Raise WrongAnswer, naming each field that is wrong, unless the question accepts ``value``."""
+    if digest is not None and digest != question.digest:
+        raise WrongAnswer(question_id, [("digest", "what you saw is not what is asked; look at the question again")])
+    if value is None and question.skippable:
+        return
+    validator = jsonschema.Draft202012Validator(question.answer_schema)
+    problems = [
+        (".".join(str(part) for part in error.absolute_path), error.message)
+        for error in validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
+    ]
+    if problems:
+        raise WrongAnswer(question_id, problems)
+
+
+def unclear_outcome(step_name: str, run_id: str, returns: Any) -> str:
+    """Return the data of the question about a step that may or may not have happened."""
+    result = {} if returns is Any else _schema_or_any(returns)
+    definitions = result.pop("$defs", {})
+    question = Question.make(
+        f"Step {step_name!r} was interrupted: it may or may not have happened. What is true?",
+        input_type="form",
+        answer_type={
+            "type": "object",
+            "properties": {
+                "action": {
+                    "enum": ["retry", "done", "fail"],
+                    "description": "retry: run it again; done: it happened, with this result; fail: it did not",
+                },
+                "result": result,
+            },
+            "required": ["action"],
+            "additionalProperties": False,
+            "$defs": definitions,
+        },
+        metadata={"run_id": run_id, "step": step_name},
+    )
+    return question.to_json()
+
+
+def _schema_or_any(returns: Any) -> dict[str, Any]:
+    try:
+        return form_schema("", returns)
+    except RegistrationError:
+        return {}

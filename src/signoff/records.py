@@ -1,0 +1,231 @@
+"""The nouns of Signoff as frozen records, and the states they can be in.
+
+Times are unix seconds. Fields that hold JSON text are named in their comment; ``codec`` turns
+them into Python values. A record never knows the store it came from.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class RunState(StrEnum):
+    """Where a run is; drawn in docs/state-machine.md."""
+
+    READY = "ready"
+    RUNNING = "running"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in _FINAL
+
+
+_FINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
+
+
+class PromiseState(StrEnum):
+    """Where a promise is; it leaves ``pending`` once."""
+
+    PENDING = "pending"
+    RESOLVED = "resolved"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+class PromiseKind(StrEnum):
+    """Who settles a promise: any caller of the API, or a person whose answer is checked first."""
+
+    PROMISE = "promise"
+    QUESTION = "question"
+
+
+class CallKind(StrEnum):
+    """What a run asked of its context."""
+
+    STEP = "step"
+    PROMISE = "promise"
+    QUESTION = "question"
+    SIGNAL = "signal"
+    TIMER = "timer"
+    CHILD = "child"
+    DETACHED = "detached"
+    PROGRESS = "progress"
+
+
+class EntryKind(StrEnum):
+    """What a journal entry records.
+
+    ``COMPLETED``, ``SIGNALLED``, ``CANCEL_REQUESTED`` and ``DEADLINE_PASSED`` are delivered to the code, at the
+    first run and at each replay, in journal order. The others are facts the replay checks or people read.
+    """
+
+    STARTED = "started"
+    CONTINUED = "continued"
+    OPENED = "opened"
+    STEP_STARTED = "step_started"
+    ATTEMPT_FAILED = "attempt_failed"
+    COMPLETED = "completed"
+    SIGNALLED = "signalled"
+    PATCHED = "patched"
+    PROGRESSED = "progressed"
+    CANCEL_REQUESTED = "cancel_requested"
+    DEADLINE_PASSED = "deadline_passed"
+    RETRIED = "retried"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class MessageKind(StrEnum):
+    """What came for a run from outside and waits to be journaled by its worker."""
+
+    SETTLED = "settled"
+    SIGNAL = "signal"
+    CANCEL = "cancel"
+    DEADLINE = "deadline"
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What a caller says when it starts a run."""
+
+    id: str
+    workflow: str
+    group: str
+    arguments: str  # JSON {"args": [...], "kwargs": {...}}
+    parent_id: str | None = None  # the run to tell of the end, as call `parent_n` of it
+    parent_n: int | None = None
+    deadline_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of a registered workflow."""
+
+    namespace: str
+    id: str
+    workflow: str
+    group: str
+    arguments: str  # JSON, of the first generation
+    state: RunState
+    created_at: float
+    parent_id: str | None = None
+    parent_n: int | None = None
+    deadline_at: float | None = None
+    ended_at: float | None = None
+    result: str | None = None  # JSON, when succeeded
+    error: str | None = None  # JSON of the error, when failed or cancelled
+    retryable: bool = False  # failed, but kept whole: `retry` makes it ready again
+    epoch: int = 0  # counts leases; an append of an older epoch is refused
+    wakes: int = 0  # counts what came from outside; `pause` compares it
+    wake_at: float | None = None  # when the earliest timer of a paused run is due
+    worker_id: str | None = None
+    lease_until: float | None = None
+    first_seq: int = 0  # where the journal of the current generation begins
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened to a run: row ``seq`` of its journal."""
+
+    seq: int
+    at: float
+    kind: EntryKind
+    n: int | None = None
+    call: CallKind | None = None
+    name: str | None = None
+    value: str | None = None  # JSON
+    error: str | None = None  # JSON of an error
+    details: str | None = None  # JSON object, by kind
+
+    def fact(self, key: str) -> Any:
+        """Return one of the details, or None."""
+        return None if self.details is None else json.loads(self.details).get(key)
+
+    @property
+    def state(self) -> str | None:
+        """The final state of the promise or child run that this entry completes."""
+        return self.fact("state")
+
+
+@dataclass(frozen=True, slots=True)
+class NewPromise:
+    """What a run or an API caller says when it creates a promise."""
+
+    id: str
+    kind: PromiseKind = PromiseKind.PROMISE
+    run_id: str | None = None  # the run that waits, as call `n` of it
+    n: int | None = None
+    due_at: float | None = None
+    data: str | None = None  # JSON: a question's text, form, metadata; or what the creator wants to show
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """An addressable durable future."""
+
+    namespace: str
+    id: str
+    kind: PromiseKind
+    state: PromiseState
+    created_at: float
+    run_id: str | None = None
+    n: int | None = None
+    due_at: float | None = None
+    data: str | None = None  # JSON
+    value: str | None = None  # JSON: the resolution, or the reason of a rejection
+    settled_at: float | None = None
+    settled_by: str | None = None
+    note: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What somebody says when they settle a promise."""
+
+    state: PromiseState
+    value: str | None = None  # JSON
+    by: str | None = None
+    note: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something from outside that a run has yet to journal.
+
+    A ``SETTLED`` message carries the outcome of call ``n``: a promise's or a child run's. ``state`` is then
+    the promise's or the child's final state.
+    """
+
+    id: int
+    run_id: str
+    kind: MessageKind
+    at: float
+    n: int | None = None
+    name: str | None = None  # of the signal; of the promise or child run that settled
+    state: str | None = None
+    value: str | None = None  # JSON
+    error: str | None = None  # JSON of an error
+    by: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A process that holds leases, and how to tell on its host whether it still lives."""
+
+    id: str
+    host: str
+    pid: int
+    process_started_at: float
+    group: str

@@ -1,0 +1,106 @@
+"""The workflows that this process knows, by name and version."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from signoff import codec
+from signoff.context import Context, Names, is_workflow_code, run_body
+from signoff.engine.calls import StepCall
+from signoff.engine.execution import Execution, Program
+from signoff.errors import RegistrationError, UnknownWorkflow
+from signoff.people.answers import unclear_outcome
+from signoff.records import Run
+
+_NAME = "__signoff_workflow__"
+
+
+def workflow_name(workflow: Callable[..., Any] | str) -> str:
+    """Return the registered name of a workflow.
+
+    Raises:
+        RegistrationError: The function is not a workflow.
+    """
+    if isinstance(workflow, str):
+        return workflow
+    name = getattr(workflow, _NAME, None)
+    if name is None:
+        raise RegistrationError(
+            f"{getattr(workflow, '__name__', workflow)!r} is not a workflow; decorate it with @app.workflow"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class WorkflowProgram:
+    """One version of a registered workflow."""
+
+    name: str
+    version: str
+    function: Callable[..., Any]
+    names: Names
+
+    def body(self, execution: Execution, arguments: str) -> Coroutine[Any, Any, Any]:
+        """Return the code of one run, not begun yet. Raises InvalidValue if the arguments do not fit."""
+        return self._body(Context(execution, self.names), arguments)
+
+    async def _body(self, context: Context, arguments: str) -> Any:
+        args, kwargs = codec.decode_arguments(arguments, self.function)
+        return await run_body(self.function, context, args, kwargs)
+
+
+class Registry:
+    """Workflows by name and version.
+
+    Args:
+        group: The group in which child runs are started unless they say otherwise.
+    """
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self._programs: dict[str, dict[str, WorkflowProgram]] = {}
+
+    def add(self, function: Callable[..., Any], name: str | None, version: str) -> None:
+        """Register a workflow. The version registered last is the one that new runs get.
+
+        Raises:
+            RegistrationError: It is not async and not a generator function, takes no context, or its name and version
+                are taken by another function.
+        """
+        name = name or function.__name__
+        if not is_workflow_code(function):
+            raise RegistrationError(f"workflow {name!r} must be an async function or a generator function")
+        if not inspect.signature(function).parameters:
+            raise RegistrationError(f"workflow {name!r} takes no parameters; the first one is the context")
+        versions = self._programs.setdefault(name, {})
+        known = versions.pop(version, None)
+        if known is not None and known.function is not function:
+            raise RegistrationError(f"workflow {name!r} version {version!r} is registered twice")
+        versions[version] = WorkflowProgram(name, version, function, self)
+        setattr(function, _NAME, name)
+
+    def names(self) -> Sequence[str]:
+        """The workflows that can be run here."""
+        return list(self._programs)
+
+    def program(self, workflow: str, version: str | None) -> Program:
+        """Return the code of a workflow: that version if it is here, else the newest.
+
+        Raises:
+            UnknownWorkflow: It is not registered.
+        """
+        versions = self._programs.get(workflow)
+        if not versions:
+            raise UnknownWorkflow(workflow)
+        return versions.get(version or "") or next(reversed(versions.values()))
+
+    def workflow_name(self, workflow: Callable[..., Any] | str) -> str:
+        """Return the registered name of a workflow. Raises RegistrationError."""
+        return workflow_name(workflow)
+
+    def unclear_question(self, run: Run, call: StepCall) -> str:
+        """Return the data of the question about a step that may or may not have happened."""
+        return unclear_outcome(call.name, run.id, call.step_options.returns)

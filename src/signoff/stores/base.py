@@ -1,0 +1,351 @@
+"""THE contract of a store: a small set of atomic operations on runs, journals, promises and messages.
+
+Every method is one transaction: it happens whole or not at all, and what it did is durable when it
+returns. ``tests/stores/`` holds the rules as one suite that runs against every store.
+
+A store object is bound to one namespace; nothing it does or returns concerns another, except ``due``,
+``release`` and the workers' register, which serve the whole database.
+
+The run's states and who moves them (no other transition exists):
+
+    create_run  -> ready            claim    ready -> running        pause    running -> paused
+    wake        paused -> ready     release  running -> ready        complete running -> succeeded|failed|cancelled
+    retry       failed (retryable) -> ready                          cancel   ready and never started -> cancelled
+
+``wake`` is part of every operation that leaves a message: ``settle``, ``signal``, ``cancel``, ``complete`` (for
+the parent and other waiters), ``due``; and ``due`` wakes a paused run whose ``wake_at`` has come and returns
+runs whose lease ran out to ``ready``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from signoff.clock import Clock
+from signoff.records import (
+    Entry,
+    Message,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    Settlement,
+    WorkerInfo,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What the holder of a run's lease writes in one atomic step.
+
+    Attributes:
+        run_id: The run.
+        epoch: The epoch of the lease; another one in the store means ``LeaseLost`` and nothing is written.
+        entries: Journal entries; their ``seq`` must go on where the journal ends.
+        opens: Promises to create. One whose id exists already (of the same kind) is joined: the run becomes
+            a further waiter, and is sent a message at once if it is settled. The same owner opening its own
+            promise again (after a crash) changes nothing.
+        closes: Ids of promises this run opened and waits for no longer: pending ones become ``cancelled``.
+        starts: Child runs to create. One whose id exists with the same workflow and arguments is joined likewise;
+            with others, a ``SETTLED`` message with an ``IdConflict`` error is left for call ``parent_n``.
+        cancels: Ids of child runs to cancel.
+        taken: Ids of the messages that ``entries`` journal; they are not seen again.
+    """
+
+    run_id: str
+    epoch: int
+    entries: Sequence[Entry] = ()
+    opens: Sequence[NewPromise] = ()
+    closes: Sequence[str] = ()
+    starts: Sequence[NewRun] = ()
+    cancels: Sequence[str] = ()
+    taken: Sequence[int] = ()
+    first_seq: int | None = None  # a new generation begins here (continue_as_new)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    state: RunState  # succeeded, failed or cancelled
+    result: str | None = None  # JSON
+    error: str | None = None  # JSON of an error
+    retryable: bool = (
+        False  # the engine's finding about the code: keep everything, tell nobody, allow `retry`
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run leased to a worker, and the messages waiting for it, oldest first."""
+
+    run: Run
+    messages: Sequence[Message] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a commit touched, told to listeners in this process.
+
+    ``runs`` is None when another process committed: anything may have changed.
+    """
+
+    runs: frozenset[str] | None = None
+    ready: bool = True  # a run may have become claimable
+    due: bool = True  # an earlier deadline may exist
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list; None means any."""
+
+    states: frozenset[RunState] | None = None
+    workflow: str | None = None
+    group: str | None = None
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseFilter:
+    """Which promises to list; None means any."""
+
+    kind: PromiseKind | None = None
+    state: PromiseState | None = None
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Part of a list, and where the next part begins (None at the end)."""
+
+    items: Sequence[T] = field(default_factory=tuple)
+    next: str | None = None
+
+
+class Store(Protocol):
+    """A durable home for runs. See the module's text for what holds of every method."""
+
+    namespace: str
+    clock: Clock
+
+    @property
+    def location(self) -> str:
+        """The database's address without secrets, for messages."""
+        ...
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date.
+
+        Raises:
+            StoreUnavailable: The database cannot be opened or written.
+            SchemaTooNew: A newer Signoff has migrated it.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what was begun and disconnect. Safe to call twice."""
+        ...
+
+    def within(self, namespace: str) -> Store:
+        """Return a view of the same open database bound to another namespace."""
+        ...
+
+    def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Have ``callback`` called after each commit, from any thread; returns a function that ends it."""
+        ...
+
+    # Runs
+
+    async def create_run(self, new: NewRun) -> tuple[Run, bool]:
+        """Create a ready run, or find the one that has the id already.
+
+        Returns:
+            The run, and whether it was created now.
+
+        Raises:
+            IdConflict: The id belongs to a run of another workflow or with other arguments.
+        """
+        ...
+
+    async def get_run(self, run_id: str) -> Run:
+        """Raises NotFound."""
+        ...
+
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        """Newest first. ``after`` is a former page's ``next``."""
+        ...
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        """Entries with ``seq`` greater than ``after``, in order; empty for an unknown run."""
+        ...
+
+    async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
+        """Messages not yet taken of these runs, oldest first per run, each with its run's ``wakes`` counter.
+
+        The counter and the messages are of one snapshot: a worker that has seen ``wakes`` has seen every
+        message that was counted in it.
+        """
+        ...
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        """Ask a run to stop. One that no worker ever held is cancelled at once; others get a message.
+
+        Asking again, or a run that has ended, changes nothing.
+
+        Returns:
+            The run as it is afterwards.
+
+        Raises:
+            NotFound: There is no such run.
+        """
+        ...
+
+    async def retry(self, run_id: str) -> Run:
+        """Make a run that failed retryably ready again, with a ``RETRIED`` entry in its journal.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: It has not failed, or not retryably.
+        """
+        ...
+
+    async def signal(
+        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+    ) -> bool:
+        """Leave a signal for a run, whether or not it waits for one.
+
+        Returns:
+            Whether it was left now; False for a repetition of ``request_id`` with the same name and value.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: The run has ended.
+            RequestConflict: ``request_id`` was used for this run with another name or value.
+        """
+        ...
+
+    # What the holder of a lease does
+
+    async def claim(
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int
+    ) -> Sequence[Claim]:
+        """Lease up to ``limit`` ready runs of these workflows in this group, oldest ready first.
+
+        Each gets ``epoch + 1`` and a lease of ``lease_seconds`` of the store.
+        """
+        ...
+
+    async def append(self, write: Write) -> None:
+        """Write one fenced batch.
+
+        Raises:
+            LeaseLost: Another epoch, or the run is not running.
+        """
+        ...
+
+    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
+        """Write the batch and move the run to ``paused``, unless ``wakes`` has moved on since.
+
+        The batch is written in either case. A promise joined or a child started by this very batch that turns out
+        to be settled counts as a wake too.
+
+        Returns:
+            Whether the run is paused. If not it is still leased: read its messages and go on.
+
+        Raises:
+            LeaseLost: As in ``append``.
+        """
+        ...
+
+    async def complete(self, write: Write, outcome: Outcome) -> None:
+        """Write the batch and end the run: tell its parent and other waiters, cancel its pending promises.
+
+        A retryable failure only sets the state: promises stay open, nobody is told, messages are kept.
+
+        Raises:
+            LeaseLost: As in ``append``.
+        """
+        ...
+
+    # Promises
+
+    async def create_promise(self, new: NewPromise) -> tuple[Promise, bool]:
+        """Create a promise that belongs to no run, or find the one that has the id.
+
+        Raises:
+            IdConflict: The id is taken by a promise of another kind, or by one of a run.
+        """
+        ...
+
+    async def get_promise(self, promise_id: str) -> Promise:
+        """Raises NotFound."""
+        ...
+
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        """Oldest first."""
+        ...
+
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement
+    ) -> tuple[Promise, bool]:
+        """Settle a pending promise and wake the runs that wait for it.
+
+        A promise whose ``due_at`` has passed is timed out first, so that a late answer never wins.
+
+        Returns:
+            The promise as it is, and whether this call settled it. False means that the same ``request_id`` settled
+            it before with the same state and value.
+
+        Raises:
+            NotFound: There is no such promise of this kind.
+            AlreadySettled: Someone else was first; the error says who.
+            RequestConflict: This ``request_id`` settled it with another state or value.
+        """
+        ...
+
+    # Time and leases
+
+    async def due(self, limit: int = 1000) -> float | None:
+        """Do what time has brought: time out promises, wake runs whose timer came, pass run deadlines, free lost leases.
+
+        Returns:
+            When the next thing is due in unix seconds (now or earlier if ``limit`` cut this call short), or None.
+        """
+        ...
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        """Put a worker on the register, before it claims."""
+        ...
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        """All workers on the register."""
+        ...
+
+    async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
+        """Extend the leases of the runs in ``held`` (run id -> epoch), in one statement.
+
+        Returns:
+            The run ids that are not this worker's any more, or not in that epoch.
+        """
+        ...
+
+    async def release(self, worker_id: str) -> int:
+        """Take a worker off the register and make every run it holds ready.
+
+        For a worker that stops in order, and for others to call when they know that its process is dead.
+
+        Returns:
+            How many runs became ready.
+        """
+        ...
