@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -43,7 +44,11 @@ class Signoff:
     """
 
     def __init__(
-        self, store: str | Store = "sqlite:///signoff.db", *, group: str = "default", namespace: str = "default"
+        self,
+        store: str | Store = "sqlite:///signoff.db",
+        *,
+        group: str = "default",
+        namespace: str = "default",
     ) -> None:
         self.store: Store = SqliteStore(store, namespace=namespace) if isinstance(store, str) else store
         self.group = group
@@ -218,10 +223,8 @@ class RunningWorker:
         assert self._task is not None
         await self._worker.drain(self._grace_seconds)
         self._task.cancel()
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        except asyncio.CancelledError:
-            pass
 
     def __enter__(self) -> RunningWorker:
         started = threading.Event()

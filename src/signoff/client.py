@@ -40,7 +40,9 @@ class Backend(Protocol):
     async def close(self) -> None: ...
     async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]: ...
     async def get_run(self, run_id: str) -> Run: ...
-    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]: ...
+    async def list_runs(
+        self, which: RunFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Run]: ...
     async def read_journal(self, run_id: str, *, after: int = -1) -> Sequence[Entry]: ...
     def follow(self, run_id: str, *, after: int = -1) -> AsyncIterator[Entry]: ...
     async def wait(self, run_id: str) -> Run: ...
@@ -143,7 +145,9 @@ class AsyncClient:
             arguments=codec.encode_arguments(function, args, kwargs),
         )
         run, _ = await self.backend.create_run(new, timeout_seconds=timeout_seconds)
-        return AsyncHandle(self.backend, run.id, Any if function is None else codec.return_annotation(function))
+        return AsyncHandle(
+            self.backend, run.id, Any if function is None else codec.return_annotation(function)
+        )
 
     async def get(self, run_id: str, *, returns: Any = Any) -> AsyncHandle:
         """Return the handle of a run. Raises NotFound."""
@@ -164,7 +168,13 @@ class AsyncClient:
         return await self.backend.list_runs(RunFilter(chosen, workflow, group), after=after, limit=limit)
 
     async def signal(
-        self, run_id: str, name: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
+        self,
+        run_id: str,
+        name: str,
+        value: Any = None,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
     ) -> bool:
         """Send a signal to a run; it is kept until the run waits for it.
 
@@ -398,7 +408,9 @@ class Client:
         **kwargs: Any,
     ) -> Handle:
         """Start a run. See ``AsyncClient.start``."""
-        work = self._async.start(workflow, *args, id=id, group=group, timeout_seconds=timeout_seconds, **kwargs)
+        work = self._async.start(
+            workflow, *args, id=id, group=group, timeout_seconds=timeout_seconds, **kwargs
+        )
         return Handle(self._call("start", work), self._background)
 
     def get(self, run_id: str, *, returns: Any = Any) -> Handle:
@@ -419,7 +431,13 @@ class Client:
         return self._call("list", work)
 
     def signal(
-        self, run_id: str, name: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
+        self,
+        run_id: str,
+        name: str,
+        value: Any = None,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
     ) -> bool:
         """Send a signal to a run. See ``AsyncClient.signal``."""
         return self._call("signal", self._async.signal(run_id, name, value, by=by, request_id=request_id))
@@ -432,7 +450,9 @@ class Client:
         """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
         self._call("retry", self._async.retry(run_id))
 
-    def questions(self, *, run_id: str | None = None, after: str | None = None, limit: int = 100) -> Page[Promise]:
+    def questions(
+        self, *, run_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
         """List open questions, oldest first."""
         return self._call("questions", self._async.questions(run_id=run_id, after=after, limit=limit))
 
@@ -521,7 +541,9 @@ class Promises:
         self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
     ) -> Promise:
         """Settle a promise with a reason against it; the run gets a ``PromiseRejected``."""
-        return self._background.call(self._async.reject(id, value, by=by, request_id=request_id), "promises.reject")
+        return self._background.call(
+            self._async.reject(id, value, by=by, request_id=request_id), "promises.reject"
+        )
 
     def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
         """Settle a promise by withdrawing it; the run gets a ``PromiseCancelled``."""

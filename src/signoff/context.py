@@ -163,7 +163,12 @@ class Context:
     # Promises, people, signals, time
 
     def promise(
-        self, *, id: str | None = None, timeout_seconds: float | None = None, data: Any = None, returns: Any = Any
+        self,
+        *,
+        id: str | None = None,
+        timeout_seconds: float | None = None,
+        data: Any = None,
+        returns: Any = Any,
     ) -> Opening:
         """Create a promise that something outside settles. Awaiting this gives it; awaiting it gives its value.
 
@@ -234,7 +239,9 @@ class Context:
         )
         return QuestionCall(self._execution, asked, timeout_seconds, answer_type)
 
-    def wait_for_signal(self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any) -> SignalCall:
+    def wait_for_signal(
+        self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any
+    ) -> SignalCall:
         """Wait for the next signal of this name; one that was sent before is taken first.
 
         Raises:
@@ -323,7 +330,12 @@ class LocalCall(Awaitable[Any]):
     """Workflow code called as a function, in this run."""
 
     def __init__(
-        self, execution: Execution, context: Context, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        execution: Execution,
+        context: Context,
+        function: Function,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
         self._execution = execution
         self._context = context
@@ -353,7 +365,9 @@ class LocalCall(Awaitable[Any]):
             durable: Only True makes sense here: what such a function does is journaled call by call.
         """
         if not durable:
-            raise RegistrationError(f"{_name_of(self._function)} is workflow code: durable=False is for plain functions")
+            raise RegistrationError(
+                f"{_name_of(self._function)} is workflow code: durable=False is for plain functions"
+            )
         self._retry = retry or self._retry
         self._timeout = timeout
         self._non_retryable = non_retryable or non_retryable_exceptions

@@ -60,7 +60,9 @@ class IdConflict(SignoffError):
     """The id is taken by something else: another workflow, other arguments or another kind."""
 
     def __init__(self, id: str, differs: str) -> None:
-        super().__init__(f"id {id!r} is taken: {differs}; choose another id, or repeat the first call exactly")
+        super().__init__(
+            f"id {id!r} is taken: {differs}; choose another id, or repeat the first call exactly"
+        )
         self.id = id
         self.differs = differs
 
@@ -343,7 +345,9 @@ class SchemaTooNew(StoreError):
     """The store was migrated by a newer Signoff than this one."""
 
     def __init__(self, store: str, found: int, known: int) -> None:
-        super().__init__(f"store {store} has schema {found}, this Signoff knows up to {known}; upgrade signoff")
+        super().__init__(
+            f"store {store} has schema {found}, this Signoff knows up to {known}; upgrade signoff"
+        )
         self.found = found
         self.known = known
 

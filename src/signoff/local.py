@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -113,7 +113,7 @@ class LocalBackend:
         return None if seconds_from_now is None else self._store.clock.now() + seconds_from_now
 
     @contextmanager
-    def _changes_of(self, run_id: str):  # noqa: ANN202
+    def _changes_of(self, run_id: str) -> Generator[asyncio.Event]:
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
 

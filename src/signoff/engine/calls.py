@@ -64,7 +64,9 @@ class Call(Awaitable[T], Generic[T]):
 
     def __del__(self) -> None:
         if self.future is None and self.n == 0:
-            warnings.warn(f"{self.kind} {self.name!r} was never awaited, so it did nothing", RuntimeWarning, 2)
+            warnings.warn(
+                f"{self.kind} {self.name!r} was never awaited, so it did nothing", RuntimeWarning, 2
+            )
 
     def settle(self, entry: Entry) -> None:
         """Give the code what the journal holds as this call's outcome."""
@@ -100,9 +102,13 @@ class StepOptions:
         if self.effect not in ("repeatable", "once"):
             raise RegistrationError(f"step {name!r}: effect is 'repeatable' or 'once', not {self.effect!r}")
         if self.effect == "once" and self.retry is not None and self.retry.max_attempts > 1:
-            raise RegistrationError(f"step {name!r}: effect='once' is never retried without a person; drop retry=")
+            raise RegistrationError(
+                f"step {name!r}: effect='once' is never retried without a person; drop retry="
+            )
         if self.effect == "once" and not self.durable:
-            raise RegistrationError(f"step {name!r}: durable=False runs again at replay, effect='once' must not")
+            raise RegistrationError(
+                f"step {name!r}: durable=False runs again at replay, effect='once' must not"
+            )
         if self.timeout is not None and self.timeout <= 0:
             raise RegistrationError(f"step {name!r}: timeout is {self.timeout}, it must be over 0 seconds")
 

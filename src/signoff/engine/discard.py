@@ -17,10 +17,19 @@ import sys
 import sysconfig
 import types
 from collections.abc import Generator, Iterable
-from typing import Any
+from typing import Any, cast
 
 _SUSPENDABLE = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
-_OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, str, bytes, int)
+_OPAQUE = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    str,
+    bytes,
+    int,
+)
 _FINALIZED = 1
 _DEPTH = 5  # frame -> with block's method -> context manager -> its dict -> its generator
 
@@ -50,10 +59,10 @@ def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object
             if id(each) in seen or isinstance(each, opaque):
                 continue
             seen.add(id(each))
-            if isinstance(each, _SUSPENDABLE):
-                found.append(each)
-                deeper = True
             below.extend(gc.get_referents(each))
+            if isinstance(each, _SUSPENDABLE):
+                found.append(cast("object", each))
+                deeper = True
         level = below
         depth_of_rest = _DEPTH if deeper else depth_of_rest - 1
     return found
@@ -88,7 +97,5 @@ def _has_classic_header() -> bool:
     return sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
-if _works():
-    _silence = _set_finalized
-else:  # pragma: no cover - CPython 3.11 to 3.13 never come here
-    _silence = _kept.append
+# CPython 3.11 to 3.13 always take the first.
+_silence = _set_finalized if _works() else _kept.append

@@ -254,7 +254,9 @@ class Driver:
                 entry = self._entry(EntryKind.SIGNALLED, name=message.name, value=message.value, details=told)
                 execution.deliver(entry)
             case MessageKind.CANCEL:
-                entry = self._entry(EntryKind.CANCEL_REQUESTED, details={"reason": message.note, "by": message.by})
+                entry = self._entry(
+                    EntryKind.CANCEL_REQUESTED, details={"reason": message.note, "by": message.by}
+                )
                 execution.deliver(entry)
             case MessageKind.DEADLINE:
                 execution.deliver(self._entry(EntryKind.DEADLINE_PASSED))
@@ -446,9 +448,7 @@ class Driver:
     async def _begin_next_generation(self, execution: Execution, arguments: str) -> Execution:
         self._close_rest(execution)
         details = {"signals": execution.unread_signals(), "version": execution.program.version}
-        begin = self._entry(
-            EntryKind.CONTINUED, n=execution.last_n + 1, value=arguments, details=details
-        )
+        begin = self._entry(EntryKind.CONTINUED, n=execution.last_n + 1, value=arguments, details=details)
         await self._persist(self._store.append, first_seq=begin.seq)
         execution.discard()
         self.run = replace(self.run, first_seq=begin.seq)

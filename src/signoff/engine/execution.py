@@ -325,7 +325,11 @@ class Execution:
         elif error is None:
             self._succeed(main.result())
         else:
-            state = RunState.CANCELLED if isinstance(error, RunCancelled) and main.cancelled() else RunState.FAILED
+            state = (
+                RunState.CANCELLED
+                if isinstance(error, RunCancelled) and main.cancelled()
+                else RunState.FAILED
+            )
             self.outcome = Outcome(state, error=codec.encode_error(error))
 
     def _succeed(self, result: object) -> None:
@@ -379,7 +383,9 @@ class Execution:
 
     def _diverge(self, n: int, recorded: tuple[CallKind, str], issued: str, where: str | None) -> None:
         kind, name = recorded
-        self.failure = self.failure or NonDeterminism(self.run.id, n, f"{kind} {name!r}".strip(), issued, where)
+        self.failure = self.failure or NonDeterminism(
+            self.run.id, n, f"{kind} {name!r}".strip(), issued, where
+        )
 
 
 def _here() -> str:

@@ -95,7 +95,9 @@ class LeaseKeeper:
             return False
         frame = sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
         log.error(
-            "the worker's loop has not turned for %.0f s, at %s; its leases are let go", since, calling_line(frame)
+            "the worker's loop has not turned for %.0f s, at %s; its leases are let go",
+            since,
+            calling_line(frame),
         )
         return True
 

@@ -18,7 +18,7 @@ import sysconfig
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 from signoff.errors import NotInStep
 
@@ -29,7 +29,11 @@ TURNS_WITHOUT_WAITING = 100_000
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FOREIGN = tuple(
     os.path.abspath(path) + os.sep
-    for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), sysconfig.get_path("purelib")}
+    for path in {
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("platstdlib"),
+        sysconfig.get_path("purelib"),
+    }
     if path
 )
 
@@ -145,7 +149,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             callback = getattr(handle, "_callback", None)
             task = getattr(callback, "__self__", None)
             if isinstance(task, asyncio.Task):
-                return waiting_line(task.get_coro())
+                return waiting_line(cast("object", task.get_coro()))
         return "an unknown line"
 
     # What asyncio asks of a loop
@@ -161,12 +165,20 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_later(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self._time + delay, callback, *args, context=context)
 
     def call_at(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._owner.open_timer(handle)
@@ -244,7 +256,6 @@ _OFFERED = {*vars(WorkflowLoop), "__init__", "__new__"}
 _DUNDERS = {name for name in vars(asyncio.AbstractEventLoop) if name.startswith("__")}
 for _name in set(vars(asyncio.AbstractEventLoop)) - _OFFERED - _DUNDERS:
     setattr(WorkflowLoop, _name, _refuses(_name))
-WorkflowLoop.__abstractmethods__ = frozenset()
 
 
 # Lines of user code

@@ -39,7 +39,9 @@ class RetryPolicy:
         if self.max_attempts < 1:
             raise RegistrationError(f"RetryPolicy.max_attempts is {self.max_attempts}; at least 1 is needed")
         if self.initial_seconds < 0 or self.max_seconds < 0 or self.factor < 1:
-            raise RegistrationError("RetryPolicy needs initial_seconds >= 0, max_seconds >= 0 and factor >= 1")
+            raise RegistrationError(
+                "RetryPolicy needs initial_seconds >= 0, max_seconds >= 0 and factor >= 1"
+            )
 
     def wait_after(self, attempt: int) -> float | None:
         """Return the seconds to wait after failed attempt number ``attempt`` (from 1), or None to give up."""

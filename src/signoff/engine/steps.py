@@ -99,7 +99,9 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadP
     except Exception as error:
         return Attempt(call, number, error=error)
     except BaseException as error:
-        return Attempt(call, number, error=RuntimeError(f"step {call.name!r} raised {type(error).__name__}: {error}"))
+        return Attempt(
+            call, number, error=RuntimeError(f"step {call.name!r} raised {type(error).__name__}: {error}")
+        )
     return Attempt(call, number, text, value)
 
 
@@ -113,8 +115,9 @@ async def _invoke(call: StepCall, threads: ThreadPoolExecutor) -> Any:
 
 
 async def _invoke_in_time(call: StepCall, threads: ThreadPoolExecutor, seconds: float) -> Any:
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             return await _invoke(call, threads)
     except TimeoutError:
         if limit.expired():

@@ -87,7 +87,9 @@ class Worker:
         self._beat_seconds = beat_seconds
         self._held: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._hot: OrderedDict[str, tuple[Execution, int, int]] = OrderedDict()  # run id -> execution, epoch, seq
+        self._hot: OrderedDict[str, tuple[Execution, int, int]] = (
+            OrderedDict()
+        )  # run id -> execution, epoch, seq
         self._changed: set[str] = set()
         self._look_at_all = False
         self._may_claim = True
@@ -212,7 +214,9 @@ class Worker:
             del self._held[run_id]
             del self._tasks[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("run %s was dropped by an error of the engine; its lease runs out", run_id, exc_info=error)
+            log.error(
+                "run %s was dropped by an error of the engine; its lease runs out", run_id, exc_info=error
+            )
         if driver.paused and driver.execution is not None:
             self._keep_hot(run_id, driver.execution, driver.epoch, driver.seq)
         if len(self._held) == self._concurrency - 1:
@@ -260,5 +264,3 @@ class Worker:
             await self.store.release(self.info.id)
         except StoreUnavailable as trouble:
             log.error("leases could not be given back, they run out by themselves: %s", trouble)
-
-

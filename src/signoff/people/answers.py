@@ -51,11 +51,12 @@ class Answer:
 
 def read_answer(question: Question, entry: Entry, answer_type: Any) -> Answer:
     """Make an answer of the journal entry that settled ``question``."""
-    raw = json.loads(entry.value or "null")
-    skipped = raw is None and question.skippable
-    approved = raw["approved"] is True if question.input_type == "approval" and not skipped else None
-    value = approved if question.input_type == "approval" else raw
-    if question.input_type == "form" and not skipped and not isinstance(answer_type, dict):
+    value: Any = json.loads(entry.value or "null")
+    skipped = value is None and question.skippable
+    approved: bool | None = None
+    if question.input_type == "approval" and not skipped:
+        value = approved = value["approved"] is True
+    elif question.input_type == "form" and not skipped and not isinstance(answer_type, dict):
         value = codec.decode(entry.value or "null", answer_type)
     return Answer(
         value=value,
@@ -111,7 +112,9 @@ async def answer(
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
     """Raise WrongAnswer, naming each field that is wrong, unless the question accepts ``value``."""
     if digest is not None and digest != question.digest:
-        raise WrongAnswer(question_id, [("digest", "what you saw is not what is asked; look at the question again")])
+        raise WrongAnswer(
+            question_id, [("digest", "what you saw is not what is asked; look at the question again")]
+        )
     if value is None and question.skippable:
         return
     validator = jsonschema.Draft202012Validator(question.answer_schema)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import jsonschema
 from pydantic import TypeAdapter
@@ -61,9 +61,13 @@ class Question:
         if input_type not in _INPUT_TYPES:
             raise RegistrationError(f"input_type {input_type!r} is not one of {', '.join(_INPUT_TYPES)}")
         if bool(options) != (input_type in ("select", "multiselect")):
-            raise RegistrationError(f"question {text!r}: options belong to select and multiselect, and they need some")
+            raise RegistrationError(
+                f"question {text!r}: options belong to select and multiselect, and they need some"
+            )
         if (answer_type is not None) != (input_type == "form"):
-            raise RegistrationError(f"question {text!r}: answer_type belongs to input_type='form', which needs one")
+            raise RegistrationError(
+                f"question {text!r}: answer_type belongs to input_type='form', which needs one"
+            )
         listed = [_option(text, option) for option in options]
         return cls(
             text=text,
@@ -106,7 +110,9 @@ def _option(text: str, option: str | dict[str, Any]) -> dict[str, Any]:
     if isinstance(option, str):
         return {"value": option, "label": option}
     if not isinstance(option.get("value"), str):
-        raise RegistrationError(f"question {text!r}: an option is a text or has a text 'value', not {option!r}")
+        raise RegistrationError(
+            f"question {text!r}: an option is a text or has a text 'value', not {option!r}"
+        )
     return {"label": option["value"], **option}
 
 
@@ -137,7 +143,7 @@ def _answer_schema(
 def form_schema(text: str, answer_type: Any) -> dict[str, Any]:
     """Return the JSON Schema of a form's answer type, or the schema itself if it is one."""
     if isinstance(answer_type, dict):
-        schema: dict[str, Any] = answer_type
+        schema = cast("dict[str, Any]", answer_type)
     else:
         try:
             schema = TypeAdapter(answer_type).json_schema()
@@ -146,5 +152,7 @@ def form_schema(text: str, answer_type: Any) -> dict[str, Any]:
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
-        raise RegistrationError(f"question {text!r}: answer_type is not a JSON Schema: {error.message}") from None
+        raise RegistrationError(
+            f"question {text!r}: answer_type is not a JSON Schema: {error.message}"
+        ) from None
     return schema

@@ -317,7 +317,7 @@ class Store(Protocol):
     # Time and leases
 
     async def due(self, limit: int = 1000) -> float | None:
-        """Do what time has brought: time out promises, wake runs whose timer came, pass run deadlines, free lost leases.
+        """Do what time has brought: promises time out, timers wake runs, deadlines pass, lost leases are freed.
 
         Returns:
             When the next thing is due in unix seconds (now or earlier if ``limit`` cut this call short), or None.
