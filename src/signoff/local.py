@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from signoff.people.answers import answer
 from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseKind, Run, Settlement
-from signoff.stores.base import Change, Page, PromiseFilter, RunFilter, Store
+from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
+from signoff.watch import Watch
 
-LOOK_EVERY_SECONDS = 1.0  # should a word from another process be lost
 _ENTRIES_AT_ONCE = 1000
 
 
@@ -21,12 +19,16 @@ class LocalBackend:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._watching: Watch | None = None
 
     async def open(self) -> None:
         await self._store.open()
 
     async def close(self) -> None:
-        pass  # the store belongs to the app
+        """Stop listening. The store belongs to the app and stays open."""
+        if self._watching is not None:
+            self._watching.close()
+            self._watching = None
 
     async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]:
         return await self._store.create_run(replace(new, deadline_at=self._moment(timeout_seconds)))
@@ -42,9 +44,8 @@ class LocalBackend:
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncIterator[Entry]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
-        with self._changes_of(run_id) as changed:
+        with self._watch().watching(run_id) as wait_for_change:
             while True:
-                changed.clear()
                 run = await self._store.get_run(run_id)
                 entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
                 for entry in entries:
@@ -54,17 +55,16 @@ class LocalBackend:
                     continue
                 if run.state.is_final:
                     return
-                await _wait_for(changed)
+                await wait_for_change()
 
     async def wait(self, run_id: str) -> Run:
         """Return the run once it has ended."""
-        with self._changes_of(run_id) as changed:
+        with self._watch().watching(run_id, only_end=True) as wait_for_change:
             while True:
-                changed.clear()
                 run = await self._store.get_run(run_id)
                 if run.state.is_final:
                     return run
-                await _wait_for(changed)
+                await wait_for_change()
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._store.cancel(run_id, reason=reason, by=by)
@@ -112,25 +112,7 @@ class LocalBackend:
     def _moment(self, seconds_from_now: float | None) -> float | None:
         return None if seconds_from_now is None else self._store.clock.now() + seconds_from_now
 
-    @contextmanager
-    def _changes_of(self, run_id: str) -> Generator[asyncio.Event]:
-        loop = asyncio.get_running_loop()
-        changed = asyncio.Event()
-
-        def notice(change: Change) -> None:
-            if (change.runs is None or run_id in change.runs) and not loop.is_closed():
-                loop.call_soon_threadsafe(changed.set)
-
-        stop: Callable[[], None] = self._store.listen(notice)
-        try:
-            yield changed
-        finally:
-            stop()
-
-
-async def _wait_for(changed: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(LOOK_EVERY_SECONDS):
-            await changed.wait()
-    except TimeoutError:
-        pass
+    def _watch(self) -> Watch:
+        if self._watching is None:
+            self._watching = Watch(self._store)
+        return self._watching

@@ -115,7 +115,7 @@ class Driver:
         self._wake = asyncio.Event()
         self._batch = _Batch()
         self._to_start: list[StepCall] = []
-        self._running: dict[int, asyncio.Task[Attempt]] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
         self._due: list[tuple[float, int]] = []  # heap: timers, signal deadlines and back-offs by call number
         self._now = 0.0
 
@@ -394,15 +394,12 @@ class Driver:
             if call.n not in self.execution.open:
                 continue
             before, _ = self.execution.past.attempts.get(call.n, (0, 0.0))
-            attempt = run_attempt(call, self.run.id, before + 1, self._host.threads)
-            task = asyncio.create_task(attempt, name=f"signoff step {self.run.id}.{call.n}")
+            task = asyncio.create_task(self._attempt(call, before + 1), name="signoff step")
             self._running[call.n] = task
-            task.add_done_callback(self._step_done)
         self._to_start.clear()
 
-    def _step_done(self, task: asyncio.Task[Attempt]) -> None:
-        if not task.cancelled():
-            self._events.append(task.result())
+    async def _attempt(self, call: StepCall, number: int) -> None:
+        self._events.append(await run_attempt(call, self.run.id, number, self._host.threads))
         self._wake.set()
 
     # Waiting, pausing, ending

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -95,6 +96,7 @@ class Worker:
         self._may_claim = True
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
 
     async def run(self) -> None:
         """Work until cancelled. Then running steps are left where they are and the leases are given back.
@@ -102,6 +104,7 @@ class Worker:
         Call ``drain`` first to let running steps finish.
         """
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         await self.store.enlist(self.info)
         keeper = LeaseKeeper(self.store, self.info.id, self._epochs, self._lose, **self._keeping)
         stop_listening = self.store.listen(self._noticed)
@@ -141,14 +144,18 @@ class Worker:
 
     def _noticed(self, change: Change) -> None:
         assert self._loop is not None
-        if not self._loop.is_closed():
+        if change.runs is not None and not (change.ready or change.due or change.woken):
+            return  # most commits are a worker's own appends
+        if threading.get_ident() == self._thread:
+            self._note(change)
+        elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._note, change)
 
     def _note(self, change: Change) -> None:
         if change.runs is None:
             self._look_at_all = True
         else:
-            self._changed.update(change.runs & self._held.keys())
+            self._changed.update(change.woken & self._held.keys())
         self._may_claim = self._may_claim or change.ready
         if change.due:
             for driver in self._held.values():

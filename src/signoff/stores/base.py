@@ -94,12 +94,20 @@ class Claim:
 class Change:
     """What a commit touched, told to listeners in this process.
 
-    ``runs`` is None when another process committed: anything may have changed.
+    Attributes:
+        runs: Runs whose journal, state or promises changed. None when another process committed: then anything may
+            have changed, and ``woken`` and ``ended`` say nothing.
+        woken: Runs that were left a message.
+        ended: Runs that ended.
+        ready: Whether a run may have become claimable.
+        due: Whether an earlier deadline may exist.
     """
 
     runs: frozenset[str] | None = None
-    ready: bool = True  # a run may have become claimable
-    due: bool = True  # an earlier deadline may exist
+    woken: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
+    ready: bool = True
+    due: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
-from signoff.stores.sqlite_writer import Refused, Transaction, Writer
+from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
+from signoff.stores.sqlite_writer import Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -201,7 +202,7 @@ class SqliteStore:
         **kwargs: P.kwargs,
     ) -> T:
         namespace = self.namespace
-        return await self._file.writer.submit(lambda tx: work(tx, namespace, *args, **kwargs))
+        return await self._file.writer.write(lambda tx: work(tx, namespace, *args, **kwargs))
 
     async def _read(
         self, read: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
@@ -239,6 +240,7 @@ class _File:
         self._connections: list[sqlite3.Connection] = []
         self._mine = threading.local()
         self._opening = threading.Lock()
+        self._pid = os.getpid()
         clock.on_jump(self.listeners.tell_jump)
 
     @property
@@ -251,13 +253,12 @@ class _File:
         with self._opening:
             if self._writer is not None:
                 return
+            self._pid = os.getpid()
             prepare(self.path, self.location, busy_seconds=self._busy_seconds)
             try:
                 self._writer = Writer(
-                    connect(self.path),
+                    Committer(connect(self.path), self.location, self._clock, self._lease_clock),
                     location=self.location,
-                    clock=self._clock,
-                    lease_clock=self._lease_clock,
                     busy_seconds=self._busy_seconds,
                     inline_below_seconds=self._inline_below_seconds,
                     committed=self.listeners.tell_commit,
@@ -270,6 +271,8 @@ class _File:
 
     def close(self) -> None:
         with self._opening:
+            if os.getpid() != self._pid:
+                return  # forked: the connections are the parent's
             writer, self._writer = self._writer, None
             readers, self._readers = self._readers, None
             if readers is not None:
@@ -324,8 +327,14 @@ class _Listeners:
         for namespace, callback in self._callbacks:
             touched = transaction.runs.get(namespace)
             if touched is not None or transaction.due:
-                ready = namespace in transaction.ready
-                _tell(callback, Change(frozenset(touched or ()), ready=ready, due=transaction.due))
+                change = Change(
+                    runs=frozenset(touched or ()),
+                    woken=frozenset(transaction.woken.get(namespace, ())),
+                    ended=frozenset(transaction.ended.get(namespace, ())),
+                    ready=namespace in transaction.ready,
+                    due=transaction.due,
+                )
+                _tell(callback, change)
 
     def tell_disturbance(self) -> None:
         for _, callback in self._callbacks:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Entry
 from signoff.stores.sqlite_rows import ENTRY_COLUMNS, from_entry, to_entry
-from signoff.stores.sqlite_writer import Transaction
+from signoff.stores.sqlite_transaction import Transaction
 
 # Where the journal goes on, for the holder of the lease: no row for anyone else.
 FENCE = """

@@ -15,7 +15,7 @@ from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Claim, Outcome, Write
 from signoff.stores.sqlite_rows import WORKER_COLUMNS, to_worker
-from signoff.stores.sqlite_writer import Transaction
+from signoff.stores.sqlite_transaction import Transaction
 
 # CROSS JOIN keeps the planner from starting at the runs.
 HEARTBEAT = """

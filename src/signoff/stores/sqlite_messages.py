@@ -11,7 +11,7 @@ from signoff.errors import InvalidState, NotFound, RequestConflict
 from signoff.records import Message, MessageKind
 from signoff.stores import sqlite_states as states
 from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, same_json, to_message
-from signoff.stores.sqlite_writer import Transaction
+from signoff.stores.sqlite_transaction import Transaction
 
 LEAVE = """
 INSERT INTO messages (namespace, run_id, id, kind, at, n, name, state, value, error, "by", note)

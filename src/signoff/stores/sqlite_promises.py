@@ -12,7 +12,7 @@ from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, Promi
 from signoff.stores import sqlite_messages as messages
 from signoff.stores.base import Page, PromiseFilter
 from signoff.stores.sqlite_rows import PROMISE_COLUMNS, error_text, page_number, same_json, to_promise
-from signoff.stores.sqlite_writer import Refused, Transaction
+from signoff.stores.sqlite_transaction import Refused, Transaction
 
 INSERT = f"""
 INSERT INTO promises (namespace, id, kind, state, created_at, run_id, n, due_at, data)

@@ -14,7 +14,7 @@ from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome, Page, RunFilter
 from signoff.stores.sqlite_rows import RUN_COLUMNS, error_text, page_number, same_json, to_run
-from signoff.stores.sqlite_writer import Transaction
+from signoff.stores.sqlite_transaction import Transaction
 
 GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
 

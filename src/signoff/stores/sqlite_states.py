@@ -12,7 +12,7 @@ from typing import Any
 
 from signoff.records import NewRun, Run, RunState
 from signoff.stores.sqlite_rows import RUN_COLUMNS, to_run
-from signoff.stores.sqlite_writer import Transaction
+from signoff.stores.sqlite_transaction import Transaction
 
 # -> ready
 CREATE = f"""
@@ -194,7 +194,7 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
     row = tx.db.execute(WAKE, (tx.now, namespace, run_id)).fetchone()
     if row is None:
         return None
-    tx.touch(namespace, run_id, ready=row[1] == RunState.READY)
+    tx.touch_woken(namespace, run_id, ready=row[1] == RunState.READY)
     return row[0]
 
 
@@ -232,7 +232,7 @@ def end(
     values = (state.value, result, error, retryable, tx.now, namespace, run_id, epoch)
     parent = tx.db.execute(END, values).fetchone()
     if parent is not None:
-        tx.touch(namespace, run_id)
+        tx.touch_ended(namespace, run_id)
     return parent
 
 
@@ -241,7 +241,7 @@ def cancel_unstarted(tx: Transaction, namespace: str, run_id: str, error: str) -
     row = tx.db.execute(CANCEL_UNSTARTED, (error, tx.now, namespace, run_id)).fetchone()
     if row is None:
         return None
-    tx.touch(namespace, run_id)
+    tx.touch_ended(namespace, run_id)
     return to_run(row)
 
 

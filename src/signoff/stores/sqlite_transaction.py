@@ -1,0 +1,189 @@
+"""Batches of operations in one transaction of SQLite: all that succeed are committed together."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from signoff.clock import Clock
+from signoff.stores.sqlite_schema import is_busy, translate
+
+T = TypeVar("T")
+
+AVERAGE_OVER: Final = 20  # commits
+OWN_FAULTS: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.ProgrammingError,
+    sqlite3.DataError,
+)  # an operation's own
+
+
+class Refused:
+    """Returned by an operation that raises ``error`` for its caller, but whose writes stand."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class Transaction:
+    """One write transaction under way, and what it has touched so far.
+
+    Attributes:
+        db: The connection.
+        now: Business time, in unix seconds.
+        lease_now: The time leases are measured by, in unix seconds.
+        runs: Ids of the runs touched, by namespace.
+        woken: Those of them that were left a message.
+        ended: Those of them that ended.
+        ready: Namespaces in which a run may have become claimable.
+        due: Whether an earlier deadline may exist.
+    """
+
+    __slots__ = ("db", "due", "ended", "lease_now", "now", "ready", "runs", "woken")
+
+    def __init__(self, db: sqlite3.Connection, now: float, lease_now: float) -> None:
+        self.db = db
+        self.now = now
+        self.lease_now = lease_now
+        self.runs: dict[str, set[str]] = {}
+        self.woken: dict[str, set[str]] = {}
+        self.ended: dict[str, set[str]] = {}
+        self.ready: set[str] = set()
+        self.due = False
+
+    def touch(self, namespace: str, run_id: str, *, ready: bool = False, due: bool = False) -> None:
+        """Note that a run has changed."""
+        self.runs.setdefault(namespace, set()).add(run_id)
+        if ready:
+            self.ready.add(namespace)
+        if due:
+            self.due = True
+
+    def touch_woken(self, namespace: str, run_id: str, *, ready: bool) -> None:
+        """Note that a run was left a message."""
+        self.touch(namespace, run_id, ready=ready)
+        self.woken.setdefault(namespace, set()).add(run_id)
+
+    def touch_ended(self, namespace: str, run_id: str) -> None:
+        """Note that a run has ended."""
+        self.touch(namespace, run_id)
+        self.ended.setdefault(namespace, set()).add(run_id)
+
+
+class Operation(Generic[T]):
+    """Something to do in a transaction, and what came of it. Doing it again after a rollback is safe.
+
+    Attributes:
+        work: What to do. If it raises, nothing of it remains.
+        future: Who waits for it, if somebody does.
+        error: What it raises for its caller.
+    """
+
+    __slots__ = ("_result", "error", "future", "work")
+
+    def __init__(self, work: Callable[[Transaction], T | Refused]) -> None:
+        self.work = work
+        self.future: asyncio.Future[T] | None = None
+        self.error: BaseException | None = None
+        self._result: Any = None
+
+    def do(self, transaction: Transaction) -> None:
+        """Do the work and keep what it returns or refuses."""
+        result = self.work(transaction)
+        if isinstance(result, Refused):
+            self.error = result.error
+        else:
+            self._result = result
+
+    def outcome(self) -> T:
+        """Return the result, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self._result
+
+    def tell(self) -> None:
+        """Resolve the future, on its event loop."""
+        if self.future is None or self.future.done():  # done: its caller was cancelled
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self._result)
+
+
+class Committer:
+    """The writing connection, for one caller at a time.
+
+    Args:
+        connection: Open, in autocommit mode, with a busy timeout of 0.
+        location: The store's address, for messages.
+        clock: Business time.
+        lease_clock: The time leases are measured by.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, location: str, clock: Clock, lease_clock: Clock
+    ) -> None:
+        self.db = connection
+        self.average_seconds = 0.0  # that commits took of late
+        self._location = location
+        self._clock = clock
+        self._lease_clock = lease_clock
+
+    def commit(self, batch: Sequence[Operation[Any]]) -> Transaction | None:
+        """Do a batch in one transaction; each operation then has its result or its error.
+
+        Returns:
+            What was touched; None, with nothing done, if another process is writing.
+        """
+        try:
+            return self._try(batch)
+        except sqlite3.Error as error:
+            if is_busy(error):
+                return None
+            for operation in batch:
+                operation.error = translate(error, self._location)
+            return self._transaction()
+        finally:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+
+    def data_version(self) -> int:
+        """Return a number that changes when another process has committed."""
+        return int(self.db.execute("PRAGMA data_version").fetchone()[0])
+
+    def _try(self, batch: Sequence[Operation[Any]]) -> Transaction:
+        self.db.execute("BEGIN IMMEDIATE")
+        transaction = self._transaction()
+        spoiler = self._do(batch, transaction)
+        if spoiler is not None:
+            # It failed half-way, for a reason of its own: do the others again without it.
+            self.db.execute("ROLLBACK")
+            return self._try([operation for operation in batch if operation is not spoiler])
+        began = time.perf_counter()
+        self.db.execute("COMMIT")
+        self.average_seconds += (time.perf_counter() - began - self.average_seconds) / AVERAGE_OVER
+        return transaction
+
+    def _do(self, batch: Sequence[Operation[Any]], transaction: Transaction) -> Operation[Any] | None:
+        """Do the operations. Returns the first that failed after it had written something, if one did."""
+        for operation in batch:
+            changes = self.db.total_changes
+            operation.error = None
+            try:
+                operation.do(transaction)
+            except Exception as error:
+                if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, OWN_FAULTS):
+                    raise  # the database failed, not the operation
+                operation.error = error
+                if self.db.total_changes != changes:
+                    return operation
+        return None
+
+    def _transaction(self) -> Transaction:
+        return Transaction(self.db, self._clock.now(), self._lease_clock.now())
