@@ -148,7 +148,10 @@ class Context:
         return Invocation(self._execution, self.rfc(workflow, *args, **kwargs))
 
     def detached(self, workflow: Function | str, *args: Any, **kwargs: Any) -> Detached:
-        """Start a run that goes on by itself. Awaiting this gives its id."""
+        """Start a run that goes on by itself. Awaiting this gives its id.
+
+        With a chosen id (``.options(id=...)``) that some run has already, that run is left as it is.
+        """
         return Detached(self._execution, self._child(DetachedCall, workflow, args, kwargs))
 
     def _child(

@@ -7,9 +7,11 @@ ones as things happen, and takes from it what the code asked for in between.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import itertools
 import random
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -34,6 +36,15 @@ from signoff.records import CallKind, Entry, EntryKind, Run, RunState
 from signoff.stores.base import Outcome
 
 T = TypeVar("T")
+
+_alive: weakref.WeakSet[Execution] = weakref.WeakSet()
+
+
+@atexit.register
+def _discard_all() -> None:
+    """At the end of the process, paused code must not be closed: its ``finally`` blocks belong to the run's end."""
+    for execution in list(_alive):
+        execution.discard()
 
 
 class Program(Protocol):
@@ -148,6 +159,7 @@ class Execution:
         for carried in self._begin.fact("signals") or ():
             self._keep_signal(Entry(self._begin.seq, self._begin.at, EntryKind.SIGNALLED, **carried))
         self._main = self.loop.create_task(self._run_to_end(arguments))
+        _alive.add(self)
         self._drive()
 
     def deliver(self, entry: Entry) -> None:

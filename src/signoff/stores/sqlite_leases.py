@@ -70,10 +70,10 @@ def append(tx: Transaction, namespace: str, write: Write) -> None:
     journal.append(tx, namespace, write.run_id, write.epoch, write.entries)
     if write.taken:
         messages.take(tx, namespace, write.run_id, write.taken)
-    for promise_id in write.closes:
-        promises.close_promise(tx, namespace, write.run_id, promise_id)
     for new_promise in write.opens:
         promises.open_promise(tx, namespace, write.run_id, new_promise)
+    for promise_id in write.closes:  # one batch may open a promise and give it up again
+        promises.close_promise(tx, namespace, write.run_id, promise_id)
     for new_run in write.starts:
         runs.start_child(tx, namespace, write.run_id, new_run)
     for run_id in write.cancels:
