@@ -1,0 +1,153 @@
+"""A store with clocks that the test moves, and short words for what the rules need again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from signoff.records import (
+    CallKind,
+    Entry,
+    EntryKind,
+    Message,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    Settlement,
+)
+from signoff.stores.base import Claim, Outcome, RunFilter, Store, Write
+from signoff.stores.sqlite import SqliteStore
+from signoff.testing import VirtualClock
+
+GROUP = "default"
+WORKFLOW = "refund"
+SUCCESS = Outcome(RunState.SUCCEEDED, result="1")
+FAILURE = Outcome(RunState.FAILED, error='{"type": "builtins:ValueError", "message": "no", "args": ["no"]}')
+KEPT_FAILURE = Outcome(RunState.FAILED, error=FAILURE.error, retryable=True)
+YES = Settlement(PromiseState.RESOLVED, value="true", by="user:ana")
+NO = Settlement(PromiseState.RESOLVED, value="false", by="user:bob")
+
+
+class Scene:
+    """A store under test, its clocks, and what a worker or a caller does with it."""
+
+    def __init__(self, store: Store, clock: VirtualClock, lease_clock: VirtualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.lease_clock = lease_clock
+
+    def within(self, namespace: str) -> Scene:
+        return Scene(self.store.within(namespace), self.clock, self.lease_clock)
+
+    async def start(self, id: str = "r", *, workflow: str = WORKFLOW, group: str = GROUP, **more: Any) -> Run:
+        run, _ = await self.store.create_run(
+            NewRun(id, workflow, group, more.pop("arguments", '{"args": []}'), **more)
+        )
+        return run
+
+    async def claim(
+        self,
+        *,
+        worker: str = "w",
+        workflows: Sequence[str] = (WORKFLOW,),
+        group: str = GROUP,
+        limit: int = 100,
+    ) -> list[Claim]:
+        return list(await self.store.claim(worker, group, workflows, limit))
+
+    async def run(self, id: str = "r", *, worker: str = "w", **more: Any) -> Run:
+        """Start a run and lease it; there must be no other ready one."""
+        await self.start(id, **more)
+        [claim] = await self.claim(worker=worker, workflows=[more.get("workflow", WORKFLOW)])
+        assert claim.run.id == id
+        return claim.run
+
+    async def append(self, run: Run, *entries: Entry, **more: Any) -> None:
+        await self.store.append(Write(run.id, run.epoch, entries=entries, **more))
+
+    async def pause(self, run: Run, *entries: Entry, wake_at: float | None = None, **more: Any) -> bool:
+        write = Write(run.id, run.epoch, entries=entries, **more)
+        return await self.store.pause(write, wakes=run.wakes, wake_at=wake_at)
+
+    async def paused(self, id: str = "r", *, wake_at: float | None = None, **more: Any) -> Run:
+        """Start a run that pauses on promise ``{id}.0``."""
+        run = await self.run(id, **more)
+        assert await self.pause(run, wake_at=wake_at, opens=[question(id)])
+        return await self.store.get_run(id)
+
+    async def complete(self, run: Run, outcome: Outcome = SUCCESS, **more: Any) -> None:
+        await self.store.complete(Write(run.id, run.epoch, **more), outcome)
+
+    async def settle(self, id: str, settlement: Settlement = YES) -> tuple[Promise, bool]:
+        return await self.store.settle(id, PromiseKind.QUESTION, settlement)
+
+    async def state(self, id: str = "r") -> RunState:
+        return (await self.store.get_run(id)).state
+
+    async def messages(self, id: str = "r") -> list[Message]:
+        return [message for message, _ in await self.store.read_messages([id])]
+
+    async def journal(self, id: str = "r") -> list[EntryKind]:
+        return [entry.kind for entry in await self.store.read_journal(id)]
+
+    async def listed(self, **which: Any) -> list[str]:
+        return [run.id for run in (await self.store.list_runs(RunFilter(**which))).items]
+
+
+def entry(seq: int, kind: EntryKind = EntryKind.COMPLETED, **more: Any) -> Entry:
+    return Entry(seq, 1.5, kind, n=seq, call=CallKind.STEP, name="fetch", value="1", **more)
+
+
+def question(run_id: str, n: int = 0, *, id: str | None = None, **more: Any) -> NewPromise:
+    return NewPromise(id or f"{run_id}.{n}", PromiseKind.QUESTION, run_id, n, **more)
+
+
+async def until(true: Callable[[], bool], *, seconds: float = 10.0) -> None:
+    """Wait for something that happens on another thread or in another process."""
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def sqlite_scene(folder: Path) -> AsyncIterator[Scene]:
+    clock, lease_clock = VirtualClock(1_000_000.0), VirtualClock(5_000.0)
+    store = SqliteStore(folder / "signoff.db", clock=clock, lease_clock=lease_clock)
+    await store.open()
+    try:
+        yield Scene(store, clock, lease_clock)
+    finally:
+        await store.close()
+
+
+STORES = {"sqlite": sqlite_scene}
+
+
+def rule(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run an ``async def test(scene, ...)`` on every store, each on an event loop of its own."""
+
+    @functools.wraps(test)
+    def on_a_loop(store_name: str, tmp_path: Path, **more: Any) -> None:
+        async def play() -> None:
+            async with STORES[store_name](tmp_path) as scene:
+                await test(scene, **more)
+
+        asyncio.run(play())
+
+    # pytest passes what the signature names.
+    asked = inspect.signature(test).parameters
+    own = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for name in ("store_name", "tmp_path")
+    ]
+    on_a_loop.__signature__ = inspect.Signature(own + list(asked.values())[1:])  # type: ignore[attr-defined]
+    return on_a_loop
