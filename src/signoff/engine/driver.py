@@ -451,7 +451,9 @@ class Driver:
         self.run = replace(self.run, first_seq=begin.seq)
         self._due.clear()
         self._to_start.clear()
-        return self._begin(begin)
+        following = self._begin(begin)
+        following.start()
+        return following
 
     def _close_rest(self, execution: Execution) -> None:
         self._collect(execution)
