@@ -1,0 +1,244 @@
+"""How a value is read as its annotation declares it, and which annotations cannot tell values apart."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import sys
+import types
+import typing
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, Never, NewType, NoReturn, NotRequired, Required, Self, Union, cast
+
+import typing_extensions
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+
+# Bytes outside models are base64: unlike pydantic's default, that holds any bytes.
+_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)
+
+_MOST_READERS = 4096
+
+
+class Unreadable(Exception):
+    """An annotation that pydantic knows no way to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads values of one declared type.
+
+    Attributes:
+        read: Turns JSON text into a value, or raises pydantic's ``ValidationError``.
+        is_ambiguous: Whether the type has a union of types that look the same in JSON.
+    """
+
+    read: Callable[[str | bytes], Any]
+    is_ambiguous: bool
+
+
+def reader(annotation: object) -> Reader:
+    """Find the reader for a declared type.
+
+    Raises:
+        Unreadable: Pydantic cannot read such a type.
+    """
+    known = _readers.get(id(annotation))
+    if known is None:
+        if len(_readers) >= _MOST_READERS:
+            _readers.clear()
+        known = _readers[id(annotation)] = (annotation, _equal_reader(annotation))
+    return known[1]
+
+
+# By identity, which a hash of `A | B` is not: it equals `B | A`, but where both fit they read differently.
+# The annotation is kept with its reader so that its id stays its own.
+_readers: dict[int, tuple[object, Reader]] = {}
+
+
+def _equal_reader(annotation: object) -> Reader:
+    try:
+        return _reader_by_spelling(annotation, repr(annotation))
+    except TypeError:  # unhashable, such as Annotated with a list
+        return _build(annotation)
+
+
+@functools.lru_cache(maxsize=1024)
+def _reader_by_spelling(annotation: object, _spelling: str) -> Reader:
+    return _build(annotation)
+
+
+def _build(annotation: object) -> Reader:
+    # Only behind a NewType may dataclasses and TypedDicts be given a configuration from outside.
+    declared = cast(Any, NewType)("Value", _readable(annotation))
+    try:
+        validate = TypeAdapter[Any](declared, config=_CONFIG).validator.validate_json
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unreadable(
+            f"{_name(annotation)} is declared, which JSON cannot be read as: {reason}"
+        ) from error
+    return Reader(functools.partial(validate, by_alias=True, by_name=True), _is_ambiguous(annotation))
+
+
+def _name(annotation: object) -> str:
+    if isinstance(annotation, type) and not typing.get_args(annotation):
+        return f"{annotation.__module__}.{annotation.__qualname__}"
+    return str(annotation)
+
+
+def _readable(annotation: Any, inside: frozenset[Any] = frozenset()) -> Any:
+    """Replace what pydantic reads lazily or not at all by what means the same for a finished value.
+
+    Args:
+        annotation: The declared type.
+        inside: The TypedDicts it is a part of.
+    """
+    origin: Any = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if annotation is Self or annotation is Never or annotation is NoReturn:
+        return Any
+    if (origin or annotation) in _ITERABLES:
+        return list[_readable(arguments[0], inside) if arguments else Any]
+    if sys.version_info < (3, 12) and _is_old_typed_dict(annotation):
+        return _modern_typed_dict(annotation, inside)
+    if origin in _WHOLE:
+        return annotation
+    readable = tuple(_readable(argument, inside) for argument in arguments)
+    if all(new is old for new, old in zip(readable, arguments, strict=True)):
+        return annotation
+    return _with_arguments(annotation, origin, readable)
+
+
+def _with_arguments(annotation: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+    if origin is Annotated:
+        return Annotated[(arguments[0], *annotation.__metadata__)]
+    if origin is types.UnionType:
+        return functools.reduce(lambda one, other: one | other, arguments)
+    return origin[arguments]
+
+
+def _is_old_typed_dict(annotation: Any) -> bool:
+    return typing.is_typeddict(annotation) and type(annotation).__module__ == "typing"
+
+
+def _modern_typed_dict(annotation: Any, inside: frozenset[Any]) -> Any:
+    """Make of a ``typing.TypedDict`` the one that pydantic asks for before Python 3.12."""
+    if annotation in inside:
+        return dict[str, Any]
+    hints: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(annotation, include_extras=True).items():
+        readable = _readable(hint, inside | {annotation})
+        is_marked = typing.get_origin(hint) in (Required, NotRequired)
+        is_optional = name in annotation.__optional_keys__ and not is_marked
+        hints[name] = NotRequired[readable] if is_optional else readable
+    return cast(Any, typing_extensions.TypedDict)(annotation.__name__, hints)
+
+
+def _is_ambiguous(annotation: object) -> bool:
+    return any(_has_lookalikes(part) or _has_mixed_keys(part) for part in _parts(annotation))
+
+
+def _parts(annotation: object) -> Iterator[Any]:
+    """Walk over a type and the types it is made of, each once."""
+    seen: dict[int, object] = {}
+    waiting = [annotation]
+    while waiting:
+        part = _bare(waiting.pop())
+        if id(part) in seen:
+            continue
+        seen[id(part)] = part  # kept, so that its id stays its own
+        yield part
+        waiting.extend(_members(part))
+
+
+def _members(part: Any) -> Iterable[object]:
+    arguments = typing.get_args(part)
+    kind: Any = typing.get_origin(part) or part
+    if kind is Literal or not (arguments or isinstance(kind, type)):
+        return ()
+    if hasattr(kind, "__value__"):
+        return (*arguments, kind.__value__)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [field.annotation for field in kind.model_fields.values()]
+    return (*arguments, *_fields(kind))
+
+
+def _fields(kind: Any) -> Iterable[object]:
+    """Find the types of the fields of a dataclass, TypedDict or NamedTuple."""
+    if not (typing_extensions.is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "_fields")):
+        return ()
+    try:
+        return typing.get_type_hints(kind, include_extras=True).values()
+    except Exception:  # what cannot be resolved is left to pydantic, which says so when it reads
+        return ()
+
+
+def _bare(annotation: Any) -> Any:
+    """Take off what only wraps a type: Annotated, Required, NewType, ``type X = ...``."""
+    while True:
+        origin = typing.get_origin(annotation)
+        if origin in (Annotated, Required, NotRequired):
+            annotation = typing.get_args(annotation)[0]
+        elif isinstance(annotation, NewType):
+            annotation = annotation.__supertype__
+        elif hasattr(annotation, "__value__"):
+            annotation = annotation.__value__
+        else:
+            return annotation
+
+
+def _is_union(annotation: object) -> bool:
+    return typing.get_origin(annotation) in (Union, types.UnionType)
+
+
+def _has_mixed_keys(annotation: object) -> bool:
+    """Whether a dict's keys, which JSON makes text, are of several types."""
+    arguments = typing.get_args(annotation)
+    return len(arguments) == 2 and not _is_union(annotation) and _is_union(_bare(arguments[0]))
+
+
+def _has_lookalikes(annotation: object) -> bool:
+    """Whether a union has two members that JSON writes in the same shape."""
+    if not _is_union(annotation):
+        return False
+    shapes = Counter(shape for member in typing.get_args(annotation) for shape in _shapes(_bare(member)))
+    return max(shapes.values()) > 1 or (shapes["any"] > 0 and len(shapes.keys() - {"NoneType"}) > 1)
+
+
+def _shapes(member: Any) -> set[str]:
+    """Say what a member of a union looks like in JSON."""
+    kind: Any = typing.get_origin(member) or member
+    if kind is None or kind in (type(None), bool, int, float):
+        return {type(None).__name__ if kind is None else kind.__name__}
+    if kind is Literal:
+        return {_shape_of_value(value) for value in typing.get_args(member)}
+    if _is_union(member):
+        return {shape for inner in typing.get_args(member) for shape in _shapes(_bare(inner))}
+    if typing_extensions.is_typeddict(kind) or is_dataclass(kind):
+        return {"object"}
+    if not isinstance(kind, type) or kind is object or issubclass(kind, RootModel):
+        return {"any"}
+    if issubclass(kind, Enum):
+        return {_shape_of_value(value.value) for value in kind}
+    if issubclass(kind, BaseModel | Mapping):
+        return {"object"}
+    if issubclass(kind, Collection) and not issubclass(kind, str | bytes):
+        return {"array"}
+    return {"text"}
+
+
+def _shape_of_value(value: object) -> str:
+    return "text" if isinstance(value, str) else type(value).__name__
+
+
+_WHOLE = (None, Literal, cast(Any, Callable))
+_ITERABLES: tuple[Any, ...] = (
+    collections.abc.Iterable,
+    collections.abc.Iterator,
+    collections.abc.Collection,
+    collections.abc.Generator,
+)

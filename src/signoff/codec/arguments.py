@@ -1,0 +1,106 @@
+"""The arguments of a call to JSON text and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from signoff.codec.signatures import Signature, Slot, signature
+from signoff.codec.values import MAX_BYTES, decode, encode, normalize
+from signoff.errors import InvalidValue, PayloadTooLarge
+
+
+class _Envelope(BaseModel):
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+
+def encode_arguments(
+    function: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any], *, skip: int = 1
+) -> str:
+    """Write the arguments of a call as JSON text.
+
+    The text is canonical if the function is given: what can be passed by position is, and the rest is sorted
+    by name, so ``f(1, b=2)`` and ``f(1, 2)`` give the same text. Defaults are not filled in.
+
+    Args:
+        function: What will be called, if it is known here. Then the arguments are checked against it.
+        args: The arguments by position, without those that the engine passes.
+        kwargs: The arguments by name.
+        skip: How many leading parameters the engine passes, such as ``ctx``.
+
+    Returns:
+        ``{"args": [...], "kwargs": {...}}``
+
+    Raises:
+        InvalidValue: They do not fit the function's parameters, or the types declared for these.
+        NotSerializable: One of them cannot be stored.
+        PayloadTooLarge: They are over 1 MiB together.
+    """
+    described = None if function is None else signature(function, skip)
+    if described is None:
+        texts = [encode(value, path=f"args[{index}]") for index, value in enumerate(args)]
+        named = {name: encode(value, path=f"args.{name}") for name, value in kwargs.items()}
+        return _envelope(texts, named)
+    args, kwargs = _bind(described, args, kwargs)
+    texts = [_write(value, described.at(index)) for index, value in enumerate(args)]
+    return _envelope(texts, {name: _write(value, described.named(name)) for name, value in kwargs.items()})
+
+
+def decode_arguments(
+    text: str, function: Callable[..., Any], *, skip: int = 1
+) -> tuple[list[Any], dict[str, Any]]:
+    """Read the arguments of a call back, each as its parameter declares it.
+
+    Args:
+        text: What ``encode_arguments`` wrote.
+        function: What will be called.
+        skip: How many leading parameters the engine passes, such as ``ctx``.
+
+    Returns:
+        The arguments by position, without those the engine passes, and those by name.
+
+    Raises:
+        InvalidValue: They do not fit the function as it is now.
+    """
+    stored: _Envelope = decode(text, _Envelope, path="args")
+    described = signature(function, skip)
+    if described is None:
+        return stored.args, stored.kwargs
+    args, kwargs = _bind(described, stored.args, stored.kwargs)
+    return (
+        [_read(value, described.at(index)) for index, value in enumerate(args)],
+        {name: _read(value, described.named(name)) for name, value in kwargs.items()},
+    )
+
+
+def _bind(
+    described: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    try:
+        return described.bind(args, kwargs)
+    except TypeError as error:
+        raise InvalidValue("args", str(error)) from None
+
+
+def _write(value: object, slot: Slot) -> str:
+    text, _ = normalize(value, slot.annotation, path=f"args.{slot.name}")
+    return text
+
+
+def _read(plain: Any, slot: Slot) -> Any:
+    if slot.annotation is Any or type(plain) is slot.annotation:
+        return plain
+    return decode(to_json(plain).decode(), slot.annotation, path=f"args.{slot.name}")
+
+
+def _envelope(args: list[str], kwargs: Mapping[str, str]) -> str:
+    named = ",".join(f"{encode(name, path='args')}:{kwargs[name]}" for name in sorted(kwargs))
+    text = f'{{"args":[{",".join(args)}],"kwargs":{{{named}}}}}'
+    size = len(text.encode())
+    if size > MAX_BYTES:
+        raise PayloadTooLarge("args", size, MAX_BYTES)
+    return text

@@ -1,0 +1,275 @@
+"""Exceptions to JSON text and back. Nothing is imported, and no ``__init__`` of a user's class is called."""
+
+from __future__ import annotations
+
+import traceback
+import types
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from pydantic_core import from_json, to_json
+
+from signoff.codec import parts
+from signoff.codec.parts import Packer
+from signoff.codec.values import MAX_BYTES
+from signoff.errors import InvalidValue, StepFailed
+
+_MOST_TEXT = 32_000
+"""How many characters of a traceback, or of the message of an error that is too large, are kept."""
+
+_PARTS: Mapping[str, Any] = {"attributes": {}, "cause": None, "notes": [], "members": [], "args": []}
+"""What a record can do without, the least missed first, and what it then has in its place."""
+
+_HEAP_TYPE = 1 << 9
+"""The flag (``Py_TPFLAGS_HEAPTYPE``) of classes that are not the interpreter's own."""
+
+_Key = TypeVar("_Key", int, str)
+
+
+class RemoteTraceback(Exception):
+    """Where a rebuilt error came from, as text: the first cause in the error's chain, for logs to show."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
+
+
+def encode_error(error: BaseException) -> str:
+    """Write an error as JSON text. This never fails: what cannot be written is left out.
+
+    Args:
+        error: Any exception.
+
+    Returns:
+        ``{"type": "module:qualname", "message", "args", "attributes", "members", "cause", "notes", "dropped",
+        "traceback"}``, where ``members`` are an exception group's and ``dropped`` names what is left out.
+    """
+    try:
+        return _fit(_record(Packer(_record), error, 0) | {"traceback": _traceback(error)})
+    except Exception:  # the error's own code failed in a place where nothing of it can be kept
+        return _fit(_outline(error) | {"dropped": list(_PARTS)})
+
+
+def decode_error(text: str) -> Exception:
+    """Rebuild an error from its record.
+
+    It gets its own class if that is an ``Exception`` class in a module that is imported already, all its
+    arguments were kept, and what was rebuilt says what the original said. Otherwise it is a ``StepFailed``.
+
+    Args:
+        text: What ``encode_error`` wrote.
+
+    Returns:
+        The error, not raised yet, with the original traceback as text at the start of its chain of causes.
+
+    Raises:
+        InvalidValue: The text is no such record.
+    """
+    try:
+        record = from_json(text)
+        error = _rebuild(record)
+        trace = record["traceback"]
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise InvalidValue("error", f"is no record of an error: {problem!r}") from problem
+    if trace:
+        _first_cause(error).__cause__ = RemoteTraceback(trace)
+    return error
+
+
+def round_trip_error(error: BaseException) -> tuple[str, Exception]:
+    """Write an error and rebuild it: what a run sees must be what its replay will see.
+
+    Args:
+        error: Any exception.
+
+    Returns:
+        The text, and the error as every replay rebuilds it.
+    """
+    text = encode_error(error)
+    return text, decode_error(text)
+
+
+# To a record
+
+
+def _outline(error: BaseException) -> dict[str, Any]:
+    """Say the least there is to say about an error, whatever its own code does."""
+    return {"type": _type_of(error), "message": _message(error), **_PARTS, "dropped": [], "traceback": ""}
+
+
+def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
+    """Describe an error and, from ``level`` levels of JSON on, what it carries."""
+    args, lost_args = _keep(packer, dict(enumerate(_arguments(error))), level)
+    attributes, lost_attributes = _keep(packer, _attributes(error), level)
+    members, lost_members = _keep(packer, dict(enumerate(_members(error))), level)
+    causes, lost_causes = _keep(packer, _causes(error), level)
+    return _outline(error) | {
+        "args": [] if lost_args else list(args.values()),
+        "attributes": attributes,
+        "members": [] if lost_members else list(members.values()),
+        "cause": causes.get("cause"),
+        "notes": [parts.clean(note) for note in getattr(error, "__notes__", ()) if isinstance(note, str)],
+        "dropped": [
+            *(f"args[{index}]" for index in lost_args),
+            *(f"attributes.{parts.clean(name)}" for name in lost_attributes),
+            *(f"members[{index}]" for index in lost_members),
+            *lost_causes,
+        ],
+    }
+
+
+def _keep(packer: Packer, items: Mapping[_Key, object], level: int) -> tuple[dict[_Key, Any], list[_Key]]:
+    """Write what can be written, and name what can't."""
+    kept: dict[_Key, Any] = {}
+    lost: list[_Key] = []
+    for key, value in items.items():
+        try:
+            kept[key] = packer.pack(value, level + 2)
+        except Exception:  # no data, or its own code failed
+            lost.append(key)
+    return kept, lost
+
+
+def _arguments(error: BaseException) -> tuple[object, ...]:
+    # A group's second argument is its members, which are recorded as such.
+    return (error.message,) if isinstance(error, BaseExceptionGroup) else error.args
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    if not isinstance(error, BaseExceptionGroup):
+        return ()
+    return cast("BaseExceptionGroup[BaseException]", error).exceptions
+
+
+def _causes(error: BaseException) -> dict[str, BaseException]:
+    cause = error.__cause__
+    return {} if cause is None or isinstance(cause, RemoteTraceback) else {"cause": cause}
+
+
+def _attributes(error: BaseException) -> dict[str, object]:
+    """Collect an error's attributes from its slots and its dict, running no code of its class."""
+    found: dict[str, object] = {}
+    for name, slot in _slots(type(error)).items():
+        value = _read_slot(slot, error)
+        if value is not _UNSET:
+            found[name] = value
+    return found | {name: value for name, value in vars(error).items() if name != "__notes__"}
+
+
+def _slots(kind: type) -> dict[str, types.MemberDescriptorType]:
+    """Find the slots of a class, both its own and those of the builtin error that it derives from."""
+    return {
+        name: slot
+        for base in reversed(kind.__mro__)
+        if base not in _BASES
+        for name, slot in vars(base).items()
+        if isinstance(slot, types.MemberDescriptorType) and (base, name) != (AttributeError, "obj")
+    }
+
+
+def _read_slot(slot: types.MemberDescriptorType, error: BaseException) -> object:
+    try:
+        return slot.__get__(error, type(error))
+    except AttributeError:
+        return _UNSET
+
+
+def _fit(record: dict[str, Any]) -> str:
+    """Write a record as text, and if it is too large without what it can do without."""
+    for part, nothing in _PARTS.items():
+        text = to_json(record).decode()
+        if len(text.encode()) <= MAX_BYTES:
+            return text
+        record = record | {part: nothing, "dropped": [*record["dropped"], part]}
+    return to_json(record | {"message": record["message"][:_MOST_TEXT]}).decode()
+
+
+def _type_of(error: BaseException) -> str:
+    try:
+        return parts.path_of(type(error))
+    except Exception:  # its metaclass answers for it
+        return "builtins:Exception"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return parts.clean(str(error))
+    except Exception as problem:
+        return f"(its __str__ raised {type(problem).__name__})"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return parts.clean("".join(traceback.format_exception(error)))[-_MOST_TEXT:]
+    except Exception as problem:
+        return f"(formatting its traceback raised {type(problem).__name__})"
+
+
+# From a record
+
+
+def _rebuild(record: dict[str, Any]) -> Exception:
+    """Make the error that a record describes, its causes and its notes."""
+    error = _instance(record)
+    if error is None:
+        name = record["type"].replace(":", ".").removeprefix("builtins.")
+        error = StepFailed(name, record["message"])
+    if record["cause"] is not None:
+        error.__cause__ = parts.unpack(record["cause"], _rebuild)
+    for note in record["notes"]:
+        error.add_note(note)
+    return error
+
+
+def _instance(record: dict[str, Any]) -> Exception | None:
+    """Make an instance of the recorded class, if there is one and it says what the original said."""
+    kind = parts.find(record["type"])
+    if not isinstance(kind, type) or not issubclass(kind, Exception) or _lacks(record):
+        return None
+    try:
+        error = _assemble(kind, record)
+    except Exception:  # the class has changed, or guards itself
+        return None
+    return error if _message(error) == record["message"] else None
+
+
+def _lacks(record: dict[str, Any]) -> bool:
+    return any(name.startswith(("args", "members")) for name in record["dropped"])
+
+
+def _assemble(kind: type[Exception], record: dict[str, Any]) -> Exception:
+    args = tuple(parts.unpack(each, _rebuild) for each in record["args"])
+    native: Any = _native(kind)
+    if issubclass(kind, BaseExceptionGroup):
+        error = native.__new__(kind, *args, [parts.unpack(each, _rebuild) for each in record["members"]])
+    else:
+        error = native.__new__(kind)
+        error.args = args
+    slots = _slots(kind)
+    for name, packed in record["attributes"].items():
+        value = parts.unpack(packed, _rebuild)
+        if name in slots:
+            slots[name].__set__(error, value)
+        else:
+            error.__dict__[name] = value
+    return error
+
+
+def _native(kind: type) -> type:
+    """Find the interpreter's own class that a class derives from: its ``__new__`` is known to be safe."""
+    while kind.__flags__ & _HEAP_TYPE and kind.__base__ is not None:
+        kind = kind.__base__
+    return kind
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+_BASES = (object, BaseException, BaseExceptionGroup)
+_UNSET = object()

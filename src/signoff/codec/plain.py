@@ -1,0 +1,118 @@
+"""Python values to plain JSON data: None, bool, int, float, str, list, dict."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from signoff.codec import models, scalars
+from signoff.codec.refusals import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
+
+
+def to_plain(value: object, depth: int = 0) -> JsonValue:
+    """Turn a value into plain JSON data, by its runtime type.
+
+    Args:
+        value: Anything.
+        depth: How many containers it is in.
+
+    Returns:
+        Data that holds no container of the caller's, except that models may repeat what they wrote.
+
+    Raises:
+        Unfit: Something in it cannot be stored.
+    """
+    if type(value) in scalars.EXACT:
+        return value  # pyright: ignore[reportReturnType]
+    return _converter(type(value))(value, depth)
+
+
+def check_text(plain: JsonValue) -> None:
+    """Look through plain data for what JSON text cannot hold.
+
+    Raises:
+        Unfit: It has text that is not Unicode, or a number that is too long.
+    """
+    if not isinstance(plain, list | dict):
+        return scalars.check_exact(plain)
+    key: object = None
+    try:
+        for key, item in plain.items() if isinstance(plain, dict) else enumerate(plain):
+            scalars.check_exact(key)
+            check_text(item)
+    except Unfit as unfit:
+        unfit.trail.append((key, plain))
+        raise
+
+
+@functools.lru_cache(maxsize=2048)
+def _converter(kind: Any) -> scalars.Convert:
+    if issubclass(kind, (*SECRETS, BaseException)):
+        return refuse
+    scalar = scalars.converter(kind)
+    if scalar is not None and not models.has_own_schema(kind):
+        return scalar
+    if models.has_own_schema(kind):
+        return models.to_plain
+    if is_dataclass(kind):
+        return functools.partial(_dataclass, tuple(field.name for field in fields(kind) if field.init))
+    return next((convert for bases, convert in _CONTAINERS if issubclass(kind, bases)), refuse)
+
+
+def _mapping(value: Mapping[object, object], depth: int) -> JsonValue:
+    if depth >= MAX_DEPTH:
+        raise Unfit(TOO_DEEP)
+    plain: dict[str, Any] = {}
+    key: object = None
+    try:
+        for key, item in value.items():
+            name = key if type(key) is str else scalars.key_text(key)
+            plain[name] = item if type(item) in scalars.EXACT else to_plain(item, depth + 1)
+    except Unfit as unfit:
+        unfit.trail.append((key, value))
+        raise
+    if len(plain) < len(value):
+        raise Unfit(scalars.SAME_KEYS)
+    return plain
+
+
+def _sequence(value: Iterable[object], depth: int) -> list[Any]:
+    if depth >= MAX_DEPTH:
+        raise Unfit(TOO_DEEP)
+    plain: list[Any] = []
+    try:
+        plain.extend(item if type(item) in scalars.EXACT else to_plain(item, depth + 1) for item in value)
+    except Unfit as unfit:
+        unfit.trail.append((len(plain), value))
+        raise
+    return plain
+
+
+def _unordered(value: Iterable[object], depth: int) -> list[Any]:
+    return models.in_order(_sequence(value, depth))
+
+
+def _dataclass(names: tuple[str, ...], value: object, depth: int) -> JsonValue:
+    if depth >= MAX_DEPTH:
+        raise Unfit(TOO_DEEP)
+    plain: dict[str, JsonValue] = {}
+    name = ""
+    try:
+        for name in names:
+            plain[name] = to_plain(getattr(value, name), depth + 1)
+    except Unfit as unfit:
+        unfit.trail.append((name, value))
+        raise
+    return plain
+
+
+_CONTAINERS: tuple[tuple[type | tuple[type, ...], scalars.Convert], ...] = (
+    (dict, _mapping),
+    ((list, tuple, deque), _sequence),
+    ((set, frozenset), _unordered),
+)

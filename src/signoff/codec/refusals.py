@@ -1,0 +1,91 @@
+"""Why a value cannot be stored, where it is in what was passed, and what to do instead."""
+
+from __future__ import annotations
+
+import functools
+import io
+import socket
+import threading
+import types
+from collections.abc import AsyncIterator, Awaitable, Iterator, MappingView
+from typing import NoReturn
+
+from pydantic import Secret, SecretBytes, SecretStr
+
+MAX_DEPTH = 100
+"""How deep a value may nest. The JSON parser stops at 200; the rest is for what is put around a value."""
+
+SECRETS = (SecretStr, SecretBytes, Secret)
+
+TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels; make it flatter"
+"""Refuses a container in too many others, which is also how one that contains itself is noticed."""
+
+
+class Unfit(Exception):
+    """A value cannot be stored.
+
+    Attributes:
+        reason: What is wrong and what to do instead.
+        trail: ``(key, container)`` of each container it is in, from the innermost outwards.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.trail: list[tuple[object, object]] = []
+
+    def under(self, root: str) -> tuple[str, str]:
+        """Spell the refusal out.
+
+        Args:
+            root: What the outermost value is called, such as ``args.order``.
+
+        Returns:
+            The path and the reason. For a value that contains itself the path ends where it does.
+        """
+        path, seen = root, set[int]()
+        for depth, (key, container) in enumerate(reversed(self.trail)):
+            if id(container) in seen:
+                return path, "contains itself; refer to it by an id instead"
+            seen.add(id(container))
+            if depth < 10 or self.reason != TOO_DEEP:
+                path += segment(key)
+        return path, self.reason
+
+
+def refuse(value: object, _depth: int = 0) -> NoReturn:
+    """Refuse a value of a type that cannot be stored, with what to do about that type."""
+    advice = next((text for kinds, text in _ADVICE if isinstance(value, kinds)), _DEFAULT_ADVICE)
+    what = f"the class {name_of(value)}" if isinstance(value, type) else f"of type {name_of(type(value))}"
+    raise Unfit(f"is {what}, which cannot be stored; {advice}")
+
+
+def segment(key: object) -> str:
+    """Write one step of a path: ``.name`` for names, ``[3]`` for the rest."""
+    if isinstance(key, str) and key.isidentifier():
+        return f".{key}"
+    text = repr(key)
+    return f"[{text if len(text) <= 60 else text[:60] + '...'}]"
+
+
+def name_of(kind: type) -> str:
+    """Name a type as its users know it."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+_CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
+
+_DEFAULT_ADVICE = "make it a dataclass or a pydantic model, or pass plain data"
+_ADVICE: tuple[tuple[tuple[type, ...], str], ...] = (
+    (SECRETS, "it would come back masked: pass the secret's name and read it inside the step that needs it"),
+    ((BaseException,), "raise it, or pass str(error)"),
+    ((Awaitable,), "await it and pass what it gives"),
+    ((io.IOBase,), "pass its path and open it inside the step that needs it"),
+    ((AsyncIterator, Iterator, MappingView, range), "collect it into a list"),
+    ((types.MappingProxyType,), "copy it into a dict"),
+    ((bytearray, memoryview), "copy it into bytes"),
+    ((socket.socket,), "open it inside the step that needs it"),
+    ((type(threading.Lock()), type(threading.RLock())), "it guards one process: create it inside the step"),
+    ((types.ModuleType, type), "pass its name"),
+    (_CODE, "pass data, not code"),
+)

@@ -1,0 +1,143 @@
+"""Values that are one JSON scalar: how each is written, so that its annotation brings it back equal."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from pydantic import JsonValue
+from pydantic_core import to_json, to_jsonable_python
+
+from signoff.codec.refusals import Unfit, name_of
+
+EXACT = frozenset({type(None), bool, int, str})
+"""The types whose values are plain as they are. Not ``float``: NaN and the infinities are no JSON."""
+
+MAX_DIGITS = 4300
+"""How long an integer may be: Python's own conversion and the JSON parser stop there."""
+
+SAME_KEYS = "has keys that are the same in JSON, such as 1 and '1'; make them all strings"
+
+Convert = Callable[[Any, int], JsonValue]
+
+
+def converter(kind: type) -> Convert | None:
+    """Find what writes the values of a type, or None if they are no scalars."""
+    if issubclass(kind, Enum):
+        return _enum
+    return next((convert for base, convert in _CONVERTERS if issubclass(kind, base)), None)
+
+
+def key_text(key: object) -> str:
+    """Write a dict's key as JSON's only kind of key, a string.
+
+    Raises:
+        Unfit: No annotation could bring it back.
+    """
+    if isinstance(key, Enum):
+        return _enum_key(key)
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    convert = None if key is None else converter(type(key))
+    if convert is None:
+        raise Unfit(f"has a key of type {name_of(type(key))}, which JSON cannot hold; use a list of pairs")
+    plain = convert(key, 0)
+    return plain if isinstance(plain, str) else to_json(plain).decode()
+
+
+def check_member(member: Enum) -> None:
+    """Refuse a member of an enum whose value is no JSON scalar: nothing would find the member again."""
+    value = member.value
+    if type(value) is float:
+        _float(value, 0)
+    elif type(value) not in EXACT:
+        raise Unfit(f"is {member}, with the value {value!r:.60}; give its enum values that are str or int")
+
+
+def check_offset(value: datetime | time) -> None:
+    """Refuse a UTC offset with seconds, which does not come back."""
+    if _has_seconds(value.utcoffset()):
+        raise Unfit(f"has a UTC offset with seconds ({value.utcoffset()}); convert it to UTC")
+
+
+def check_exact(value: object) -> None:
+    """Refuse the text and the numbers that no JSON parser reads back."""
+    if isinstance(value, str) and not _is_unicode(value):
+        raise Unfit("is text with lone surrogates, which is not Unicode; decode it properly, or pass bytes")
+    if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
+        raise Unfit(f"is a number of more than {MAX_DIGITS} digits; pass it as hexadecimal text")
+
+
+def _enum(member: Enum, _depth: int) -> JsonValue:
+    check_member(member)
+    return member.value
+
+
+def _enum_key(member: Enum) -> str:
+    if type(member.value) is str or isinstance(member, int):
+        return str(member.value)
+    raise Unfit(f"has the key {member}, whose value is no text; use a StrEnum or IntEnum, or a list of pairs")
+
+
+def _float(value: float, _depth: int) -> JsonValue:
+    if not math.isfinite(value):
+        raise Unfit(f"is {value}, which JSON cannot hold; pass None, or text")
+    return float.__float__(value)
+
+
+def _decimal(value: Decimal, _depth: int) -> JsonValue:
+    if not value.is_finite():
+        raise Unfit(f"is {value!r}, which does not come back; pass None, or text")
+    return str(value)
+
+
+def _datetime(value: datetime, _depth: int) -> JsonValue:
+    if not _has_seconds(value.utcoffset()):
+        return datetime.isoformat(value)
+    try:
+        # The same instant. The zone is no loss: of none more than the offset comes back.
+        return datetime.isoformat(value.astimezone(UTC))
+    except OverflowError:
+        raise Unfit(f"is {value}, which has no UTC time; choose a later or earlier year") from None
+
+
+def _time(value: time, _depth: int) -> JsonValue:
+    check_offset(value)
+    return time.isoformat(value)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _has_seconds(offset: timedelta | None) -> bool:
+    return offset is not None and (offset.seconds % 60 != 0 or offset.microseconds != 0)
+
+
+# Subclasses are written by their base's method: what they override is for people, not for parsers.
+_CONVERTERS: tuple[tuple[type, Convert], ...] = (
+    (type(None), lambda value, _: value),
+    (bool, lambda value, _: value),
+    (str, lambda value, _: str.__str__(value)),
+    (int, lambda value, _: int.__int__(value)),
+    (float, _float),
+    (datetime, _datetime),
+    (date, lambda value, _: date.isoformat(value)),
+    (time, _time),
+    (timedelta, lambda value, _: to_jsonable_python(value)),
+    (UUID, lambda value, _: UUID.__str__(value)),
+    (Decimal, _decimal),
+    (bytes, lambda value, _: base64.urlsafe_b64encode(value).decode()),
+    (PurePath, lambda value, _: PurePath.__str__(value)),
+)

@@ -1,0 +1,204 @@
+"""What functions declare: their parameters, and the types of these and of what they return."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any, Never, NoReturn, Self, Unpack
+from weakref import WeakKeyDictionary
+
+import typing_extensions
+
+Function = Callable[..., Any]
+
+# Functions come and go (a workflow may define one at each run), so nothing here keeps them, and no value
+# in these refers to its key.
+_signatures: WeakKeyDictionary[Function, dict[int, Signature]] = WeakKeyDictionary()
+_returns: WeakKeyDictionary[Function, Any] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for an argument: its name in messages, and the type declared for it."""
+
+    name: str
+    annotation: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a function, the first ``skip`` of which the engine fills.
+
+    Attributes:
+        name: The function's.
+        shape: All its parameters.
+        skip: How many the engine fills.
+        slots: The places for arguments by position, without those the engine fills.
+        required: How many of these have no default. Of all of them, if a keyword is required too.
+        hints: The declared types by parameter. Undeclared ones may be missing.
+    """
+
+    name: str
+    shape: inspect.Signature
+    skip: int
+    slots: Sequence[Slot]
+    required: int
+    hints: Mapping[str, Any]
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Match arguments to parameters, by position wherever that is possible.
+
+        Raises:
+            TypeError: They do not fit. The message names the function and the parameter.
+        """
+        if not kwargs and self.required <= len(args) <= len(self.slots):
+            return args, kwargs
+        try:
+            bound = self.shape.bind(*[None] * self.skip, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}{self.shape}: {error}") from None
+        return bound.args[self.skip :], bound.kwargs
+
+    def at(self, index: int) -> Slot:
+        """Find the place of an argument by position."""
+        if index < len(self.slots):
+            return self.slots[index]
+        rest = self._catch_all(Parameter.VAR_POSITIONAL)
+        return Slot(f"{rest}[{index - len(self.slots)}]", _unpacked(self.hints.get(rest, Any), ""))
+
+    def named(self, name: str) -> Slot:
+        """Find the place of an argument by name."""
+        if name in self.shape.parameters:
+            return Slot(name, self.hints.get(name, Any))
+        rest = self._catch_all(Parameter.VAR_KEYWORD)
+        return Slot(name, _unpacked(self.hints.get(rest, Any), name))
+
+    def _catch_all(self, kind: object) -> str:
+        return next((each.name for each in self.shape.parameters.values() if each.kind is kind), "")
+
+
+def signature(function: Function, skip: int) -> Signature | None:
+    """Describe a function's parameters.
+
+    Args:
+        function: Anything callable.
+        skip: How many leading parameters the engine fills.
+
+    Returns:
+        The description, or None for a builtin that Python cannot describe.
+    """
+    try:
+        known = _signatures.setdefault(function, {})
+    except TypeError:  # it cannot be hashed or referred to weakly
+        known = dict[int, Signature]()
+    if skip not in known:
+        try:
+            known[skip] = _describe(function, skip)
+        except ValueError:
+            return None
+    return known[skip]
+
+
+def return_annotation(function: Function) -> Any:
+    """Find what type a function declares to return, once it has been awaited or run to its end.
+
+    Args:
+        function: A function (plain, async or generator), partial, bound method, class or other callable.
+
+    Returns:
+        The type, or ``Any`` where none is declared or it cannot be resolved.
+    """
+    if isinstance(function, type):
+        return function
+    plain = _underlying(function)
+    if "return" not in getattr(plain, "__annotations__", ()):
+        return Any
+    try:
+        return _returns[plain]
+    except KeyError:
+        annotation = _returns[plain] = _result(plain, _hints(plain)["return"])
+        return annotation
+
+
+def _result(function: Function, annotation: Any) -> Any:
+    """Say what is left of a declared type when the function has ended."""
+    if annotation is Self or annotation is Never or annotation is NoReturn:
+        return Any
+    origin: Any = typing.get_origin(annotation) or annotation
+    arguments = typing.get_args(annotation)
+    if origin in _RESULTS:
+        return arguments[_RESULTS[origin]] if arguments else Any
+    if origin in _STREAMS and inspect.isgeneratorfunction(function):
+        return Any
+    return annotation
+
+
+def _describe(function: Function, skip: int) -> Signature:
+    shape = inspect.signature(function)
+    hints = _hints(_underlying(function))
+    parameters = shape.parameters.values()
+    slots = [Slot(each.name, hints.get(each.name, Any)) for each in parameters if each.kind in _BY_POSITION]
+    required = sum(each.kind in _BY_POSITION and each.default is Parameter.empty for each in parameters)
+    if any(each.kind is Parameter.KEYWORD_ONLY and each.default is Parameter.empty for each in parameters):
+        required = len(slots) + 1
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return Signature(name, shape, skip, slots[skip:], max(required - skip, 0), hints)
+
+
+def _hints(function: Function) -> Mapping[str, Any]:
+    """Resolve what a plain function declares, with ``Any`` for what cannot be resolved."""
+    declared: Mapping[str, Any] = getattr(function, "__annotations__", {})
+    try:
+        return typing.get_type_hints(function, include_extras=True) if declared else {}
+    except Exception:  # one of them cannot be resolved
+        return {name: _hint(function, declared[name]) for name in declared}
+
+
+def _hint(function: Function, declared: object) -> Any:
+    alone = types.SimpleNamespace(__annotations__={"it": declared})
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return typing.get_type_hints(alone, globalns=scope, include_extras=True)["it"]
+    except Exception:  # such as a class of TYPE_CHECKING or of another function: it counts as undeclared
+        return Any
+
+
+def _underlying(function: Any) -> Any:
+    """Find the plain function in a partial, a bound method, a class or another callable."""
+    if isinstance(function, types.FunctionType | types.BuiltinFunctionType):
+        return function
+    if isinstance(function, functools.partial):
+        return _underlying(function.func)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    if isinstance(function, types.MethodType):
+        return _underlying(function.__func__)
+    if hasattr(function, "__wrapped__"):
+        return _underlying(function.__wrapped__)
+    return function.__init__ if isinstance(function, type) else type(function).__call__
+
+
+def _unpacked(annotation: Any, name: str) -> Any:
+    """Take the type of one argument out of ``**options: Unpack[Options]``."""
+    if typing.get_origin(annotation) is not Unpack:
+        return annotation
+    (kind,) = typing.get_args(annotation)
+    if not typing_extensions.is_typeddict(kind):
+        return Any
+    return typing.get_type_hints(kind).get(name, Any)
+
+
+_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+_RESULTS: dict[Any, int] = {
+    collections.abc.Generator: 2,
+    collections.abc.Coroutine: 2,
+    collections.abc.Awaitable: 0,
+    types.CoroutineType: 2,
+    types.GeneratorType: 2,
+}
+_STREAMS: tuple[Any, ...] = (collections.abc.Iterator, collections.abc.Iterable)
