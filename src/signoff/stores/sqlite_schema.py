@@ -90,6 +90,7 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> None:
     try:
         _use_write_ahead_log(connection, busy_seconds)
         _migrate(connection, location)
+        _try_to_write(connection)
     except sqlite3.Error as error:
         raise translate(error, location) from error
     finally:
@@ -129,6 +130,12 @@ def _migrate(connection: sqlite3.Connection, location: str) -> None:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _try_to_write(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")  # on a read-only file this alone succeeds
+    connection.execute("DELETE FROM workers WHERE false")
+    connection.execute("ROLLBACK")
 
 
 def _version(connection: sqlite3.Connection) -> int:

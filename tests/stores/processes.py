@@ -1,0 +1,212 @@
+"""What the tests of the SQLite store do in processes of their own: ``python -m tests.stores.processes NAME ...``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from signoff.errors import AlreadySettled, StoreError
+from signoff.records import NewRun, PromiseKind, PromiseState, Settlement
+from signoff.stores.base import Write
+from signoff.stores.sqlite import SqliteStore
+from tests.stores.scene import entry
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def process(name: str, *arguments: object, prefix: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """Run one of the functions below in a process of its own, killed at the end if it still runs."""
+    command = [*prefix, sys.executable, "-m", "tests.stores.processes", name, *map(str, arguments)]
+    running = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def outcome(name: str, *arguments: object, prefix: Sequence[str] = ()) -> list[str]:
+    """Run one of the functions below to its end, and return the lines that it printed."""
+    with process(name, *arguments, prefix=prefix) as running:
+        printed, _ = running.communicate(timeout=60)
+        assert running.returncode == 0
+        return printed.splitlines()
+
+
+def say(line: object) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _attempt(work: Awaitable[object]) -> str:
+    async def attempt() -> str:
+        try:
+            await work
+        except StoreError as error:
+            return f"{type(error).__name__}: {error}"
+        return "done"
+
+    return asyncio.run(attempt())
+
+
+def open_many_times(path: str) -> None:
+    store = SqliteStore(path)
+    asyncio.run(store.open())
+    asyncio.run(store.close())
+
+
+def settle_with_threads(path: str, promise_id: str, process_name: str, threads: str) -> None:
+    """Settle one promise from many threads at once; print what each was told."""
+    store = SqliteStore(path)
+    asyncio.run(store.open())
+    told: list[tuple[str, str]] = []
+    barrier = threading.Barrier(int(threads) + 1)
+
+    def settle(name: str) -> None:
+        barrier.wait()
+        answer = Settlement(PromiseState.RESOLVED, json.dumps(name), by=name)
+        try:
+            asyncio.run(store.settle(promise_id, PromiseKind.QUESTION, answer))
+            told.append(("won", name))
+        except AlreadySettled as error:
+            told.append(("lost", str(error.settled_by)))
+
+    workers = [threading.Thread(target=settle, args=(f"{process_name}.{n}",)) for n in range(int(threads))]
+    for worker in workers:
+        worker.start()
+    say("ready")
+    sys.stdin.readline()
+    barrier.wait()
+    for worker in workers:
+        worker.join()
+    asyncio.run(store.close())
+    say(json.dumps(told))
+
+
+def append_for_ever(path: str, worker: str, runs: str) -> None:
+    """Append to several runs at once, and print each entry after it was acknowledged."""
+
+    async def work() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        for number in range(int(runs)):
+            await store.create_run(NewRun(f"{worker}.{number}", worker, "default", "{}"))
+        claims = await store.claim(worker, "default", [worker], int(runs))
+
+        async def drive(run_id: str, epoch: int) -> None:
+            seq = 0
+            while True:
+                await store.append(Write(run_id, epoch, entries=[entry(seq)]))
+                say(f"{run_id} {seq}")
+                seq += 1
+
+        await asyncio.gather(*(drive(claim.run.id, claim.run.epoch) for claim in claims))
+
+    asyncio.run(work())
+
+
+def create_runs(path: str, prefix: str, count: str) -> None:
+    """Create runs one after the other."""
+
+    async def work() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        for number in range(int(count)):
+            await store.create_run(NewRun(f"{prefix}{number}", "refund", "default", "{}"))
+        await store.close()
+
+    asyncio.run(work())
+
+
+def fork_while_open(path: str) -> None:
+    """Use a store in a forked child; print what came of it there, and then in the parent."""
+    store = SqliteStore(path)
+    asyncio.run(store.open())
+    child = os.fork()
+    if child == 0:
+        say(_attempt(store.create_run(NewRun("child", "refund", "default", "{}"))))
+        say(_attempt(store.get_run("r")))
+        say(_attempt(store.list_workers()))
+        asyncio.run(store.close())
+        os._exit(0)
+    os.waitpid(child, 0)
+    say(_attempt(store.create_run(NewRun("parent", "refund", "default", "{}"))))
+    asyncio.run(store.close())
+
+
+def open_as_nobody(path: str) -> None:
+    """Open a file that this process may read but not write; print what came of it."""
+    if os.getuid() == 0:
+        os.setuid(65534)
+    say(_attempt(SqliteStore(path).open()))
+
+
+def outgrow_a_file_size_limit(path: str) -> None:
+    """Print what comes of writes as the file may grow no more, and after it may again."""
+    _fill(
+        path,
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY)),
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)),
+    )
+
+
+def outgrow_a_disk(folder: str) -> None:
+    """Print what comes of writes as a disk fills up, and after there is space again."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], check=True)
+    filler = Path(folder, "filler")
+
+    def fill() -> None:
+        with filler.open("wb") as file:
+            file.write(bytes(1_500_000))
+
+    _fill(f"{folder}/signoff.db", fill, filler.unlink)
+
+
+def _fill(path: str, fill: Callable[[], object], make_space: Callable[[], object]) -> None:
+    async def work() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        await store.create_run(NewRun("r", "refund", "default", "{}"))
+        fill()
+        acknowledged = 0
+        refusal = ""
+        while not refusal:
+            try:
+                padded = NewRun(f"r{acknowledged}", "refund", "default", json.dumps("x" * 5_000))
+                await store.create_run(padded)
+                acknowledged += 1
+            except StoreError as error:
+                refusal = type(error).__name__
+        say(refusal)
+        make_space()
+        for number in range(acknowledged):
+            await store.get_run(f"r{number}")
+        await store.create_run(NewRun("after", "refund", "default", "{}"))
+        say(acknowledged > 0)
+        await store.close()
+
+    asyncio.run(work())
+
+
+def hold_the_lock(path: str, seconds: str) -> None:
+    """Keep the write lock, as a backup tool or a long transaction would."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    say("locked")
+    time.sleep(float(seconds))
+    connection.execute("COMMIT")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,502 @@
+"""What only the SQLite store promises: one file, many processes, no loss, no lock that a user sees."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import threading
+from collections import Counter, defaultdict
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from signoff.errors import InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
+from signoff.records import NewRun, PromiseKind, PromiseState, RunState
+from signoff.stores import (
+    sqlite_journal,
+    sqlite_leases,
+    sqlite_messages,
+    sqlite_promises,
+    sqlite_runs,
+    sqlite_states,
+)
+from signoff.stores.base import Change, RunFilter
+from signoff.stores.sqlite import SqliteStore
+from tests.stores.processes import outcome, process
+from tests.stores.scene import Scene, entry, sqlite_scene, until
+
+RUN = NewRun("r", "refund", "default", "{}")
+
+
+def _scene(folder: Path, test: Any) -> None:
+    async def play() -> None:
+        async with sqlite_scene(folder) as scene:
+            await test(scene)
+
+    asyncio.run(play())
+
+
+# The file
+
+
+@pytest.mark.parametrize("address", ["sqlite:///{}", "{}"])
+def test_a_store_is_named_by_url_or_path(tmp_path: Path, address: str) -> None:
+    store = SqliteStore(address.format(tmp_path / "x.db"))
+    assert store.location == f"sqlite:///{tmp_path}/x.db"
+    assert SqliteStore(tmp_path / "x.db").location == store.location
+    assert SqliteStore("sqlite:///x.db").location == f"sqlite:///{Path.cwd()}/x.db"
+
+
+NO_FILES = [
+    "",
+    ":memory:",
+    "sqlite://",
+    "sqlite:///",
+    "sqlite:///:memory:",
+    "sqlite://x.db",
+    "sqlite:///x.db?timeout=5",
+    "file:x.db?mode=memory",
+    "postgresql://host/db",
+]
+
+
+@pytest.mark.parametrize("address", NO_FILES)
+def test_an_address_that_names_no_file_is_refused_with_what_to_do(address: str) -> None:
+    with pytest.raises(InvalidValue):
+        SqliteStore(address)
+
+
+def test_a_file_migrated_by_a_newer_signoff_is_refused(tmp_path: Path) -> None:
+    open_once(tmp_path / "x.db")
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(SchemaTooNew):
+        open_once(tmp_path / "x.db")
+
+
+def test_a_file_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE runs (a)")
+    (tmp_path / "text.db").write_text("This is a shopping list. " * 100)
+    for name in ("other.db", "text.db", "no/such/folder/x.db"):
+        with pytest.raises(StoreUnavailable, match=name):
+            open_once(tmp_path / name)
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("runs",)]
+
+
+def test_several_processes_may_create_one_file_at_once(tmp_path: Path) -> None:
+    commands = [process("open_many_times", tmp_path / "x.db") for _ in range(4)]
+    running = [command.__enter__() for command in commands]
+    assert [one.wait(timeout=60) for one in running] == [0] * 4
+    for command in commands:
+        command.__exit__(None, None, None)
+
+
+def open_once(path: Path) -> None:
+    store = SqliteStore(path)
+
+    async def play() -> None:
+        await store.open()
+        await store.close()
+
+    asyncio.run(play())
+
+
+def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "x.db")
+
+    async def play() -> None:
+        with pytest.raises(StoreUnavailable, match="not open"):
+            await store.get_run("r")
+        await store.open()
+        await store.open()
+        await store.create_run(RUN)
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreUnavailable, match="not open"):
+            await store.create_run(RUN)
+        await store.open()
+        assert (await store.get_run("r")).id == "r"
+        await store.close()
+
+    asyncio.run(play())
+
+
+def test_closing_finishes_what_was_begun(tmp_path: Path) -> None:
+    async def play() -> None:
+        store = SqliteStore(tmp_path / "x.db", inline_below_seconds=0)
+        await store.open()
+        begun = [
+            asyncio.create_task(store.create_run(NewRun(f"r{n}", "refund", "default", "{}")))
+            for n in range(50)
+        ]
+        await asyncio.sleep(0)
+        await store.close()
+        results = await asyncio.gather(*begun, return_exceptions=True)
+        await store.open()
+        listed = {run.id for run in (await store.list_runs(RunFilter())).items}
+        await store.close()
+        assert listed == {result[0].id for result in results if isinstance(result, tuple)}
+        assert all(isinstance(result, tuple | StoreUnavailable) for result in results)
+
+    asyncio.run(play())
+
+
+# The writer
+
+
+@pytest.mark.parametrize("inline_below_seconds", [0.0, 1.0])
+def test_what_waits_is_committed_together(tmp_path: Path, inline_below_seconds: float) -> None:
+    heard: list[Change] = []
+
+    async def play() -> None:
+        store = SqliteStore(tmp_path / "x.db", inline_below_seconds=inline_below_seconds)
+        await store.open()
+        store.listen(heard.append)
+        runs = [NewRun(f"r{n}", "refund", "default", "{}") for n in range(500)]
+        await asyncio.gather(*(store.create_run(run) for run in runs))
+        await store.close()
+
+    asyncio.run(play())
+    assert sum(len(change.runs or ()) for change in heard) == 500
+    assert len(heard) < 10
+
+
+def test_an_operation_that_breaks_half_way_leaves_no_trace_and_no_victim(tmp_path: Path) -> None:
+    """A lone surrogate cannot be stored, which shows only when the second of two entries is written."""
+
+    async def play(scene: Scene) -> None:
+        first, second = await scene.run("a"), await scene.run("b")
+        broken = entry(1, error="\ud800")
+        results = await asyncio.gather(
+            scene.append(first, entry(0)),
+            scene.append(second, entry(0), broken),
+            scene.store.signal("a", "go", "1"),
+            return_exceptions=True,
+        )
+        assert isinstance(results[1], UnicodeEncodeError)
+        assert (results[0], results[2]) == (None, True)
+        assert len(await scene.journal("a")) == 1
+        assert await scene.journal("b") == []
+
+    _scene(tmp_path, play)
+
+
+def test_loops_on_many_threads_share_a_store(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "x.db")
+    asyncio.run(store.open())
+
+    async def create(thread: int) -> None:
+        for number in range(50):
+            await store.create_run(NewRun(f"r{thread}.{number}", "refund", "default", "{}"))
+
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(create(n))) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    listed = asyncio.run(store.list_runs(RunFilter(), limit=1000))
+    asyncio.run(store.close())
+    assert len(listed.items) == 400
+
+
+def test_a_loop_that_closes_early_harms_nobody(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "x.db", inline_below_seconds=0)
+    asyncio.run(store.open())
+
+    async def leave() -> None:
+        asyncio.get_running_loop().create_task(store.create_run(RUN))
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    asyncio.run(store.create_run(NewRun("s", "refund", "default", "{}")))
+    asyncio.run(store.close())
+
+
+# Several processes
+
+
+def test_a_commit_of_another_process_is_noticed(tmp_path: Path) -> None:
+    heard: list[Change] = []
+
+    async def play(scene: Scene) -> None:
+        stop = scene.store.listen(heard.append)
+        await asyncio.to_thread(outcome, "create_runs", tmp_path / "signoff.db", "r", 3)
+        await until(lambda: Change(runs=None) in heard)
+        stop()
+        assert len(await scene.claim()) == 3
+
+    _scene(tmp_path, play)
+
+
+def test_50_threads_in_4_processes_race_to_settle_and_one_wins(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        await scene.paused()
+        arguments = [(tmp_path / "signoff.db", "r.0", f"p{n}", 50) for n in range(4)]
+        commands = [process("settle_with_threads", *some) for some in arguments]
+        running = [command.__enter__() for command in commands]
+        try:
+            for one in running:
+                assert one.stdout is not None
+                assert await asyncio.to_thread(one.stdout.readline) == "ready\n"
+            for one in running:
+                assert one.stdin is not None
+                one.stdin.write("go\n")
+                one.stdin.flush()
+            printed = await asyncio.gather(
+                *(asyncio.to_thread(one.communicate, timeout=60) for one in running)
+            )
+        finally:
+            for command in commands:
+                command.__exit__(None, None, None)
+        told = [(how, who) for out, _ in printed for how, who in json.loads(out)]
+        promise = await scene.store.get_promise("r.0")
+        assert Counter(how for how, _ in told) == {"won": 1, "lost": 199}
+        assert {who for _, who in told} == {promise.settled_by}
+        assert len(await scene.messages()) == 1
+
+    _scene(tmp_path, play)
+
+
+def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        for attempt in range(5):
+            workers = [f"w{attempt}.{n}" for n in range(2)]
+            commands = [process("append_for_ever", tmp_path / "signoff.db", worker, 5) for worker in workers]
+            running = [command.__enter__() for command in commands]
+            acknowledged: dict[str, int] = defaultdict(lambda: -1)
+            for one in running:
+                assert one.stdout is not None
+                lines = [await asyncio.to_thread(one.stdout.readline) for _ in range(40 * attempt + 1)]
+                one.send_signal(signal.SIGKILL)
+                lines += await asyncio.to_thread(one.stdout.readlines)
+                for line in lines:
+                    if line.endswith("\n"):
+                        run_id, seq = line.split()
+                        acknowledged[run_id] = int(seq)
+            for command in commands:
+                command.__exit__(None, None, None)
+            assert acknowledged
+            for run_id, seq in acknowledged.items():
+                journal = await scene.store.read_journal(run_id)
+                assert [item.seq for item in journal] == list(range(len(journal)))
+                assert len(journal) > seq
+            for worker in workers:
+                assert await scene.store.release(worker) == 5
+
+    _scene(tmp_path, play)
+    with sqlite3.connect(tmp_path / "signoff.db") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_lock_of_another_process_is_waited_for(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        await scene.start()
+        with process("hold_the_lock", tmp_path / "signoff.db", 1) as other:
+            assert other.stdout is not None
+            assert await asyncio.to_thread(other.stdout.readline) == "locked\n"
+            assert (await scene.store.get_run("r")).id == "r", "readers do not wait"
+            results = await asyncio.gather(*(scene.store.signal("r", "go", str(n)) for n in range(20)))
+            assert results == [True] * 20
+            assert other.wait(timeout=10) == 0
+        assert len(await scene.messages()) == 20
+
+    _scene(tmp_path, play)
+
+
+def test_a_lock_that_is_never_freed_is_reported_and_nothing_is_written(tmp_path: Path) -> None:
+    async def play() -> None:
+        store = SqliteStore(tmp_path / "x.db", busy_seconds=0.2)
+        await store.open()
+        with sqlite3.connect(tmp_path / "x.db", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match=r"x\.db"):
+                await store.create_run(RUN)
+            other.execute("ROLLBACK")
+        other.close()
+        assert (await store.create_run(RUN))[1]
+        await store.close()
+
+    asyncio.run(play())
+
+
+def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
+    *child, parent = outcome("fork_while_open", tmp_path / "x.db")
+    assert len(child) == 3
+    assert all("StoreUnavailable" in line and "forked" in line for line in child)
+    assert parent == "done"
+
+
+# When the disk fails
+
+
+def test_a_read_only_file_is_reported() -> None:
+    # Not below pytest's folder, which nobody else may enter: root has to become somebody else here.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        open_once(folder / "x.db")
+        (folder / "x.db").chmod(0o444)
+        [line] = outcome("open_as_nobody", folder / "x.db")
+    assert line.startswith("StoreReadOnly")
+
+
+def test_a_full_database_stops_work_and_loses_nothing(tmp_path: Path) -> None:
+    async def play() -> None:
+        store = SqliteStore(tmp_path / "x.db")
+        await store.open()
+        await store.create_run(RUN)
+        db = store._file.writer._committer.db  # pyright: ignore[reportPrivateUsage]
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages}")
+        big = NewRun("big", "refund", "default", json.dumps("x" * 10_000))
+        results = await asyncio.gather(
+            store.create_run(big), store.signal("r", "go", "1"), return_exceptions=True
+        )
+        assert isinstance(results[0], StoreFull)
+        db.execute("PRAGMA max_page_count = 1000000")
+        assert (await store.create_run(big))[1]
+        left = len(await store.read_messages(["r"]))
+        assert left == (1 if results[1] is True else 0)
+        await store.close()
+
+    asyncio.run(play())
+
+
+def test_a_file_that_may_not_grow_stops_work_and_loses_nothing(tmp_path: Path) -> None:
+    assert outcome("outgrow_a_file_size_limit", tmp_path / "x.db") == ["StoreUnavailable", "True"]
+
+
+def test_a_full_disk_stops_work_and_loses_nothing(tmp_path: Path) -> None:
+    mount = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", str(tmp_path)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs the right to mount a small disk")
+    assert outcome("outgrow_a_disk", tmp_path, prefix=["unshare", "--mount"]) == ["StoreFull", "True"]
+
+
+# Ten million rows
+
+
+def test_a_paused_run_with_a_question_costs_two_rows(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        await scene.paused()
+
+    _scene(tmp_path, play)
+    with sqlite3.connect(tmp_path / "signoff.db") as connection:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        counts = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+    assert {name: count for name, count in counts.items() if count} == {"runs": 1, "promises": 1}
+
+
+def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        await scene.paused("r0")
+        with sqlite3.connect(tmp_path / "signoff.db") as connection:
+            multiply(connection, "runs", 100_000)
+            multiply(connection, "promises", 100_000)
+        connection.close()
+        await scene.settle("r77777.0")
+        [claim] = await scene.claim()
+        assert claim.run.id == "r77777"
+        assert await scene.store.due() is not None
+        page = await scene.store.list_runs(RunFilter(states=frozenset({RunState.PAUSED})), limit=3)
+        assert [run.id for run in page.items] == ["r99999", "r99998", "r99997"]
+
+    _scene(tmp_path, play)
+
+
+def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
+    """Copy the only row, with its number in place of 0 in its ids."""
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    renamed = {
+        "number": "NULL",
+        "id": "'r' || k || substr(id, 3)",
+        "run_id": "'r' || k",
+    }
+    values = ", ".join(renamed.get(column, column) for column in columns)
+    connection.execute(
+        f"""
+        WITH RECURSIVE numbers(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM numbers WHERE k < {count - 1})
+        INSERT INTO {table} SELECT {values} FROM numbers, {table}
+        """
+    )
+
+
+MODULES = (sqlite_journal, sqlite_leases, sqlite_messages, sqlite_promises, sqlite_runs, sqlite_states)
+
+
+def statements_of(module: ModuleType) -> list[tuple[str, str]]:
+    """Return the constants of a module that are whole statements, with their names."""
+    return [
+        (f"{module.__name__}.{name}", value)
+        for name, value in vars(module).items()
+        if isinstance(value, str)
+        and re.match(r"\s*(SELECT|UPDATE|INSERT|DELETE)", value)
+        and "{" not in value
+    ]
+
+
+def listing_statements() -> list[tuple[str, str]]:
+    some_states = [
+        frozenset(RunState),
+        frozenset({RunState.PAUSED}),
+        frozenset({RunState.READY, RunState.FAILED}),
+    ]
+    runs = [
+        (f"list_runs {len(states)} {which}", sqlite_runs.list_statement(states, **which))
+        for states in some_states
+        for which in (
+            dict(zip(("workflow", "group", "parent"), chosen, strict=True))
+            for chosen in product([False, True], repeat=3)
+        )
+    ]
+    promises = [
+        (f"list_promises {states} {kinds}", sqlite_promises.list_statement(states, kinds, of_run=of_run))
+        for states in (tuple(PromiseState), (PromiseState.PENDING,))
+        for kinds in (tuple(PromiseKind), (PromiseKind.QUESTION,))
+        for of_run in (False, True)
+    ]
+    return runs + promises
+
+
+STATEMENTS = (
+    [statement for module in MODULES for statement in statements_of(module)]
+    + listing_statements()
+    + [(f"claim {count}", sqlite_states.claim_statement(count)) for count in (1, 2, 20)]
+)
+
+
+@pytest.fixture(scope="module")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "x.db"
+    open_once(path)
+    return path
+
+
+@pytest.mark.parametrize(("name", "statement"), STATEMENTS, ids=[name for name, _ in STATEMENTS])
+def test_no_statement_reads_a_table_from_end_to_end_or_sorts(
+    empty_file: Path, name: str, statement: str
+) -> None:
+    if name.endswith("LIST_WORKERS"):
+        pytest.skip("the register of workers is small, and asked for as a whole")
+    with sqlite3.connect(empty_file) as connection:
+        names = re.findall(r"[^\w:]:([a-z_]+)", statement)
+        numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+        values = (
+            dict.fromkeys(names) if names else [None] * (max(numbers) if numbers else statement.count("?"))
+        )
+        plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + statement, values)]
+    connection.close()
+    for step in plan:
+        assert not re.search(r"SCAN (?!json_each|held|\(subquery|CONSTANT)", step), plan
+        assert "TEMP B-TREE FOR ORDER" not in step, plan
