@@ -22,6 +22,7 @@ from signoff.engine.calls import (
     SignalCall,
     StepCall,
     StepOptions,
+    warn_of_unawaited,
 )
 from signoff.engine.execution import Execution
 from signoff.engine.retry import NO_RETRY, RetryPolicy
@@ -115,6 +116,7 @@ class Context:
             key=key,
             returns=codec.return_annotation(function) if returns is None else returns,
         )
+        options.check(name)
         return StepCall(self._execution, name, function, args, {}, options)
 
     def lfc(self, function: Function, *args: Any, **kwargs: Any) -> StepCall | LocalCall:
@@ -348,6 +350,11 @@ class LocalCall(Awaitable[Any]):
         self._retry = NO_RETRY
         self._timeout: float | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._is_begun = False
+
+    def __del__(self) -> None:
+        if not self._is_begun and not self._execution.is_discarded:
+            warn_of_unawaited("function", _name_of(self._function))
 
     def options(
         self,
@@ -381,12 +388,18 @@ class LocalCall(Awaitable[Any]):
     def begin(self) -> asyncio.Task[Any]:
         """Start it beside the caller, once."""
         if self._task is None:
+            self._is_begun = True
             self._task = self._execution.loop.create_task(self._run())
         return self._task
 
     def __await__(self) -> Generator[Any, None, Any]:
         if self._task is not None:
             return (yield from self._task)
+        if self._is_begun:
+            raise RegistrationError(
+                f"{_name_of(self._function)} is called already: use lfi to await it twice"
+            )
+        self._is_begun = True
         return (yield from self._run().__await__())
 
     async def _run(self) -> Any:
@@ -414,7 +427,9 @@ class Handle(Awaitable[T], Generic[T]):
     def id(self) -> str:
         """The id of the child run; for a function of this run, its task's name."""
         running = self._running
-        return running.id if isinstance(running, ChildCall) else getattr(running, "name", "")
+        if isinstance(running, asyncio.Task):
+            return running.get_name()
+        return running.id if isinstance(running, ChildCall) else running.name
 
     def done(self) -> bool:
         """Whether its value is there."""

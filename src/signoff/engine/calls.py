@@ -39,16 +39,18 @@ class Call(Awaitable[T], Generic[T]):
     """
 
     kind: ClassVar[CallKind]
-    __slots__ = ("__weakref__", "_execution", "future", "n", "name")
+    __slots__ = ("__weakref__", "_execution", "_is_begun", "future", "n", "name")
 
     def __init__(self, execution: Execution, name: str) -> None:
         self._execution = execution
         self.name = name
         self.n = 0
         self.future: asyncio.Future[T] | None = None
+        self._is_begun = False
 
     def begin(self) -> asyncio.Future[T]:
         """Issue the call, once; later awaits share its outcome."""
+        self._is_begun = True
         if self.future is None:
             self.future = self._execution.issue(self)
         return self.future
@@ -63,10 +65,8 @@ class Call(Awaitable[T], Generic[T]):
             raise
 
     def __del__(self) -> None:
-        if self.future is None and self.n == 0:
-            warnings.warn(
-                f"{self.kind} {self.name!r} was never awaited, so it did nothing", RuntimeWarning, 2
-            )
+        if not self._is_begun and not self._execution.is_discarded:
+            warn_of_unawaited(self.kind, self.name)
 
     def settle(self, entry: Entry) -> None:
         """Give the code what the journal holds as this call's outcome."""
@@ -129,7 +129,6 @@ class StepCall(Call[Any]):
         step_options: StepOptions,
     ) -> None:
         super().__init__(execution, name)
-        step_options.check(name)
         self.function = function
         self.args = args
         self.kwargs = kwargs
@@ -353,6 +352,11 @@ class ProgressCall(Call[None]):
     def __init__(self, execution: Execution, name: str, value: str) -> None:
         super().__init__(execution, name)
         self.value = value
+
+
+def warn_of_unawaited(kind: str, name: str) -> None:
+    """Say that something was made and dropped without an await."""
+    warnings.warn(f"{kind} {name!r} was never awaited, so it did nothing", RuntimeWarning, 3)
 
 
 def group_of(target: str) -> str:

@@ -167,7 +167,7 @@ class Driver:
             return False
         if execution.continuation is not None:
             self.execution = await self._begin_next_generation(execution, execution.continuation)
-            return await self._go_on(self.execution)
+            return True
         if self._host.draining:
             return await self._drain()
         if self._is_idle():

@@ -121,6 +121,7 @@ class Execution:
         failure: What the engine found wrong with the code; nothing it did since then counts.
         outcome: How the run ended, once it has.
         continuation: The arguments of the next generation, if the code asked for one.
+        is_discarded: Whether the code was let go where it stood.
     """
 
     def __init__(self, run: Run, program: Program, begin: Entry, *, replaying: int = 0) -> None:
@@ -140,6 +141,7 @@ class Execution:
         self.outcome: Outcome | None = None
         self.continuation: str | None = None
         self.stop_reason: str | None = None
+        self.is_discarded = False
         self.loop = WorkflowLoop(self, begin.at)
         self.random = random.Random(f"{run.id}:{self.first_n}")
         self._timers: dict[int, TimerCall] = {}
@@ -195,6 +197,7 @@ class Execution:
 
     def discard(self) -> None:
         """Let go of the code where it stands. Nothing of it runs any more."""
+        self.is_discarded = True
         discard([task.get_coro() for task in self.loop.tasks], (Execution, WorkflowLoop))
         self.loop.drop()
         self._main = None
@@ -241,7 +244,7 @@ class Execution:
 
     def note(self, call: Call[Any]) -> None:
         """Issue a call that is done at once and has no outcome to wait for."""
-        self.issue(call)
+        call.begin()
         self.open.pop(call.n, None)
 
     def adopt(self, child: Call[Any] | asyncio.Task[Any]) -> None:

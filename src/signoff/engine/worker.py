@@ -231,6 +231,9 @@ class Worker:
             self._wake.set()
 
     def _keep_hot(self, run_id: str, execution: Execution, epoch: int, seq: int) -> None:
+        stale = self._hot.pop(run_id, None)
+        if stale is not None:
+            stale[0].discard()
         self._hot[run_id] = (execution, epoch, seq)
         while len(self._hot) > self._hot_runs:
             self._hot.popitem(last=False)[1][0].discard()

@@ -1,0 +1,242 @@
+"""What a run asks of its context besides steps: promises, timers, signals, children, generations, deadlines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from signoff import (
+    AlreadySettled,
+    Context,
+    PromiseCancelled,
+    PromiseRejected,
+    PromiseTimeout,
+    RunState,
+    SignalTimeout,
+)
+from signoff.errors import OutsideWorkflow
+from signoff.records import EntryKind, PromiseState
+from signoff.testing import VirtualClock
+from tests.support import (
+    in_asyncio,
+    journaled,
+    new_app,
+    opened,
+    opens,
+    pauses,
+    running,
+    until,
+)
+
+# Promises
+
+
+@in_asyncio
+async def test_a_promise_has_an_id_derived_from_its_call_and_gives_its_value(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[object]:
+        first = await ctx.promise()
+        second = await ctx.promise()
+        return [first.id, second.id, await second, await first]
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        await pauses(app, "r")
+        await client.promises.resolve("r.1", {"a": 1})
+        await client.promises.resolve("r.2", "two")
+        assert await run.result(10) == ["r.1", "r.2", "two", {"a": 1}]
+
+
+@in_asyncio
+async def test_promises_of_a_chosen_id_are_shared(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        return await (await ctx.promise(id="door"))
+
+    async with running(app) as client:
+        runs = [await client.start(flow, id=f"r{n}") for n in range(3)]
+        for run in runs:
+            await pauses(app, run.id)
+        await client.promises.resolve("door", "open")
+        assert [await run.result(10) for run in runs] == ["open"] * 3
+        with pytest.raises(AlreadySettled):
+            await client.promises.resolve("door", "shut")
+
+
+@in_asyncio
+async def test_each_end_of_a_promise_is_an_error_of_its_own(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[str]:
+        names = []
+        for timeout in (None, None, 3600):
+            try:
+                await (await ctx.promise(timeout_seconds=timeout))
+            except (PromiseRejected, PromiseCancelled, PromiseTimeout) as error:
+                names.append(f"{type(error).__name__} {getattr(error, 'value', None)}")
+        return names
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        await pauses(app, "r")
+        await client.promises.reject("r.1", "no")
+        await opens(app, "r.2")
+        await client.promises.cancel("r.2")
+        await opens(app, "r.3")
+        clock.advance(3601)
+        assert await run.result(10) == ["PromiseRejected no", "PromiseCancelled None", "PromiseTimeout None"]
+
+
+@in_asyncio
+async def test_a_promise_nobody_waits_for_any_more_cannot_be_settled(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.promise()
+
+    async with running(app) as client:
+        await (await client.start(flow, id="r")).result(10)
+        with pytest.raises(AlreadySettled):
+            await client.promises.resolve("r.1")
+        assert (await client.promises.get("r.1")).state is PromiseState.CANCELLED
+
+
+# Timers and signals
+
+
+@in_asyncio
+async def test_a_timer_fires_at_its_time_and_not_before(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+
+    @app.workflow
+    async def flow(ctx: Context) -> float:
+        began = ctx.now()
+        await ctx.sleep(7 * 86_400)
+        return (ctx.now() - began).total_seconds()
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        wake_at = (await pauses(app, "r")).wake_at
+        assert wake_at == clock.now() + 7 * 86_400
+        clock.advance(7 * 86_400 - 1)
+        assert (await app.store.due()) == wake_at
+        assert await run.status() is RunState.PAUSED
+        clock.advance(1)
+        assert await run.result(10) == 7 * 86_400
+
+
+@in_asyncio
+async def test_signals_are_taken_in_the_order_sent_whether_before_or_after_the_wait(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[object]:
+        return [await ctx.wait_for_signal("line") for _ in range(4)] + [await ctx.wait_for_signal("other")]
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        await run.signal("line", 1)
+        await run.signal("other", "kept")
+        await run.signal("line", 2)
+        async with app.worker():
+            await pauses(app, "r")
+            await run.signal("line", 3)
+            await run.signal("line", 4)
+            assert await run.result(10) == [1, 2, 3, 4, "kept"]
+
+
+@in_asyncio
+async def test_a_repeated_signal_request_is_sent_once(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[object]:
+        return [await ctx.wait_for_signal("line"), await ctx.wait_for_signal("line")]
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        assert await run.signal("line", 1, request_id="a")
+        assert not await run.signal("line", 1, request_id="a")
+        assert await run.signal("line", 2, request_id="b")
+        assert await run.result(10) == [1, 2]
+
+
+@in_asyncio
+async def test_a_signal_that_does_not_come_in_time_is_a_timeout_and_the_next_wait_gets_it(
+    tmp_path: Path,
+) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[object]:
+        try:
+            await ctx.wait_for_signal("late", timeout_seconds=60)
+        except SignalTimeout as error:
+            return [type(error).__name__, await ctx.wait_for_signal("late")]
+        return []
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        await pauses(app, "r")
+        clock.advance(61)
+        await until(app, lambda: journaled(app, "r", EntryKind.COMPLETED))
+        await run.signal("late", "here")
+        assert await run.result(10) == ["SignalTimeout", "here"]
+
+
+# Misuse
+
+
+@in_asyncio
+async def test_a_call_inside_a_step_is_refused(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        async def step() -> None:
+            await ctx.step("nested", lambda: None)
+
+        await ctx.step("outer", step, non_retryable=(OutsideWorkflow,))
+
+    async with running(app) as client:
+        with pytest.raises(OutsideWorkflow, match="nested"):
+            await (await client.start(flow)).result(10)
+
+
+@pytest.mark.parametrize(
+    "call", ["step", "wait_for_user", "rfc", "promise", "wait_for_signal", "lfc", "progress"]
+)
+@in_asyncio
+async def test_a_call_that_is_never_awaited_warns(tmp_path: Path, call: str) -> None:
+    app = new_app(tmp_path)
+
+    async def inner(ctx: Context) -> None: ...
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        match call:
+            case "step":
+                ctx.step("s", lambda: None)
+            case "lfc":
+                ctx.lfc(inner)
+            case "rfc":
+                ctx.rfc(flow)
+            case "promise":
+                ctx.promise()
+            case _:
+                getattr(ctx, call)("name")
+
+    async with running(app) as client:
+        run = await client.start(flow)
+        with pytest.warns(RuntimeWarning, match="never awaited"):
+            await run.result(10)

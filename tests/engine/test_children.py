@@ -1,0 +1,167 @@
+"""Child runs and functions: called, invoked, detached, left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from signoff import (
+    Context,
+    IdConflict,
+)
+from tests.support import (
+    in_asyncio,
+    new_app,
+    running,
+)
+
+
+@in_asyncio
+async def test_a_child_run_is_called_by_function_and_by_name(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def double(ctx: Context, number: int) -> int:
+        return 2 * number
+
+    @app.workflow
+    async def parent(ctx: Context) -> list[int]:
+        handle = await ctx.rfi("double", 3)
+        return [await ctx.rfc(double, 1), await ctx.rfc("double", 2), await handle]
+
+    async with running(app) as client:
+        run = await client.start(parent, id="r")
+        assert await run.result(10) == [2, 4, 6]
+        assert (await app.store.get_run("r.1")).parent_id == "r"
+
+
+@in_asyncio
+async def test_the_error_of_a_child_run_is_raised_in_its_parent_with_its_type(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def child(ctx: Context) -> None:
+        raise ZeroDivisionError("by zero")
+
+    @app.workflow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.rfc(child)
+        except ZeroDivisionError as error:
+            return str(error)
+        return "no error"
+
+    async with running(app) as client:
+        assert await (await client.start(parent)).result(10) == "by zero"
+
+
+@in_asyncio
+async def test_a_child_of_a_chosen_id_is_joined_or_conflicts(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def child(ctx: Context, number: int) -> int:
+        return number
+
+    @app.workflow
+    async def parent(ctx: Context) -> list[object]:
+        joined = await ctx.rfc(child, 7).options(id="shared")
+        try:
+            await ctx.rfc(child, 8).options(id="shared")
+        except IdConflict as error:
+            return [joined, error.id]
+        return []
+
+    async with running(app) as client:
+        assert await (await client.start(child, 7, id="shared")).result(10) == 7
+        assert await (await client.start(parent)).result(10) == [7, "shared"]
+
+
+@in_asyncio
+async def test_a_detached_run_outlives_the_run_that_started_it(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def long(ctx: Context) -> str:
+        return await ctx.wait_for_signal("go")
+
+    @app.workflow
+    async def starter(ctx: Context) -> str:
+        return await ctx.detached(long).options(id="free")
+
+    async with running(app) as client:
+        assert await (await client.start(starter)).result(10) == "free"
+        free = await client.get("free")
+        await free.signal("go", "gone")
+        assert await free.result(10) == "gone"
+        assert (await app.store.get_run("free")).parent_id is None
+
+
+@in_asyncio
+async def test_children_not_awaited_are_awaited_before_the_run_ends(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    done: list[str] = []
+
+    def plain(ctx: Context) -> None:
+        done.append("plain")
+
+    async def inner(ctx: Context) -> None:
+        await ctx.sleep(0.01)
+        await ctx.step("inner", lambda: done.append("inner"))
+
+    @app.workflow
+    async def child(ctx: Context) -> None:
+        await ctx.step("child", lambda: done.append("child"))
+
+    @app.workflow
+    async def parent(ctx: Context) -> str:
+        await ctx.lfi(plain)
+        await ctx.lfi(inner)
+        await ctx.rfi(child)
+        return "ended"
+
+    async with running(app) as client:
+        assert await (await client.start(parent)).result(10) == "ended"
+        assert sorted(done) == ["child", "inner", "plain"]
+
+
+@pytest.mark.parametrize("kind", ["function", "run"])
+@in_asyncio
+async def test_the_error_of_a_child_not_awaited_fails_the_run(tmp_path: Path, kind: str) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def broken(ctx: Context) -> None:
+        raise LookupError("lost")
+
+    @app.workflow
+    async def parent(ctx: Context) -> None:
+        await (ctx.lfi(broken) if kind == "function" else ctx.rfi(broken))
+
+    async with running(app) as client:
+        with pytest.raises(LookupError, match="lost"):
+            await (await client.start(parent)).result(10)
+
+
+@in_asyncio
+async def test_tasks_left_behind_are_cancelled_and_may_clean_up(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    seen: list[str] = []
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        async def background() -> None:
+            try:
+                await ctx.sleep(10_000)
+            finally:
+                await ctx.step("clean", lambda: seen.append("clean"))
+
+        left = asyncio.create_task(background())
+        await asyncio.sleep(0)
+        return f"ended {left.done()}"
+
+    async with running(app) as client:
+        assert await (await client.start(flow)).result(10) == "ended False"
+        assert seen == ["clean"]

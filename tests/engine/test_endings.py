@@ -1,0 +1,312 @@
+"""How a run ends early or begins again: cancellation, deadlines, continue_as_new."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from pathlib import Path
+
+import pytest
+
+from signoff import (
+    AlreadySettled,
+    AsyncClient,
+    Context,
+    Promise,
+    RunCancelled,
+    RunState,
+    Signoff,
+)
+from signoff.errors import RunTimeout
+from signoff.records import EntryKind, PromiseState
+from signoff.testing import VirtualClock
+from tests.support import (
+    asked,
+    doomed_worker,
+    in_asyncio,
+    journaled,
+    new_app,
+    opened,
+    opens,
+    pauses,
+    reaches,
+    running,
+    until,
+)
+
+# Deadlines
+
+
+@in_asyncio
+async def test_a_run_that_passes_its_deadline_cleans_up_and_fails(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+    seen: list[str] = []
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        try:
+            await ctx.wait_for_user("ok?")
+        finally:
+            await ctx.step("clean", lambda: seen.append("clean"))
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r", timeout_seconds=60)
+        await pauses(app, "r")
+        clock.advance(61)
+        with pytest.raises(RunTimeout):
+            await run.result(10)
+        assert seen == ["clean"]
+        assert await run.status() is RunState.FAILED
+
+
+@in_asyncio
+async def test_cancelling_a_run_that_waits_for_a_child_cancels_the_child(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def child(ctx: Context) -> None:
+        await ctx.wait_for_signal("never")
+
+    @app.workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.rfc(child)
+
+    async with running(app) as client:
+        run = await client.start(parent, id="r")
+        await pauses(app, "r.1")
+        await run.cancel("enough")
+        with pytest.raises(RunCancelled, match="enough"):
+            await run.result(10)
+        await reaches(app, "r.1", RunState.CANCELLED)
+
+
+@in_asyncio
+async def test_cancelled_code_may_clean_up_with_further_steps_and_questions(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    seen: list[str] = []
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        try:
+            await ctx.wait_for_user("ok?")
+        except asyncio.CancelledError:
+            await ctx.step("undo", lambda: seen.append("undo"))
+            sure = await ctx.wait_for_user("undone?")
+            await ctx.step("report", lambda: seen.append(f"report {sure.approved}"))
+            raise
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        await pauses(app, "r")
+        await run.cancel("changed my mind")
+        await opens(app, "r.3")
+        assert (await client.promises.get("r.1")).state is PromiseState.CANCELLED
+        await client.answer("r.3", True)
+        with pytest.raises(RunCancelled, match="changed my mind"):
+            await run.result(10)
+        assert seen == ["undo", "report True"]
+        assert await run.status() is RunState.CANCELLED
+
+
+@in_asyncio
+async def test_code_that_catches_a_cancellation_may_end_in_its_own_way(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context, how: str) -> str:
+        try:
+            await ctx.wait_for_signal("never")
+        except asyncio.CancelledError:
+            if how == "fail":
+                raise ValueError("could not undo") from None
+        return "undone"
+
+    async with running(app) as client:
+        well = await client.start(flow, "well", id="well")
+        badly = await client.start(flow, "fail", id="fail")
+        for run in (well, badly):
+            await pauses(app, run.id)
+            await run.cancel()
+        assert await well.result(10) == "undone"
+        with pytest.raises(ValueError, match="could not undo"):
+            await badly.result(10)
+
+
+@in_asyncio
+async def test_a_cancellation_that_came_while_every_worker_was_down_is_obeyed(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    seen: list[str] = []
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        try:
+            await ctx.sleep(1000)
+        finally:
+            await ctx.step("clean", lambda: seen.append("clean"))
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with app.worker():
+            await pauses(app, "r")
+        await run.cancel()
+        async with app.worker():
+            with pytest.raises(RunCancelled):
+                await run.result(10)
+        assert seen == ["clean"]
+
+
+@in_asyncio
+async def test_a_cancelled_run_stops_its_running_steps(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(endless)
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        await begun.wait()
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(10)
+        await asyncio.wait_for(stopped.wait(), 10)
+
+
+@in_asyncio
+async def test_a_run_never_taken_up_is_cancelled_at_once(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> None: ...
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        await run.cancel("not needed")
+        with pytest.raises(RunCancelled, match="not needed"):
+            await run.result(10)
+        assert not await journaled(app, "r", EntryKind.STARTED)
+
+
+# Generations
+
+
+@pytest.mark.parametrize("stepping", [True, False])
+@in_asyncio
+async def test_a_run_continues_as_new_for_many_generations(tmp_path: Path, stepping: bool) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context, n: int, *, stepping: bool) -> int:
+        if stepping:
+            await ctx.step("one", lambda: None)
+        if n < 1500:
+            ctx.continue_as_new(n + 1, stepping=stepping)
+        return n
+
+    async with running(app) as client:
+        run = await client.start(flow, 1, id="r", stepping=stepping)
+        assert await run.result(20) == 1500
+        assert len(await journaled(app, "r", EntryKind.CONTINUED)) == 1499
+
+
+@in_asyncio
+async def test_a_generation_starts_with_an_empty_journal_and_the_signals_not_yet_waited_for(
+    tmp_path: Path,
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context, sums: list[int]) -> list[int]:
+        await ctx.wait_for_user("next?")
+        one = await ctx.wait_for_signal("number")
+        if len(sums) < 3:
+            ctx.continue_as_new([*sums, one])
+        return [*sums, one]
+
+    async with opened(app) as client:
+        run = await client.start(flow, [], id="r")
+        for number in range(4):
+            await run.signal("number", number)
+        for generation in range(4):
+            async with doomed_worker(app):  # each generation is rebuilt by another worker
+                question = await _next_question(app, client)
+                await client.answer(question.id, True)
+                await until(app, functools.partial(_has_ended, app, generation))
+        assert await run.result(10) == [0, 1, 2, 3]
+        state = await app.store.get_run("r")
+        assert len(await app.store.read_journal("r", after=state.first_seq - 1)) < 8
+
+
+async def _next_question(app: Signoff, client: AsyncClient) -> Promise:
+    async def look() -> Promise | None:
+        found = await asked(client, "r")
+        return found[0] if found else None
+
+    found = await until(app, look)
+    assert found is not None
+    return found
+
+
+async def _has_ended(app: Signoff, generation: int) -> bool:
+    ends = EntryKind.SUCCEEDED if generation == 3 else EntryKind.CONTINUED
+    return len(await journaled(app, "r", ends)) == (1 if generation == 3 else generation + 1)
+
+
+@in_asyncio
+async def test_what_a_generation_left_open_is_closed_and_its_late_outcomes_are_ignored(
+    tmp_path: Path,
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def child(ctx: Context) -> None:
+        await ctx.wait_for_signal("never")
+
+    @app.workflow
+    async def flow(ctx: Context, n: int) -> str:
+        if n == 0:
+            await ctx.promise()
+            await ctx.rfi(child)
+            await ctx.wait_for_signal("go")
+            ctx.continue_as_new(1)
+        return await (await ctx.promise())
+
+    async with running(app) as client:
+        run = await client.start(flow, 0, id="r")
+        await pauses(app, "r.2")
+        await run.signal("go")
+        await reaches(app, "r.2", RunState.CANCELLED)
+        with pytest.raises(AlreadySettled):
+            await client.promises.resolve("r.1")
+        entry = (await journaled(app, "r", EntryKind.CONTINUED))[0]
+        await opens(app, f"r.{entry.n}")
+        await client.promises.resolve(f"r.{entry.n}", "end")
+        assert await run.result(10) == "end"
+
+
+@in_asyncio
+async def test_a_generation_of_a_generator_is_not_stopped_by_except_exception(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    def flow(ctx: Context, n: int):
+        try:
+            yield ctx.sleep(0)
+            if n < 3:
+                ctx.continue_as_new(n + 1)
+        except Exception:
+            return "swallowed"
+        return n
+
+    async with running(app) as client:
+        assert await (await client.start(flow, 0)).result(10) == 3
