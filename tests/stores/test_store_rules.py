@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
+from signoff.codec import decode_error
 from signoff.errors import (
     AlreadySettled,
     IdConflict,
@@ -18,6 +18,7 @@ from signoff.errors import (
     LeaseLost,
     NotFound,
     RequestConflict,
+    RunCancelled,
     SignoffError,
 )
 from signoff.records import (
@@ -548,7 +549,7 @@ async def test_joining_another_kind_leaves_a_conflict_for_the_call(scene: Scene)
     [message] = await scene.messages()
     assert message.n == 4
     assert message.error is not None
-    assert json.loads(message.error)["type"] == "signoff.errors:IdConflict"
+    assert isinstance(decode_error(message.error), IdConflict)
 
 
 @rule
@@ -640,7 +641,7 @@ async def test_a_child_id_of_something_else_leaves_a_conflict_for_the_call(scene
     [message] = await scene.messages()
     assert (message.n, message.name, message.state) == (5, "taken", "failed")
     assert message.error is not None
-    assert json.loads(message.error)["type"] == "signoff.errors:IdConflict"
+    assert isinstance(decode_error(message.error), IdConflict)
 
 
 @rule
@@ -717,9 +718,9 @@ async def test_a_run_that_never_started_is_cancelled_at_once(scene: Scene) -> No
     run = await scene.store.cancel("r", reason="too late", by="user:ana")
     assert (run.state, run.ended_at) == (RunState.CANCELLED, 1_000_000.0)
     assert run.error is not None
-    error = json.loads(run.error)
-    assert error["type"] == "signoff.errors:RunCancelled"
-    assert error["args"] == ["r", "too late"]
+    error = decode_error(run.error)
+    assert isinstance(error, RunCancelled)
+    assert (error.run_id, error.reason) == ("r", "too late")
     [journaled] = await scene.store.read_journal("r")
     assert (journaled.seq, journaled.kind) == (0, EntryKind.CANCELLED)
     assert await scene.messages() == []

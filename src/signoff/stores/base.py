@@ -48,14 +48,17 @@ class Write:
     Attributes:
         run_id: The run.
         epoch: The epoch of the lease; another one in the store means ``LeaseLost`` and nothing is written.
-        entries: Journal entries; their ``seq`` must go on where the journal ends.
+        entries: Journal entries; their ``seq`` must go on where the journal ends (``InvalidValue`` if not).
         opens: Promises to create. One whose id exists already (of the same kind) is joined: the run becomes
             a further waiter, and is sent a message at once if it is settled. The same owner opening its own
-            promise again (after a crash) changes nothing.
-        closes: Ids of promises this run opened and waits for no longer: pending ones become ``cancelled``.
+            promise again (after a crash) changes nothing. If the id is of another kind, a ``SETTLED`` message
+            with state ``rejected`` and an ``IdConflict`` error is left for call ``n``.
+        closes: Ids of promises this run waits for no longer. Its own pending ones become ``cancelled``, which
+            is told to others that joined; one that it joined itself is only left.
         starts: Child runs to create. One whose id exists with the same workflow and arguments is joined likewise;
-            with others, a ``SETTLED`` message with an ``IdConflict`` error is left for call ``parent_n``.
-        cancels: Ids of child runs to cancel.
+            with others, a ``SETTLED`` message with state ``failed`` and an ``IdConflict`` error is left for call
+            ``parent_n``. Without ``parent_n`` (a detached run) nothing is joined, told or refused.
+        cancels: Ids of child runs to cancel. One that the run only joined is left; unknown ids are passed over.
         taken: Ids of the messages that ``entries`` journal; they are not seen again.
     """
 
@@ -92,7 +95,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a commit touched, told to listeners in this process.
+    """What a commit touched, told to listeners of its namespace in this process.
+
+    Listeners of other namespaces hear only of ``due``, since ``due`` serves the whole database.
 
     Attributes:
         runs: Runs whose journal, state or promises changed. None when another process committed: then anything may
@@ -158,7 +163,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was begun and disconnect. Safe to call twice."""
+        """Finish what was begun and disconnect. Safe to call twice; on a view of ``within`` it does nothing."""
         ...
 
     def within(self, namespace: str) -> Store:
@@ -199,8 +204,8 @@ class Store(Protocol):
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         """Messages not yet taken of these runs, oldest first per run, each with its run's ``wakes`` counter.
 
-        The counter and the messages are of one snapshot: a worker that has seen ``wakes`` has seen every
-        message that was counted in it.
+        A message's id is unique and ascending within its run. The counter and the messages are of one snapshot:
+        a worker that has seen ``wakes`` has seen every message that was counted in it.
         """
         ...
 
@@ -236,7 +241,7 @@ class Store(Protocol):
 
         Raises:
             NotFound: There is no such run.
-            InvalidState: The run has ended.
+            InvalidState: The run has ended (one that failed retryably has not: it keeps the signal).
             RequestConflict: ``request_id`` was used for this run with another name or value.
         """
         ...
@@ -328,7 +333,8 @@ class Store(Protocol):
         """Do what time has brought: promises time out, timers wake runs, deadlines pass, lost leases are freed.
 
         Returns:
-            When the next thing is due in unix seconds (now or earlier if ``limit`` cut this call short), or None.
+            When the next thing is due in unix seconds of ``clock`` (a lease that runs out in three seconds by the
+            lease clock is due in three seconds; now or earlier if ``limit`` cut this call short), or None.
         """
         ...
 

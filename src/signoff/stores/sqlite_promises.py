@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from signoff.codec import encode_error
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
 from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores import sqlite_messages as messages
 from signoff.stores.base import Page, PromiseFilter
-from signoff.stores.sqlite_rows import PROMISE_COLUMNS, error_text, page_number, same_json, to_promise
+from signoff.stores.sqlite_rows import PROMISE_COLUMNS, page_number, same_json, to_promise
 from signoff.stores.sqlite_transaction import Refused, Transaction
 
 INSERT = f"""
@@ -211,7 +212,7 @@ def _refuse(tx: Transaction, namespace: str, run_id: str, new: NewPromise, found
     if new.n is None or messages.is_left(tx, namespace, run_id, new.n, new.id):
         return
     differs = f"it is a {found.kind.value}, not a {new.kind.value}"
-    error = error_text(IdConflict(new.id, differs), new.id, differs)
+    error = encode_error(IdConflict(new.id, differs))
     state = PromiseState.REJECTED.value
     messages.leave(tx, namespace, run_id, MessageKind.SETTLED, n=new.n, name=new.id, state=state, error=error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from signoff.errors import InvalidValue, SignoffError
+from signoff.errors import InvalidValue
 from signoff.records import (
     CallKind,
     Entry,
@@ -111,11 +111,3 @@ def same_json(one: str | None, other: str | None) -> bool:
 
 def _canonical(text: str) -> str:
     return json.dumps(json.loads(text), sort_keys=True)
-
-
-def error_text(error: SignoffError, *arguments: object) -> str:
-    """Return the JSON of an error that the store itself leaves for a run."""
-    kind = type(error)
-    return json.dumps(
-        {"type": f"{kind.__module__}:{kind.__qualname__}", "message": str(error), "args": arguments}
-    )

@@ -6,6 +6,7 @@ import sqlite3
 from functools import lru_cache
 from typing import Any
 
+from signoff.codec import encode_error
 from signoff.errors import IdConflict, InvalidState, NotFound, RunCancelled
 from signoff.records import Entry, EntryKind, MessageKind, NewRun, Run, RunState
 from signoff.stores import sqlite_journal as journal
@@ -13,7 +14,7 @@ from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome, Page, RunFilter
-from signoff.stores.sqlite_rows import RUN_COLUMNS, error_text, page_number, same_json, to_run
+from signoff.stores.sqlite_rows import RUN_COLUMNS, page_number, same_json, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
@@ -101,7 +102,7 @@ def finish(
 
 def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by: str | None) -> Run:
     """Ask a run to stop; end it if no worker ever held it."""
-    error = error_text(RunCancelled(run_id, reason), run_id, reason)
+    error = encode_error(RunCancelled(run_id, reason))
     run = states.cancel_unstarted(tx, namespace, run_id, error)
     if run is not None:
         entry = Entry(journal.next_seq(tx, namespace, run_id), tx.now, EntryKind.CANCELLED, error=error)
@@ -197,7 +198,7 @@ def _refuse(tx: Transaction, namespace: str, parent_id: str, n: int, run_id: str
     """Leave an IdConflict as the outcome of the call that wanted the child."""
     if messages.is_left(tx, namespace, parent_id, n, run_id):
         return
-    error = error_text(IdConflict(run_id, differs), run_id, differs)
+    error = encode_error(IdConflict(run_id, differs))
     _tell(tx, namespace, parent_id, n, run_id, Outcome(RunState.FAILED, error=error))
 
 
