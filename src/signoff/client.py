@@ -43,7 +43,9 @@ class Backend(Protocol):
     async def list_runs(
         self, which: RunFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Run]: ...
-    async def read_journal(self, run_id: str, *, after: int = -1) -> Sequence[Entry]: ...
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]: ...
     def follow(self, run_id: str, *, after: int = -1) -> AsyncIterator[Entry]: ...
     async def wait(self, run_id: str) -> Run: ...
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
@@ -58,9 +60,7 @@ class Backend(Protocol):
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]: ...
-    async def settle(
-        self, promise_id: str, kind: PromiseKind, settlement: Settlement
-    ) -> tuple[Promise, bool]: ...
+    async def settle(self, promise_id: str, settlement: Settlement) -> Promise: ...
     async def answer(
         self,
         question_id: str,
@@ -310,7 +310,7 @@ class AsyncPromises:
         self, id: str, state: PromiseState, value: Any, by: str | None, request_id: str | None
     ) -> Promise:
         settlement = Settlement(state, codec.encode(value), by=by, request_id=request_id)
-        return (await self._backend.settle(id, PromiseKind.PROMISE, settlement))[0]
+        return await self._backend.settle(id, settlement)
 
 
 def result_of(run: Run, returns: Any = Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,10 +39,16 @@ class LocalBackend:
     async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
         return await self._store.list_runs(which, after=after, limit=limit)
 
-    async def read_journal(self, run_id: str, *, after: int = -1) -> Sequence[Entry]:
-        return await self._store.read_journal(run_id, after=after)
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        """Return journal entries from ``after`` on. Raises NotFound."""
+        entries = await self._store.read_journal(run_id, after=after, limit=limit)
+        if not entries:
+            await self._store.get_run(run_id)
+        return entries
 
-    async def follow(self, run_id: str, *, after: int = -1) -> AsyncIterator[Entry]:
+    async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
         with self._watch().watching(run_id) as wait_for_change:
             while True:
@@ -90,10 +96,9 @@ class LocalBackend:
     ) -> Page[Promise]:
         return await self._store.list_promises(which, after=after, limit=limit)
 
-    async def settle(
-        self, promise_id: str, kind: PromiseKind, settlement: Settlement
-    ) -> tuple[Promise, bool]:
-        return await self._store.settle(promise_id, kind, settlement)
+    async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
+        """Settle a promise. A question it does not find: ``answer`` checks first what comes for one."""
+        return (await self._store.settle(promise_id, PromiseKind.PROMISE, settlement))[0]
 
     async def answer(
         self,

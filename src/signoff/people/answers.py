@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 
 from signoff import codec
-from signoff.errors import RegistrationError, WrongAnswer
+from signoff.errors import NotFound, RegistrationError, WrongAnswer
 from signoff.people.questions import Question, form_schema
 from signoff.records import Entry, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores.base import Store
@@ -52,7 +53,7 @@ class Answer:
 def read_answer(question: Question, entry: Entry, answer_type: Any) -> Answer:
     """Make an answer of the journal entry that settled ``question``."""
     value: Any = json.loads(entry.value or "null")
-    skipped = value is None and question.skippable
+    skipped = question.skippable and entry.value in (None, "null")
     approved: bool | None = None
     if question.input_type == "approval" and not skipped:
         value = approved = value["approved"] is True
@@ -96,17 +97,33 @@ async def answer(
         AlreadySettled: Somebody was first, or it is closed.
         RequestConflict: The request id was used with another value.
     """
-    promise = await store.get_promise(question_id)
-    asked = Question.from_json(promise.data or "null") if promise.kind is PromiseKind.QUESTION else None
-    if asked is not None:
-        if asked.input_type == "approval" and isinstance(value, bool):
-            value = {"approved": value}
-        check_answer(question_id, asked, value, digest)
-    settlement = Settlement(
-        PromiseState.RESOLVED, codec.encode(value, path="value"), by=user_id, note=note, request_id=request_id
-    )
+    promise = await get_question(store, question_id)
+    asked = Question.from_json(promise.data or "null")
+    plain = _as_asked(asked, json.loads(codec.encode(value, path="value")))
+    if promise.state is PromiseState.PENDING:  # else ``settle`` says what became of it
+        check_answer(question_id, asked, plain, digest)
+    text = codec.encode(plain, path="value")
+    settlement = Settlement(PromiseState.RESOLVED, text, by=user_id, note=note, request_id=request_id)
     settled, _ = await store.settle(question_id, PromiseKind.QUESTION, settlement)
     return settled
+
+
+def _as_asked(question: Question, value: object) -> object:
+    """Give a bare decision the form that an approval's schema asks for."""
+    skips = value is None and question.skippable
+    bare = question.input_type == "approval" and not isinstance(value, dict)
+    return {"approved": value} if bare and not skips else value  # pyright: ignore[reportUnknownVariableType]
+
+
+async def get_question(store: Store, question_id: str) -> Promise:
+    """Return a question, open or closed. Raises NotFound."""
+    try:
+        promise = await store.get_promise(question_id)
+    except NotFound:
+        raise NotFound("question", question_id) from None
+    if promise.kind is not PromiseKind.QUESTION:
+        raise NotFound("question", question_id)
+    return promise
 
 
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
@@ -118,12 +135,19 @@ def check_answer(question_id: str, question: Question, value: Any, digest: str |
     if value is None and question.skippable:
         return
     validator = jsonschema.Draft202012Validator(question.answer_schema)
-    problems = [
-        (".".join(str(part) for part in error.absolute_path), error.message)
-        for error in validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
-    ]
+    errors: Iterable[jsonschema.ValidationError] = validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
+    problems = [(_field(error), error.message) for error in errors]
     if problems:
         raise WrongAnswer(question_id, problems)
+
+
+def _field(error: jsonschema.ValidationError) -> str:
+    """Name the field that is wrong: the missing one, where one is missing."""
+    path = [str(part) for part in error.absolute_path]
+    if error.validator == "required":
+        required = cast(list[str], error.validator_value)
+        path += [name for name in required if error.message.startswith(f"{name!r} ")]
+    return ".".join(path)
 
 
 def unclear_outcome(step_name: str, run_id: str, returns: Any) -> str:

@@ -1,0 +1,348 @@
+"""A client's way to a ``signoff server``."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic_core import from_json, to_json
+
+from signoff import codec
+from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
+from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseState, Run, Settlement
+from signoff.stores.base import Page, PromiseFilter, RunFilter
+from signoff.wire import from_problem, from_wire
+
+R = TypeVar("R", Run, Promise)
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 60.0
+POLL_SECONDS = 30.0
+SILENT_SECONDS = 60.0  # a stream says something every 15 s, if only a comment
+PAGE = 1000  # what a server gives at once
+
+NEVER: Sequence[float] = ()
+QUICK: Sequence[float] = (0.1, 0.3, 0.9)
+"""Pauses in seconds before a call is sent again that can be sent again."""
+PATIENT: Sequence[float] = (*QUICK, 2.0, 4.0, 8.0, 15.0)
+"""The same, for whoever waits for a run anyway and has reached the server before."""
+
+_BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
+
+_CREATED = 201
+
+_SETTLE = {
+    PromiseState.RESOLVED: "resolve",
+    PromiseState.REJECTED: "reject",
+    PromiseState.CANCELLED: "cancel",
+}
+
+
+class HttpBackend:
+    """Does what a client asks at a server. Calls that a repetition cannot harm are repeated when a connection breaks.
+
+    Args:
+        url: The server, such as ``http://127.0.0.1:8000``.
+
+    Raises:
+        InvalidValue: It is no such URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise InvalidValue("url", f"{url!r}: {error}") from None
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise InvalidValue("url", f"{url!r} is no URL of a server, such as http://127.0.0.1:8000")
+        self._base = parsed
+        self._opened: httpx.AsyncClient | None = None
+
+    async def open(self) -> None:
+        """Do nothing yet: the server need not be there before the first call."""
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.aclose()
+
+    # Runs
+
+    async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]:
+        body = {
+            **from_json(new.arguments),
+            "workflow": new.workflow,
+            "id": new.id,
+            "group": new.group,
+            "timeout_seconds": timeout_seconds,
+        }
+        response = await self._post("/v1/runs", body, pauses=QUICK)
+        return self._record(Run, response), response.status_code == _CREATED
+
+    async def get_run(self, run_id: str) -> Run:
+        return self._record(Run, await self._get(_path("runs", run_id)))
+
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        query = {
+            "state": None if which.states is None else sorted(which.states),
+            "workflow": which.workflow,
+            "group": which.group,
+            "parent_id": which.parent_id,
+        }
+        return await self._list(Run, "/v1/runs", query, after, limit)
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        entries: list[Entry] = []
+        left = PAGE if limit is None else limit
+        while left > 0:
+            query = {"after": after, "limit": min(left, PAGE)}
+            page = self._json(await self._get(_path("runs", run_id, "journal"), query))
+            entries += [from_wire(Entry, item) for item in page["items"]]
+            if page["next"] is None:
+                break
+            after = page["next"]
+            left = PAGE if limit is None else limit - len(entries)
+        return entries
+
+    async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
+        """Yield journal entries from ``after`` on, live, until the run has ended."""
+        await self.get_run(run_id)
+        broken = 0
+        while True:
+            try:
+                async with self._stream(
+                    _path("runs", run_id, "events"), {"last-event-id": str(after)}
+                ) as lines:
+                    async for event, data in _events(lines):
+                        if event == "end":
+                            return
+                        entry = from_wire(Entry, from_json(data))
+                        after = entry.seq
+                        broken = 0
+                        yield entry
+            except httpx.TransportError as error:
+                if broken == len(PATIENT):
+                    raise self._unreachable(error) from error
+            await asyncio.sleep(PATIENT[min(broken, len(PATIENT) - 1)])
+            broken += 1
+
+    async def wait(self, run_id: str) -> Run:
+        """Return the run once it has ended."""
+        run = await self.get_run(run_id)
+        while not run.state.is_final:
+            query = {"wait": POLL_SECONDS}
+            run = self._record(Run, await self._get(_path("runs", run_id, "result"), query, pauses=PATIENT))
+        return run
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        body = {"reason": reason, "by": by}
+        return self._record(Run, await self._post(_path("runs", run_id, "cancel"), body, pauses=QUICK))
+
+    async def retry(self, run_id: str) -> Run:
+        return self._record(Run, await self._post(_path("runs", run_id, "retry"), {}))
+
+    async def signal(
+        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+    ) -> bool:
+        body = {"name": name, "value": from_json(value), "by": by, "request_id": request_id}
+        response = await self._post(_path("runs", run_id, "signals"), body, pauses=_repeatable(request_id))
+        return self._json(response)["sent"]
+
+    # Promises
+
+    async def create_promise(
+        self, new: NewPromise, *, timeout_seconds: float | None = None
+    ) -> tuple[Promise, bool]:
+        body: dict[str, Any] = {"id": new.id, "timeout_seconds": timeout_seconds}
+        if new.data is not None:
+            body["data"] = from_json(new.data)
+        response = await self._post("/v1/promises", body, pauses=QUICK)
+        return self._record(Promise, response), response.status_code == _CREATED
+
+    async def get_promise(self, promise_id: str) -> Promise:
+        return self._record(Promise, await self._get(_path("promises", promise_id)))
+
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        query = {"kind": which.kind, "state": which.state, "run_id": which.run_id}
+        return await self._list(Promise, "/v1/promises", query, after, limit)
+
+    async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
+        body = {"by": settlement.by, "note": settlement.note, "request_id": settlement.request_id}
+        if settlement.state is not PromiseState.CANCELLED:
+            body["value"] = from_json(settlement.value or "null")
+        path = _path("promises", promise_id, _SETTLE[settlement.state])
+        return self._record(Promise, await self._post(path, body, pauses=_repeatable(settlement.request_id)))
+
+    async def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        user_id: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+    ) -> Promise:
+        body = {
+            "value": from_json(codec.encode(value, path="value")),
+            "user_id": user_id,
+            "note": note,
+            "request_id": request_id,
+            "digest": digest,
+        }
+        path = _path("questions", question_id, "answer")
+        return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
+
+    # HTTP
+
+    @property
+    def _client(self) -> httpx.AsyncClient:
+        if self._opened is None:
+            self._opened = httpx.AsyncClient(
+                base_url=self._base,
+                timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, pool=None),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30),
+                verify=self._base.scheme == "https",  # or each client reads all certificates, for nothing
+                trust_env=not _is_loopback(self._base.host),  # no proxy leads back here
+            )
+        return self._opened
+
+    async def _get(
+        self, path: str, query: Mapping[str, Any] | None = None, *, pauses: Sequence[float] = QUICK
+    ) -> httpx.Response:
+        return await self._send(self._client.build_request("GET", path, params=_given(query or {})), pauses)
+
+    async def _post(
+        self, path: str, body: Mapping[str, Any], *, pauses: Sequence[float] = NEVER
+    ) -> httpx.Response:
+        headers = {"content-type": "application/json"}
+        request = self._client.build_request(
+            "POST", path, content=to_json(_given(body, "value", "data")), headers=headers
+        )
+        return await self._send(request, pauses)
+
+    async def _send(self, request: httpx.Request, pauses: Sequence[float]) -> httpx.Response:
+        for pause in (*pauses, None):
+            try:
+                response = await self._client.send(request)
+            except _BROKEN as error:
+                if pause is None:
+                    raise self._unreachable(error, request.method) from error
+                await asyncio.sleep(pause)
+            except httpx.TransportError as error:
+                raise self._unreachable(error, request.method) from error
+            else:
+                if not response.is_success:
+                    raise self._refused(response)
+                return response
+        raise AssertionError
+
+    @asynccontextmanager
+    async def _stream(self, path: str, headers: dict[str, str]) -> AsyncGenerator[AsyncIterator[str], None]:
+        timeout = httpx.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS, pool=None)
+        async with self._client.stream("GET", path, headers=headers, timeout=timeout) as response:
+            if not response.is_success:
+                await response.aread()
+                raise self._refused(response)
+            yield _lines(response.aiter_bytes())
+
+    async def _list(
+        self, kind: type[R], path: str, query: dict[str, Any], after: str | None, limit: int
+    ) -> Page[R]:
+        items: list[R] = []
+        while True:
+            part = {**query, "after": after, "limit": min(limit - len(items), PAGE)}
+            page = self._json(await self._get(path, part))
+            items += [from_wire(kind, item) for item in page["items"]]
+            after = page["next"]
+            if after is None or len(items) >= limit:
+                return Page(tuple(items), after)
+
+    def _record(self, kind: type[R], response: httpx.Response) -> R:
+        return from_wire(kind, self._json(response))
+
+    def _json(self, response: httpx.Response) -> dict[str, Any]:
+        try:
+            return from_json(response.content)
+        except ValueError:
+            raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
+
+    def _refused(self, response: httpx.Response) -> SignoffError:
+        """Make the error of a response again."""
+        try:
+            problem = from_json(response.content)
+            error = from_problem(problem)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return StoreUnavailable(
+                self.url,
+                f"it answered {response.status_code} {response.reason_phrase}, not as a signoff server does",
+            )
+        return error or StoreUnavailable(
+            self.url, f"it answered {response.status_code} {response.reason_phrase}: {problem.get('detail')}"
+        )
+
+    def _unreachable(self, error: httpx.TransportError, method: str = "GET") -> StoreUnavailable:
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            return StoreUnavailable(
+                self.url, f"no server answers there ({error}); start one with `signoff server`"
+            )
+        reason = f"the connection broke ({str(error) or type(error).__name__})"
+        if method == "POST":
+            reason += ", so it may have been done or not; with a request id it can be repeated safely"
+        return StoreUnavailable(self.url, reason)
+
+
+def _path(noun: str, id: str, verb: str | None = None) -> str:
+    """Return a path with any id in it. ``.`` and ``..`` would otherwise walk the tree."""
+    quoted = quote(id, safe="").replace(".", "%2E") if id in (".", "..") else quote(id, safe="")
+    return f"/v1/{noun}/{quoted}" + (f"/{verb}" if verb else "")
+
+
+def _repeatable(request_id: str | None) -> Sequence[float]:
+    return NEVER if request_id is None else QUICK
+
+
+def _given(values: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None or name in nullable}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# Server-sent events. (httpx's own lines also end at characters that JSON text may hold as they are.)
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode()
+
+
+async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
+    """Yield the name and the data of each event."""
+    name, data = "message", ""
+    async for line in lines:
+        field, _, value = line.partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            data = value
+        elif not line and data:
+            yield name, data
+            name, data = "message", ""

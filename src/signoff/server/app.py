@@ -1,0 +1,76 @@
+"""The FastAPI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+import signoff
+from signoff.app import Signoff
+from signoff.engine.timers import TimerService
+from signoff.local import LocalBackend
+from signoff.server import events, health, promises, questions, runs
+from signoff.server.bodies import BodyLimit
+from signoff.server.hosts import HostCheck
+from signoff.server.ids import EncodedPaths
+from signoff.server.problems import add_handlers
+from signoff.server.services import Services
+from signoff.stores.base import Store
+
+log = logging.getLogger("signoff.server")
+
+
+def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[str] = ()) -> FastAPI:
+    """Return the HTTP API of a store as an ASGI application.
+
+    Its lifespan opens the store and has deadlines fire. The store stays open: it is the caller's.
+
+    Args:
+        app_or_store: A store, or the app whose store it is and in whose group runs are started.
+        allowed_hosts: Names the server is reached by, besides localhost, 127.0.0.1 and [::1].
+    """
+    store, group = (
+        (app_or_store.store, app_or_store.group)
+        if isinstance(app_or_store, Signoff)
+        else (app_or_store, "default")
+    )
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
+        await store.open()
+        backend = LocalBackend(store)
+        timers = asyncio.create_task(TimerService(store).run(), name="signoff timers")
+        timers.add_done_callback(_timers_ended)
+        api.state.services = Services(store, backend, group, timers)
+        try:
+            yield
+        finally:
+            timers.cancel()
+            await asyncio.wait({timers})
+            await backend.close()
+
+    api = FastAPI(
+        title="Signoff",
+        version=signoff.__version__,
+        lifespan=lifespan,
+        middleware=[
+            Middleware(HostCheck, allowed_hosts=tuple(allowed_hosts)),
+            Middleware(BodyLimit),
+            Middleware(EncodedPaths),
+        ],
+        redirect_slashes=False,
+    )
+    add_handlers(api)
+    for noun in (runs, events, questions, promises, health):
+        api.include_router(noun.router)
+    return api
+
+
+def _timers_ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("deadlines no longer fire: the timers ended by an error", exc_info=error)

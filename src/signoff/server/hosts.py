@@ -1,0 +1,67 @@
+"""Refusing what a web page of another site can make a browser send: by DNS rebinding, or by a form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from signoff.errors import InvalidValue
+from signoff.server.problems import problem
+
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(:[0-9]*)?")
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class HostCheck:
+    """Lets a request pass if its ``Host`` is this server's, it comes from no other site, and its body is JSON.
+
+    Args:
+        app: What comes next.
+        allowed_hosts: Names besides the local ones, without ports.
+    """
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        self._allowed = frozenset((*LOCAL, *(_bracketed(host.lower()) for host in allowed_hosts)))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            refusal = self._refusal(scope["method"], Headers(scope=scope))
+            if refusal is not None:
+                await problem(*refusal)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, method: str, headers: Headers) -> tuple[InvalidValue, int] | None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._allows(hosts[0]):
+            named = ", ".join(hosts) or "nothing"
+            return InvalidValue(
+                "Host", f"this server does not go by {named!r}; start it with that allowed host"
+            ), 421
+        if method in _SAFE:
+            return None
+        origin = headers.get("origin")
+        if origin is not None and not self._allows(urlsplit(origin).netloc):
+            return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        if (
+            has_body
+            and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+        ):
+            return InvalidValue("Content-Type", "a body must be application/json"), 415
+        return None
+
+    def _allows(self, host: str) -> bool:
+        match = _HOST.fullmatch(host.lower())
+        return match is not None and match[1] in self._allowed
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host

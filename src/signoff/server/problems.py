@@ -1,0 +1,95 @@
+"""Errors as ``application/problem+json`` with their status."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from signoff.errors import (
+    AlreadySettled,
+    IdConflict,
+    InvalidState,
+    InvalidValue,
+    NotFound,
+    NotSerializable,
+    PayloadTooLarge,
+    RequestConflict,
+    SignoffError,
+    StoreUnavailable,
+    WrongAnswer,
+)
+from signoff.wire import to_problem
+
+STATUS: dict[type[SignoffError], int] = {
+    NotFound: 404,
+    AlreadySettled: 409,
+    IdConflict: 409,
+    InvalidState: 409,
+    RequestConflict: 409,
+    PayloadTooLarge: 413,
+    InvalidValue: 422,
+    NotSerializable: 422,
+    WrongAnswer: 422,
+    StoreUnavailable: 503,
+}
+
+RETRY_AFTER_SECONDS = 1
+
+
+def problem(error: SignoffError, status: int | None = None) -> Response:
+    """Return the response for an error, with its own status unless another is given."""
+    found = status or next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    return _response(found, to_problem(error))
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Have the application answer errors with problems."""
+    app.add_exception_handler(SignoffError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    assert isinstance(error, SignoffError)
+    return problem(error)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    fields = [{"field": _field(each["loc"]), "message": each["msg"]} for each in error.errors()]
+    first = InvalidValue(fields[0]["field"], fields[0]["message"])
+    return _response(422, {**to_problem(first), "fields": fields})
+
+
+def _field(location: tuple[str | int, ...]) -> str:
+    if not all(isinstance(part, str) for part in location[:2]):
+        return str(location[0])  # no JSON at all: the position is in the message
+    return ".".join(str(part) for part in location[1:]) or str(location[0])
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    response = _response(error.status_code, _plain(error.status_code, error.detail))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _unexpected(_: Request, error: Exception) -> Response:
+    return _response(500, _plain(500, "the server's log says more"))
+
+
+def _plain(status: int, detail: str) -> dict[str, Any]:
+    return {"type": "about:blank", "title": HTTPStatus(status).phrase, "detail": detail}
+
+
+def _response(status: int, content: dict[str, Any]) -> Response:
+    headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status == 503 else None
+    body = to_json({**content, "status": status})
+    return Response(body, status, headers, media_type="application/problem+json")

@@ -1,0 +1,107 @@
+"""Routes of promises. None of them settles a question: its answer is checked first, and has a route of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from signoff import codec
+from signoff.client import check_id
+from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
+from signoff.server.bodies import Body
+from signoff.server.ids import Id
+from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.services import Services, ServicesOf
+from signoff.stores.base import PromiseFilter
+
+router = APIRouter(prefix="/v1/promises", tags=["promises"])
+
+
+class CreatePromise(Body):
+    """A promise that belongs to no run."""
+
+    id: str
+    timeout_seconds: float | None = None
+    data: Any = None
+
+    def new_promise(self) -> NewPromise:
+        """Return it as the store takes it."""
+        return NewPromise(
+            check_id(self.id), data=codec.encode(self.data, path="data") if self._has_data else None
+        )
+
+    @property
+    def _has_data(self) -> bool:
+        return "data" in self.model_fields_set
+
+
+class CancelPromise(Body):
+    """Who withdraws a promise."""
+
+    by: str | None = None
+    note: str | None = None
+    request_id: str | None = None
+
+
+class SettlePromise(CancelPromise):
+    """What a promise is settled with."""
+
+    value: Any = None
+
+
+@router.post("", status_code=201)
+async def create_promise(body: CreatePromise, services: ServicesOf) -> Response:
+    """Create a promise: 201, or 200 if it was created before."""
+    promise, created = await services.backend.create_promise(
+        body.new_promise(), timeout_seconds=body.timeout_seconds
+    )
+    return reply_with(promise, 201 if created else 200)
+
+
+@router.get("")
+async def list_promises(
+    services: ServicesOf,
+    kind: PromiseKind | None = None,
+    state: PromiseState | None = None,
+    run_id: str | None = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """List promises, questions among them, oldest first."""
+    which = PromiseFilter(kind, state, run_id)
+    return reply_page(await services.backend.list_promises(which, after=after, limit=limit))
+
+
+@router.get("/{promise_id}")
+async def get_promise(promise_id: Id, services: ServicesOf) -> Response:
+    """Show a promise."""
+    return reply_with(await services.backend.get_promise(promise_id))
+
+
+@router.post("/{promise_id}/resolve")
+async def resolve_promise(promise_id: Id, body: SettlePromise, services: ServicesOf) -> Response:
+    """Settle a promise with a value."""
+    return await _settle(services, promise_id, PromiseState.RESOLVED, body, body.value)
+
+
+@router.post("/{promise_id}/reject")
+async def reject_promise(promise_id: Id, body: SettlePromise, services: ServicesOf) -> Response:
+    """Settle a promise with a reason against it."""
+    return await _settle(services, promise_id, PromiseState.REJECTED, body, body.value)
+
+
+@router.post("/{promise_id}/cancel")
+async def cancel_promise(promise_id: Id, services: ServicesOf, body: CancelPromise | None = None) -> Response:
+    """Withdraw a promise."""
+    return await _settle(services, promise_id, PromiseState.CANCELLED, body or CancelPromise(), None)
+
+
+async def _settle(
+    services: Services, promise_id: str, state: PromiseState, body: CancelPromise, value: Any
+) -> Response:
+    settlement = Settlement(
+        state, codec.encode(value), by=body.by, note=body.note, request_id=body.request_id
+    )
+    return reply_with(await services.backend.settle(promise_id, settlement))

@@ -1,0 +1,34 @@
+"""Responses made of records, and what lists take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import Field
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from signoff.records import Promise, Run
+from signoff.stores.base import Page
+from signoff.wire import to_wire
+
+After = Annotated[str | None, Query(description="A former page's `next`")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most")]
+
+Seq = Annotated[int, Field(ge=-1, lt=2**63, description="A journal entry's seq; -1 is before the first")]
+
+
+def reply(content: object, status: int = 200) -> Response:
+    """Return plain JSON data as a response."""
+    return Response(to_json(content), status, media_type="application/json")
+
+
+def reply_with(record: Run | Promise, status: int = 200) -> Response:
+    """Return a record as a response."""
+    return reply(to_wire(record), status)
+
+
+def reply_page(page: Page[Run] | Page[Promise]) -> Response:
+    """Return part of a list as a response: ``{"items": [...], "next": ... or null}``."""
+    return reply({"items": [to_wire(item) for item in page.items], "next": page.next})

@@ -1,0 +1,132 @@
+"""Routes of runs."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from signoff import codec
+from signoff.client import check_id
+from signoff.records import NewRun, RunState
+from signoff.server.bodies import Body
+from signoff.server.ids import Id
+from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
+from signoff.server.services import ServicesOf
+from signoff.stores.base import RunFilter
+from signoff.wire import to_wire
+
+LONGEST_WAIT_SECONDS = 60.0
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+
+class StartRun(Body):
+    """A run to start. Starting twice with one id starts once."""
+
+    workflow: str = Field(min_length=1)
+    args: list[Any] = Field(default_factory=list[Any])
+    kwargs: dict[str, Any] = Field(default_factory=dict[str, Any])
+    id: str | None = None
+    group: str | None = None
+    timeout_seconds: float | None = None
+
+    def new_run(self, default_group: str) -> NewRun:
+        """Return it as the store takes it."""
+        return NewRun(
+            id=str(uuid.uuid4()) if self.id is None else check_id(self.id),
+            workflow=self.workflow,
+            group=self.group or default_group,
+            arguments=codec.encode_arguments(None, self.args, self.kwargs),
+        )
+
+
+class CancelRun(Body):
+    """Why a run should stop, and who says so."""
+
+    reason: str | None = None
+    by: str | None = None
+
+
+class SendSignal(Body):
+    """A signal to a run."""
+
+    name: str = Field(min_length=1)
+    value: Any = None
+    by: str | None = None
+    request_id: str | None = None
+
+
+@router.post("", status_code=201)
+async def start_run(body: StartRun, services: ServicesOf) -> Response:
+    """Start a run: 201, or 200 if it was started before."""
+    new = body.new_run(services.group)
+    run, created = await services.backend.create_run(new, timeout_seconds=body.timeout_seconds)
+    return reply_with(run, 201 if created else 200)
+
+
+@router.get("")
+async def list_runs(
+    services: ServicesOf,
+    state: Annotated[list[RunState] | None, Query()] = None,
+    workflow: str | None = None,
+    group: str | None = None,
+    parent_id: str | None = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """List runs, newest first."""
+    which = RunFilter(frozenset(state) if state else None, workflow, group, parent_id)
+    return reply_page(await services.backend.list_runs(which, after=after, limit=limit))
+
+
+@router.get("/{run_id}")
+async def get_run(run_id: Id, services: ServicesOf) -> Response:
+    """Show a run."""
+    return reply_with(await services.backend.get_run(run_id))
+
+
+@router.get("/{run_id}/result")
+async def get_result(
+    run_id: Id, services: ServicesOf, wait: Annotated[float, Query(ge=0, description="Seconds")] = 0
+) -> Response:
+    """Show a run once it has ended: 200; or 202 with the run as it is, if it has not ended within ``wait``."""
+    run = await services.backend.get_run(run_id)
+    if wait and not run.state.is_final:
+        ended = await services.wait_for(
+            services.backend.wait(run_id), seconds=min(wait, LONGEST_WAIT_SECONDS)
+        )
+        run = ended or await services.backend.get_run(run_id)
+    return reply_with(run, 200 if run.state.is_final else 202)
+
+
+@router.post("/{run_id}/cancel")
+async def cancel_run(run_id: Id, services: ServicesOf, body: CancelRun | None = None) -> Response:
+    """Ask a run to stop."""
+    asked = body or CancelRun()
+    return reply_with(await services.backend.cancel(run_id, reason=asked.reason, by=asked.by))
+
+
+@router.post("/{run_id}/retry")
+async def retry_run(run_id: Id, services: ServicesOf) -> Response:
+    """Make a run go on that failed because of its code."""
+    return reply_with(await services.backend.retry(run_id))
+
+
+@router.post("/{run_id}/signals")
+async def send_signal(run_id: Id, body: SendSignal, services: ServicesOf) -> Response:
+    """Send a run a signal. ``sent`` is false for a repetition of ``request_id``."""
+    value = codec.encode(body.value)
+    sent = await services.backend.signal(run_id, body.name, value, by=body.by, request_id=body.request_id)
+    return reply({"sent": sent})
+
+
+@router.get("/{run_id}/journal")
+async def read_journal(run_id: Id, services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
+    """Show the journal's entries after seq ``after``. ``next`` is where the next page begins, or null."""
+    entries = await services.backend.read_journal(run_id, after=after, limit=limit)
+    more = entries[-1].seq if len(entries) == limit else None
+    return reply({"items": [to_wire(entry) for entry in entries], "next": more})

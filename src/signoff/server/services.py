@@ -1,0 +1,54 @@
+"""What the routes work on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+
+from signoff.local import LocalBackend
+from signoff.stores.base import Store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a server has while it runs.
+
+    Attributes:
+        store: An open store.
+        backend: The way to it.
+        group: The group that runs are started in unless the caller says another.
+        timers: What has deadlines fire.
+        stopping: Set when the server is about to stop, so that nobody who waits holds it up.
+    """
+
+    store: Store
+    backend: LocalBackend
+    group: str
+    timers: asyncio.Task[None]
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def wait_for(self, work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T | None:
+        """Return what ``work`` returns, or None if it takes longer than ``seconds`` or the server stops."""
+        working = asyncio.create_task(work)
+        stopping = asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait({working, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            stopping.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+async def _services(request: Request) -> Services:
+    return request.app.state.services
+
+
+ServicesOf = Annotated[Services, Depends(_services)]
+"""A route's parameter that gets the services. (An async dependency: a plain one costs a thread switch.)"""

@@ -1,0 +1,126 @@
+"""Records and errors as the HTTP API writes them. Server and client both use this.
+
+What a record keeps as JSON text is JSON on the wire. A field without a value is left out, so ``"value": null``
+is a value that is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from inspect import signature
+from typing import Any, TypeVar
+
+from pydantic_core import from_json, to_json
+
+from signoff.errors import (
+    AlreadySettled,
+    IdConflict,
+    InvalidState,
+    InvalidValue,
+    NotFound,
+    NotSerializable,
+    PayloadTooLarge,
+    RequestConflict,
+    SignoffError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    WrongAnswer,
+)
+from signoff.records import CallKind, Entry, EntryKind, Promise, PromiseKind, PromiseState, Run, RunState
+
+R = TypeVar("R", Run, Promise, Entry)
+
+_JSON: Mapping[type, frozenset[str]] = {
+    Run: frozenset({"arguments", "result", "error"}),
+    Promise: frozenset({"data", "value"}),
+    Entry: frozenset({"value", "error", "details"}),
+}
+
+_ENUMS: Mapping[type, Mapping[str, Callable[[str], Any]]] = {
+    Run: {"state": RunState},
+    Promise: {"kind": PromiseKind, "state": PromiseState},
+    Entry: {"kind": EntryKind, "call": CallKind},
+}
+
+
+def to_wire(record: Run | Promise | Entry) -> dict[str, Any]:
+    """Return a record as plain JSON data."""
+    texts = _JSON[type(record)]
+    written: dict[str, Any] = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if value is not None:
+            written[field.name] = from_json(value) if field.name in texts else value
+    return written
+
+
+def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
+    """Read a record back. Fields that this version does not know are passed over."""
+    texts, enums = _JSON[kind], _ENUMS[kind]
+    read: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name in data:
+            value = data[field.name]
+            if field.name in texts:
+                value = to_json(value).decode()
+            elif field.name in enums:
+                value = enums[field.name](value)
+            read[field.name] = value
+    return kind(**read)
+
+
+# Errors: problem details (RFC 9457), with what the exception carries as further members
+
+_URN = "urn:signoff:"
+
+_ERRORS: Mapping[str, type[SignoffError]] = {
+    _URN + kind.__name__: kind
+    for kind in (
+        AlreadySettled,
+        IdConflict,
+        InvalidState,
+        InvalidValue,
+        NotFound,
+        NotSerializable,
+        PayloadTooLarge,
+        RequestConflict,
+        StoreFull,
+        StoreReadOnly,
+        StoreUnavailable,
+        WrongAnswer,
+    )
+}
+
+
+def to_problem(error: SignoffError) -> dict[str, Any]:
+    """Describe an error, so that ``from_problem`` can make it again."""
+    kind = type(error)
+    problem: dict[str, Any] = {
+        "type": _URN + kind.__name__,
+        "title": (kind.__doc__ or kind.__name__).splitlines()[0],
+        "detail": str(error),
+    }
+    if _URN + kind.__name__ in _ERRORS:
+        problem.update({name: getattr(error, name) for name in signature(kind).parameters})
+    if isinstance(error, WrongAnswer):
+        problem["fields"] = _fields(problem.pop("problems"))
+    elif isinstance(error, InvalidValue | NotSerializable):
+        problem["fields"] = _fields([(error.path, error.reason)])
+    return problem
+
+
+def from_problem(problem: Mapping[str, Any]) -> SignoffError | None:
+    """Make the error again that a problem describes, or return None if it is none of ours."""
+    kind = _ERRORS.get(problem.get("type", ""))
+    if kind is None:
+        return None
+    if kind is WrongAnswer:
+        problems = [(field["field"], field["message"]) for field in problem["fields"]]
+        return WrongAnswer(problem["question_id"], problems)
+    return kind(*(problem[name] for name in signature(kind).parameters))
+
+
+def _fields(problems: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"field": field, "message": message} for field, message in problems]
