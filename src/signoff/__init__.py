@@ -1,7 +1,7 @@
 """Signoff: durable execution for Python with people in the loop."""
 
 from signoff.app import Signoff
-from signoff.client import AsyncClient, Client
+from signoff.client import AsyncClient, AsyncHandle, Client, Handle
 from signoff.context import Context
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.steps import current_step
@@ -29,9 +29,11 @@ __all__ = [
     "AlreadySettled",
     "Answer",
     "AsyncClient",
+    "AsyncHandle",
     "Client",
     "Context",
     "Entry",
+    "Handle",
     "IdConflict",
     "NotFound",
     "Promise",

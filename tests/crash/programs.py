@@ -1,0 +1,97 @@
+"""Five programs to be killed at every place, and the effects that their steps leave in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from signoff import Context, Signoff, current_step
+from signoff.stores.base import Store
+
+NAMES = ("sequential", "parallel", "children", "timers", "questions")
+
+
+def make_app(store: Store, effects: Path) -> Signoff:
+    """Register the programs on a store. Each execution of a step is a line ``run.n name`` in ``effects``."""
+    app = Signoff(store)
+
+    def effect(value: object) -> object:
+        step = current_step()
+        file = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, f"{step.run_id}.{step.n} {step.name}\n".encode())
+        os.close(file)
+        return value
+
+    async def async_effect(value: object) -> object:
+        await asyncio.sleep(0)
+        return effect(value)
+
+    @app.workflow
+    async def sequential(ctx: Context) -> list[object]:
+        done = [await ctx.step("first", effect, 1)]
+        done.append(await ctx.step("second", async_effect, 2))
+        done.append(await ctx.step("charge", effect, "paid", effect="once"))
+        done.append(await ctx.step("last", effect, str(ctx.uuid4())))
+        return done
+
+    @app.workflow
+    async def parallel(ctx: Context) -> list[object]:
+        async def branch(name: str) -> list[object]:
+            return [await ctx.step(f"{name}-{i}", async_effect, f"{name}{i}") for i in range(2)]
+
+        async with asyncio.TaskGroup() as group:
+            branches = [group.create_task(branch(name)) for name in "abc"]
+        paid = await asyncio.gather(
+            ctx.step("charge-a", effect, "a", effect="once"), ctx.step("charge-b", effect, "b", effect="once")
+        )
+        return [[branch.result() for branch in branches], paid]
+
+    @app.workflow
+    def child(ctx: Context, number: int):
+        doubled = yield ctx.lfc(lambda _, value: effect(value * 2), number)
+        paid = yield ctx.lfc(lambda _, value: effect(value), number).options(effect="once")
+        return [doubled, paid]
+
+    @app.workflow
+    async def children(ctx: Context) -> list[object]:
+        one = await ctx.rfi(child, 1)
+        two = await ctx.rfi("child", 2)
+        mine = await ctx.step("mine", effect, "mine")
+        return [mine, await two, await one, await ctx.rfc(child, 3).options(id=f"{ctx.run_id}-chosen")]
+
+    @app.workflow
+    async def timers(ctx: Context) -> list[object]:
+        before = await ctx.step("before", effect, 1)
+        await ctx.sleep(0.05)
+        try:
+            async with asyncio.timeout(0.05):
+                await ctx.wait_for_signal("never")
+        except TimeoutError:
+            late = await ctx.step("late", effect, "late")
+        await asyncio.sleep(1.2)  # long enough to pause for
+        return [before, late, await ctx.step("after", effect, 2, effect="once")]
+
+    @app.workflow
+    async def questions(ctx: Context) -> list[object]:
+        first = await ctx.wait_for_user("first?")
+        done = [first.approved, await ctx.step("between", effect, 1)]
+        both = await asyncio.gather(
+            ctx.wait_for_user("colour?", input_type="select", options=["red", "blue"]),
+            ctx.wait_for_user("why?", input_type="text"),
+        )
+        done += [answer.value for answer in both]
+        done.append(await ctx.step("act", effect, "acted", effect="once"))
+        return done
+
+    return app
+
+
+ANSWERS = {"first?": True, "colour?": "blue", "why?": "because"}
+UNCLEAR = {
+    "charge": "paid",
+    "charge-a": "a",
+    "charge-b": "b",
+    "after": 2,
+    "act": "acted",
+}

@@ -1,0 +1,159 @@
+"""kill -9 of a worker at every position of the journals of five programs, in real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from signoff import AsyncClient, AsyncHandle
+from signoff.records import CallKind, Entry, EntryKind
+from signoff.stores.sqlite import SqliteStore
+from tests.crash import programs
+
+PATIENCE_SECONDS = 30
+ROOT = Path(__file__).parents[2]
+
+
+async def answer_everything(client: AsyncClient) -> None:
+    """Play the people: answer each question as soon as it is asked, for as long as the test runs."""
+    while True:
+        for question in (await client.questions()).items:
+            asked = json.loads(question.data or "{}")
+            if asked["text"] in programs.ANSWERS:
+                answer = programs.ANSWERS[asked["text"]]
+            else:
+                answer = {"action": "done", "result": unclear_result(asked["metadata"])}
+            await client.answer(question.id, answer, request_id=question.id)
+        await asyncio.sleep(0.005)
+
+
+def unclear_result(metadata: dict[str, str]) -> object:
+    """What a step that may have happened would have returned."""
+    if metadata["step"] in programs.UNCLEAR:
+        return programs.UNCLEAR[metadata["step"]]
+    return {"children.1": 1, "children.2": 2, "children-chosen": 3}[metadata["run_id"]]
+
+
+async def run_to_the_end(name: str, database: Path, effects: Path) -> tuple[object, dict[str, list[Entry]]]:
+    """Let a healthy worker finish what is there; returns the result and all journals."""
+    app = programs.make_app(SqliteStore(database), effects)
+    try:
+        async with AsyncClient(app) as client, app.worker():
+            handle = await client.start(name, id=name)
+            people = asyncio.create_task(answer_everything(client))
+            result = await handle.result(PATIENCE_SECONDS)
+            people.cancel()
+            return result, await journals(client)
+    finally:
+        await app.store.close()
+
+
+async def journals(client: AsyncClient) -> dict[str, list[Entry]]:
+    runs = (await client.list()).items
+    return {run.id: list(await client.backend.read_journal(run.id)) for run in runs}
+
+
+async def killed(name: str, database: Path, effects: Path, run_id: str, seq: int, when: str) -> set[str]:
+    """Run a worker process until it is killed. Returns the steps that were journaled by then."""
+    app = programs.make_app(SqliteStore(database), effects)
+    try:
+        async with AsyncClient(app) as client:
+            handle = await client.start(name, id=name)
+            people = asyncio.create_task(answer_everything(client))
+            await die(handle, database, effects, run_id, seq, when)
+            people.cancel()
+            return completed_steps(await journals(client))
+    finally:
+        await app.store.close()
+
+
+async def die(handle: AsyncHandle, database: Path, effects: Path, run_id: str, seq: int, when: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.crash.worker",
+        str(database),
+        str(effects),
+        run_id,
+        str(seq),
+        when,
+    ]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+    status = await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
+    assert status == -signal.SIGKILL, f"{handle.id} was not killed at {run_id}:{seq}"
+
+
+def completed_steps(all_journals: dict[str, list[Entry]]) -> set[str]:
+    return {
+        f"{run_id}.{entry.n} {entry.name}"
+        for run_id, entries in all_journals.items()
+        for entry in entries
+        if entry.kind is EntryKind.COMPLETED and entry.call is CallKind.STEP
+    }
+
+
+def executions(effects: Path) -> list[str]:
+    return effects.read_text().splitlines() if effects.exists() else []
+
+
+async def check_kill(name: str, folder: Path, run_id: str, seq: int, when: str, expected: object) -> None:
+    """Kill a worker at one place, let another finish, and compare with what happens without the kill."""
+    where = f"{name} killed {when} {run_id}:{seq}"
+    database, effects = folder / "signoff.db", folder / "effects"
+    journaled = await killed(name, database, effects, run_id, seq, when)
+    already = collections.Counter(executions(effects))
+    result, after = await run_to_the_end(name, database, effects)
+    assert result == expected, where
+    in_all = collections.Counter(executions(effects))
+    for step in journaled:
+        assert in_all[step] == already[step], f"{where}: journaled step {step} ran again"
+    for step, times in in_all.items():
+        assert times <= 2, f"{where}: {step} ran {times} times"
+    once = {
+        f"{id}.{entry.n} {entry.name}"
+        for id, entries in after.items()
+        for entry in entries
+        if entry.kind is EntryKind.STEP_STARTED
+    }
+    assert once, where
+    for step in once:
+        assert in_all[step] <= 1, f"{where}: {step} ran twice, and its effect is once"
+
+
+def positions(name: str, folder: Path) -> tuple[object, list[tuple[str, int]]]:
+    result, all_journals = asyncio.run(run_to_the_end(name, folder / "signoff.db", folder / "effects"))
+    return result, [(id, entry.seq) for id, entries in all_journals.items() for entry in entries]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", programs.NAMES)
+def test_a_worker_killed_at_any_journal_position_changes_no_result_and_repeats_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    reference = tmp_path / "reference"
+    reference.mkdir()
+    expected, places = positions(name, reference)
+    assert len(places) > 4
+
+    async def check_all() -> None:
+        at_once = asyncio.Semaphore(2)
+
+        async def check(number: int, run_id: str, seq: int, when: str) -> None:
+            folder = tmp_path / f"{number}-{when}"
+            folder.mkdir()
+            async with at_once:
+                await check_kill(name, folder, run_id, seq, when, expected)
+
+        async with asyncio.TaskGroup() as checks:
+            for number, (run_id, seq) in enumerate(places):
+                for when in ("before", "after"):
+                    checks.create_task(check(number, run_id, seq, when))
+
+    asyncio.run(check_all())
+    print(f"{name}: killed at {len(places)} positions, before and after each")
