@@ -6,8 +6,9 @@ A call is awaitable. ``options`` may change it until then.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -30,8 +31,8 @@ T = TypeVar("T")
 Effect = Literal["repeatable", "once"]
 
 
-class Call(Awaitable[T], Generic[T]):
-    """One thing asked of the context.
+class Call(Generic[T]):
+    """One thing asked of the context; awaitable.
 
     Attributes:
         n: Its number in the run; 0 until it is issued.
@@ -117,7 +118,7 @@ class StepCall(Call[Any]):
     """Ordinary code, run by the worker outside the workflow's loop."""
 
     kind = CallKind.STEP
-    __slots__ = ("args", "function", "kwargs", "live", "step_options")
+    __slots__ = ("args", "context", "function", "kwargs", "live", "step_options")
 
     def __init__(
         self,
@@ -134,6 +135,12 @@ class StepCall(Call[Any]):
         self.kwargs = kwargs
         self.step_options = step_options
         self.live: list[Any] = []  # the value just computed here, so that it need not be decoded again
+        self.context: contextvars.Context | None = None  # of the code that awaits it, for the step to see
+
+    def begin(self) -> asyncio.Future[Any]:
+        if self.future is None:
+            self.context = contextvars.copy_context()
+        return super().begin()
 
     def outcome(self, entry: Entry) -> Any:
         if entry.error is not None:

@@ -29,7 +29,7 @@ from signoff.engine.calls import (
     TimerCall,
 )
 from signoff.engine.execution import Execution, Program
-from signoff.engine.steps import Attempt, run_attempt
+from signoff.engine.steps import Attempt, create_step_task, run_attempt
 from signoff.errors import LeaseLost, ReplayFailed, StepFailed, StoreUnavailable, WaitsForNothing
 from signoff.records import (
     CallKind,
@@ -394,8 +394,7 @@ class Driver:
             if call.n not in self.execution.open:
                 continue
             before, _ = self.execution.past.attempts.get(call.n, (0, 0.0))
-            task = asyncio.create_task(self._attempt(call, before + 1), name="signoff step")
-            self._running[call.n] = task
+            self._running[call.n] = create_step_task(call, self._attempt(call, before + 1))
         self._to_start.clear()
 
     async def _attempt(self, call: StepCall, number: int) -> None:
@@ -485,7 +484,8 @@ class Driver:
         number = 0
         while True:
             number += 1
-            attempt = await run_attempt(call, self.run.id, number, self._host.threads)
+            running = run_attempt(call, self.run.id, number, self._host.threads)
+            attempt = await create_step_task(call, running)
             wait = attempt.retry_after
             if wait is None:
                 return attempt

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from signoff import codec
 from signoff.engine.calls import StepCall
 from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.errors import OutsideWorkflow, StepTimeout
+
+T = TypeVar("T")
 
 DEFAULT_RETRY = RetryPolicy()
 
@@ -75,6 +78,12 @@ class Attempt:
         return policy.wait_after(self.number)
 
 
+def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Make the task of an attempt, in a copy of the context of the code that called the step."""
+    assert call.context is not None
+    return asyncio.create_task(running, name="signoff step", context=call.context.copy())
+
+
 async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:
     """Run attempt ``number`` of a step.
 
@@ -108,10 +117,18 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadP
 async def _invoke(call: StepCall, threads: ThreadPoolExecutor) -> Any:
     if inspect.iscoroutinefunction(call.function):
         return await call.function(*call.args, **call.kwargs)
-    loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
-    value = await loop.run_in_executor(threads, lambda: context.run(call.function, *call.args, **call.kwargs))
+    value = await asyncio.get_running_loop().run_in_executor(
+        threads, lambda: context.run(_invoke_plain, call)
+    )
     return await value if inspect.isawaitable(value) else value
+
+
+def _invoke_plain(call: StepCall) -> Any:
+    try:
+        return call.function(*call.args, **call.kwargs)
+    except StopIteration as error:  # which no future can carry
+        raise RuntimeError(f"step {call.name!r} raised StopIteration") from error
 
 
 async def _invoke_in_time(call: StepCall, threads: ThreadPoolExecutor, seconds: float) -> Any:
