@@ -31,6 +31,7 @@ from signoff.stores import (
 )
 from signoff.stores.base import Change, RunFilter
 from signoff.stores.sqlite import SqliteStore
+from signoff.testing import VirtualClock
 from tests.stores.processes import outcome, process
 from tests.stores.scene import Scene, entry, sqlite_scene, until
 
@@ -170,6 +171,46 @@ def test_what_waits_is_committed_together(tmp_path: Path, inline_below_seconds: 
     asyncio.run(play())
     assert sum(len(change.runs or ()) for change in heard) == 500
     assert len(heard) < 10
+
+
+def test_quick_commits_stay_on_the_loop_and_slow_ones_leave_it(tmp_path: Path) -> None:
+    async def committing_thread(inline_below_seconds: float) -> str:
+        threads: list[str] = []
+        store = SqliteStore(tmp_path / "x.db", inline_below_seconds=inline_below_seconds)
+        await store.open()
+        store.listen(lambda _: threads.append(threading.current_thread().name))
+        for number in range(3):
+            await store.create_run(NewRun(f"{inline_below_seconds}.{number}", "refund", "default", "{}"))
+        await store.close()
+        return threads[-1]
+
+    assert asyncio.run(committing_thread(10.0)) == threading.current_thread().name
+    assert asyncio.run(committing_thread(1e-9)) == "signoff-sqlite-writer"
+
+
+def test_a_broken_clock_fails_what_was_asked_and_nothing_after_it(tmp_path: Path) -> None:
+    class Clock(VirtualClock):
+        broken = False
+
+        def now(self) -> float:
+            if self.broken:
+                raise RuntimeError("no time")
+            return super().now()
+
+    async def play(inline_below_seconds: float) -> None:
+        clock = Clock()
+        path = tmp_path / f"{inline_below_seconds}.db"
+        store = SqliteStore(path, clock=clock, inline_below_seconds=inline_below_seconds)
+        await store.open()
+        clock.broken = True
+        with pytest.raises(RuntimeError, match="no time"):
+            await store.create_run(RUN)
+        clock.broken = False
+        assert (await store.create_run(RUN))[1]
+        await store.close()
+
+    for inline_below_seconds in (0.0, 10.0):
+        asyncio.run(play(inline_below_seconds))
 
 
 def test_an_operation_that_breaks_half_way_leaves_no_trace_and_no_victim(tmp_path: Path) -> None:

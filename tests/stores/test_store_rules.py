@@ -118,6 +118,15 @@ async def test_a_worker_gets_only_its_group_and_workflows(scene: Scene) -> None:
 
 
 @rule
+async def test_a_worker_may_know_a_thousand_workflows(scene: Scene) -> None:
+    names = [f"w{number}" for number in range(1_000)]
+    for name in names[::100]:
+        await scene.start(name, workflow=name)
+    assert len(await scene.claim(workflows=names, limit=4)) == 4
+    assert len(await scene.claim(workflows=names, limit=100)) == 6
+
+
+@rule
 async def test_a_claim_leases_the_run_in_a_new_epoch(scene: Scene) -> None:
     await scene.start()
     [claim] = await scene.claim(worker="w1")

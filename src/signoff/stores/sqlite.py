@@ -40,7 +40,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 2
-CLAIM_WORKFLOWS_AT_MOST = 400  # SQLite merges up to 500 branches in one statement
 
 log = logging.getLogger("signoff.store")
 
@@ -142,8 +141,7 @@ class SqliteStore:
     ) -> Sequence[Claim]:
         if not workflows or not await self._read_soon(states.any_ready, group, json.dumps(list(workflows))):
             return []
-        some = workflows[:CLAIM_WORKFLOWS_AT_MOST]
-        return await self._write(leases.claim, worker_id, group, some, limit, self.lease_seconds)
+        return await self._write(leases.claim, worker_id, group, workflows, limit, self.lease_seconds)
 
     async def append(self, write: Write) -> None:
         await self._write(leases.append, write)
@@ -324,16 +322,12 @@ class _Listeners:
         return end
 
     def tell_commit(self, transaction: Transaction) -> None:
+        changes: dict[str, Change] = {}
         for namespace, callback in self._callbacks:
-            touched = transaction.runs.get(namespace)
-            if touched is not None or transaction.due:
-                change = Change(
-                    runs=frozenset(touched or ()),
-                    woken=frozenset(transaction.woken.get(namespace, ())),
-                    ended=frozenset(transaction.ended.get(namespace, ())),
-                    ready=namespace in transaction.ready,
-                    due=transaction.due,
-                )
+            change = changes.get(namespace)
+            if change is None:
+                change = changes[namespace] = _change(transaction, namespace)
+            if change.runs or change.due:
                 _tell(callback, change)
 
     def tell_disturbance(self) -> None:
@@ -343,6 +337,16 @@ class _Listeners:
     def tell_jump(self) -> None:
         for _, callback in self._callbacks:
             _tell(callback, Change(runs=frozenset(), ready=False, due=True))
+
+
+def _change(transaction: Transaction, namespace: str) -> Change:
+    return Change(
+        runs=frozenset(transaction.runs.get(namespace, ())),
+        woken=frozenset(transaction.woken.get(namespace, ())),
+        ended=frozenset(transaction.ended.get(namespace, ())),
+        ready=namespace in transaction.ready,
+        due=transaction.due,
+    )
 
 
 def _tell(callback: Callable[[Change], None], change: Change) -> None:

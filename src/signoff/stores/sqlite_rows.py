@@ -68,13 +68,12 @@ def to_entry(row: Row) -> Entry:
 
 
 def from_entry(entry: Entry) -> Row:
-    call = None if entry.call is None else entry.call.value
     return (
         entry.seq,
         entry.at,
-        entry.kind.value,
+        entry.kind._value_,  # as .value, without the cost of an enum's property
         entry.n,
-        call,
+        None if entry.call is None else entry.call._value_,
         entry.name,
         entry.value,
         entry.error,

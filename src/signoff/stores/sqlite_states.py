@@ -39,6 +39,8 @@ WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready'
 
 OLDEST_READY = "SELECT number FROM ({branches} ORDER BY ready_at, number LIMIT ?)"
 
+WORKFLOWS_AT_ONCE = 200  # SQLite merges up to 500 branches in one statement
+
 ANY_READY = """
 SELECT 1 FROM runs INDEXED BY runs_ready
 WHERE namespace = ?1 AND group_name = ?2 AND state = 'ready'
@@ -158,14 +160,18 @@ def claim(
     limit: int,
 ) -> list[Run]:
     """Lease ready runs to a worker, oldest ready first."""
-    values: list[Any] = [worker_id, lease_until]
-    for workflow in workflows:
-        values += (namespace, group, workflow)
-    rows = tx.db.execute(claim_statement(len(workflows)), [*values, limit]).fetchall()
-    rows.sort(key=lambda row: row[20:])
-    for row in rows:
-        tx.touch(namespace, row[1])
-    return [to_run(row) for row in rows]
+    claimed: list[Run] = []
+    for start in range(0, len(workflows), WORKFLOWS_AT_ONCE):
+        some = workflows[start : start + WORKFLOWS_AT_ONCE]
+        values: list[Any] = [worker_id, lease_until]
+        for workflow in some:
+            values += (namespace, group, workflow)
+        rows = tx.db.execute(claim_statement(len(some)), [*values, limit - len(claimed)]).fetchall()
+        rows.sort(key=lambda row: row[20:])
+        claimed += [to_run(row) for row in rows]
+    for run in claimed:
+        tx.touch(namespace, run.id)
+    return claimed
 
 
 @lru_cache

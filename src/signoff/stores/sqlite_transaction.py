@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,8 @@ from signoff.clock import Clock
 from signoff.stores.sqlite_schema import is_busy, translate
 
 T = TypeVar("T")
+
+log = logging.getLogger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # commits
 OWN_FAULTS: Final = (
@@ -143,15 +146,17 @@ class Committer:
         """
         try:
             return self._try(batch)
-        except sqlite3.Error as error:
-            if is_busy(error):
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and is_busy(error):
                 return None
             for operation in batch:
-                operation.error = translate(error, self._location)
-            return self._transaction()
+                operation.error = (
+                    translate(error, self._location) if isinstance(error, sqlite3.Error) else error
+                )
+            return Transaction(self.db, 0.0, 0.0)
         finally:
             if self.db.in_transaction:
-                self.db.execute("ROLLBACK")
+                self._roll_back()
 
     def data_version(self) -> int:
         """Return a number that changes when another process has committed."""
@@ -159,7 +164,7 @@ class Committer:
 
     def _try(self, batch: Sequence[Operation[Any]]) -> Transaction:
         self.db.execute("BEGIN IMMEDIATE")
-        transaction = self._transaction()
+        transaction = Transaction(self.db, self._clock.now(), self._lease_clock.now())
         spoiler = self._do(batch, transaction)
         if spoiler is not None:
             # It failed half-way, for a reason of its own: do the others again without it.
@@ -185,5 +190,8 @@ class Committer:
                     return operation
         return None
 
-    def _transaction(self) -> Transaction:
-        return Transaction(self.db, self._clock.now(), self._lease_clock.now())
+    def _roll_back(self) -> None:
+        try:
+            self.db.execute("ROLLBACK")
+        except sqlite3.Error as error:  # the next batch fails to begin, and tries to roll back again
+            log.warning("store %s: cannot roll back: %s", self._location, error)
