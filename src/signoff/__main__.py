@@ -1,0 +1,5 @@
+"""``python -m signoff``: the command line."""
+
+from signoff.cli import main
+
+main()

@@ -1,0 +1,95 @@
+"""What commands print: JSON for machines, tables and lines for people. Messages go to stderr, results to stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
+
+from signoff.cli.wording import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE = 10_000  # piped output is not wrapped
+
+
+class Output:
+    """Where a command prints.
+
+    Args:
+        as_json: Whether a machine reads.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def object(self, value: Any) -> None:
+        """Print one JSON object on a line of its own."""
+        print(json.dumps(value, ensure_ascii=False), flush=True)
+
+    def line(self, text: str, style: str | None = None) -> None:
+        """Print a line for people."""
+        _print(self._stdout, text, style)
+
+    def note(self, text: str, style: str | None = None) -> None:
+        """Tell people something that is not the result. Machines are not told."""
+        if not self.as_json:
+            _print(self._stderr, text, style)
+
+    def event(self, event: str, text: str, **facts: Any) -> None:
+        """Say what happened in a process that serves: a line for people, an object for machines."""
+        if self.as_json:
+            self.object({"event": event, **facts})
+        else:
+            _print(self._stderr, text, None)
+
+    def failure(self, message: str, code: int, facts: dict[str, Any]) -> None:
+        """Say on stderr why the command failed."""
+        if self.as_json:
+            error = {"error": {"message": message, "exit_code": code, **facts}}
+            print(json.dumps(error, ensure_ascii=False), file=sys.stderr, flush=True)
+        else:
+            _print(self._stderr, f"signoff: {message}", "red")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
+        """Print rows under a heading; ``empty`` says that there are none."""
+        if not rows:
+            self.note(empty)
+            return
+        from rich.table import Table
+
+        table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for index, column in enumerate(table.columns):
+            column.overflow = "fold" if index == 0 else "ellipsis"
+            column.no_wrap = index > 0
+        for row in rows:
+            table.add_row(*(_text(one_line(cell)) for cell in row))
+        self._stdout.print(table)
+
+    @cached_property
+    def _stdout(self) -> Console:
+        return _console(sys.stdout)
+
+    @cached_property
+    def _stderr(self) -> Console:
+        return _console(sys.stderr)
+
+
+def _console(file: TextIO) -> Console:
+    from rich.console import Console
+
+    width = None if file.isatty() else _WIDE
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _print(console: Console, text: str, style: str | None) -> None:
+    console.print(_text(text), style=style, soft_wrap=True)
+
+
+def _text(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text)

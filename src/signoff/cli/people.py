@@ -1,0 +1,132 @@
+"""``signoff inbox`` and ``answer``: what people are asked, and what they say."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import click
+
+from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.form import ask
+from signoff.cli.output import Output
+from signoff.cli.target import on_client
+from signoff.cli.values import login_name, parse_json
+from signoff.cli.wording import ago, brief, moment, one_line
+from signoff.client import AsyncClient
+from signoff.errors import AlreadySettled, NotFound, WrongAnswer
+from signoff.people.questions import Question
+from signoff.records import Promise, PromiseKind, PromiseState
+from signoff.wire import to_wire
+
+
+@click.command()
+@click.option("--run", "run_id", help="Only questions of this run.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+)
+@click.option("--after", help="Where the page before ended.")
+@on_client
+async def inbox(client: AsyncClient, out: Output, run_id: str | None, limit: int, after: str | None) -> None:
+    """List open questions, oldest first."""
+    page = await client.questions(run_id=run_id, after=after, limit=limit)
+    if out.as_json:
+        out.object({"items": [to_wire(promise) for promise in page.items], "next": page.next})
+        return
+    now = time.time()
+    rows = [_row(promise, now) for promise in page.items]
+    out.table(("QUESTION", "ASKED", "UNTIL", "KIND", "TEXT"), rows, "no open questions")
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
+
+
+def _row(promise: Promise, now: float) -> tuple[str, ...]:
+    asked = Question.from_json(promise.data or "null")
+    until = ago(promise.due_at, now) if promise.due_at else ""
+    return promise.id, ago(promise.created_at, now), until, asked.input_type, one_line(asked.text)
+
+
+@click.command()
+@click.argument("question_id", metavar="QUESTION")
+@click.option("--approve/--reject", "approved", default=None, help="Say yes or no.")
+@click.option("--value", metavar="JSON", help="An option, a list of options or a form; null skips.")
+@click.option("--text", help="A text, or the value of an option.")
+@click.option("--note", help="What to add in words.")
+@click.option("--user", help="Who answers.  [default: your login name]")
+@on_client
+async def answer(
+    client: AsyncClient,
+    out: Output,
+    question_id: str,
+    approved: bool | None,
+    value: str | None,
+    text: str | None,
+    note: str | None,
+    user: str | None,
+) -> None:
+    """Answer QUESTION. On a terminal, without a value, it is put to you."""
+    given = [each for each in (approved, value, text) if each is not None]
+    if len(given) > 1:
+        raise click.UsageError("give one of --approve, --reject, --value and --text")
+    user = user or login_name()
+    if given:
+        said = parse_json(value) if value is not None else given[0]
+        await _question(client, question_id)
+        promise = await client.answer(question_id, said, user_id=user, note=note)
+    else:
+        promise = await _put(client, out, await _question(client, question_id), user, note)
+    if out.as_json:
+        out.object(to_wire(promise))
+    else:
+        out.line(f"question {promise.id} is answered: {_answered(promise)}")
+
+
+async def _question(client: AsyncClient, question_id: str) -> Promise:
+    """Return an existing question. Raises NotFound."""
+    try:
+        promise = await client.promises.get(question_id)
+    except NotFound:
+        raise NotFound("question", question_id) from None
+    if promise.kind is not PromiseKind.QUESTION:
+        raise CommandFailed(
+            ExitCode.NOT_FOUND,
+            f"{question_id!r} is no question but a promise; settle it with: signoff resolve {question_id} JSON",
+        )
+    return promise
+
+
+async def _put(
+    client: AsyncClient, out: Output, promise: Promise, user: str | None, note: str | None
+) -> Promise:
+    """Show the question, prompt for the answer, and again for as long as it is wrong."""
+    if promise.state is not PromiseState.PENDING:
+        raise AlreadySettled(promise.id, promise.state, promise.settled_by, promise.settled_at)
+    if out.as_json or not sys.stdin.isatty():
+        raise click.UsageError("say what the answer is: --approve, --reject, --value JSON or --text TEXT")
+    asked = Question.from_json(promise.data or "null")
+    _show(out, promise, asked)
+    while True:
+        said = ask(asked)
+        note = note if note is not None else click.prompt("Note", default="", show_default=False, err=True)
+        try:
+            return await client.answer(promise.id, said, user_id=user, note=note or None, digest=asked.digest)
+        except WrongAnswer as wrong:
+            for field, message in wrong.problems:
+                out.note(f"{field}: {message}" if field else message, "red")
+
+
+def _show(out: Output, promise: Promise, asked: Question) -> None:
+    out.note(one_line(asked.text, 2000), "bold")
+    for name, value in asked.metadata.items():
+        out.note(f"  {one_line(name)}: {brief(json.dumps(value), 500)}")
+    if promise.due_at:
+        out.note(f"  until {moment(promise.due_at)}")
+
+
+def _answered(promise: Promise) -> str:
+    value: Any = json.loads(promise.value or "null")
+    if isinstance(value, dict) and "approved" in value:
+        return "approved" if value["approved"] is True else "rejected"
+    return "skipped" if value is None else brief(promise.value)

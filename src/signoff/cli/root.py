@@ -1,0 +1,105 @@
+"""The command ``signoff`` with all its subcommands, and how each of them ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+import signoff
+from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
+from signoff.cli.output import Output
+from signoff.cli.people import answer, inbox
+from signoff.cli.promises import reject, resolve
+from signoff.cli.replay import export, replay
+from signoff.cli.runs import cancel, retry, runs, signal, start
+from signoff.cli.serve import dev, server, worker
+from signoff.cli.show import show
+from signoff.errors import SignoffError, WrongAnswer
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Where commands look: --url or --store, else SIGNOFF_URL or SIGNOFF_STORE, else
+sqlite:///signoff.db in the working directory, else http://127.0.0.1:8000.
+
+\b
+Exit codes:
+  0  done
+  1  what was asked for failed: the run, or the replay
+  2  wrong arguments, or code that cannot be loaded
+  3  there is no such run, question or promise
+  4  refused: a wrong or late answer, an id that is taken, a run in another state
+  5  the store or the server is not available""",
+)
+@click.version_option(signoff.__version__, prog_name="signoff")
+def root() -> None:
+    """Durable runs with people in the loop."""
+
+
+for _command in (
+    dev,
+    server,
+    worker,
+    start,
+    runs,
+    show,
+    inbox,
+    answer,
+    signal,
+    cancel,
+    retry,
+    resolve,
+    reject,
+    replay,
+    export,
+):
+    root.add_command(_command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line.
+
+    Args:
+        arguments: What follows ``signoff``.
+
+    Returns:
+        The exit code.
+    """
+    out = Output("--json" in arguments)
+    try:
+        ended = root.main(list(arguments), prog_name="signoff", standalone_mode=False)
+        return ended if isinstance(ended, int) else ExitCode.OK
+    except CommandFailed as failure:
+        return _fail(out, str(failure), failure.code, failure.facts)
+    except SignoffError as error:
+        return _fail(out, str(error), exit_code_of(error), _facts(error))
+    except click.ClickException as error:
+        return _fail(out, _usage(error), ExitCode.USAGE, {})
+    except (KeyboardInterrupt, click.Abort):
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+
+
+def _fail(out: Output, message: str, code: ExitCode, facts: dict[str, Any]) -> int:
+    out.failure(message, code, facts)
+    return code
+
+
+def _facts(error: SignoffError) -> dict[str, Any]:
+    facts: dict[str, Any] = {"type": type(error).__name__}
+    if isinstance(error, WrongAnswer):
+        facts["fields"] = [{"field": field, "message": message} for field, message in error.problems]
+    return facts
+
+
+def _usage(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message.rstrip('.')}; see: {context.command_path} --help" if context else message

@@ -1,0 +1,205 @@
+"""``signoff dev``, ``server`` and ``worker``: the commands that run until they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from signoff.app import Signoff
+from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.load import load_app
+from signoff.cli.output import Output
+from signoff.cli.reload import Supervision, Supervisor
+from signoff.cli.stopping import STOP_SIGNALS, StopSignals
+from signoff.cli.target import DEFAULT_STORE, Command, json_option
+from signoff.cli.working import WorkerOptions, work
+
+if TYPE_CHECKING:
+    from signoff.server import Server
+
+_IDLE_THREADS_END_SECONDS = 0.5
+
+_ADDRESS = click.argument("address", metavar="MODULE:APP")
+
+
+def _listening_options(command: Command) -> Command:
+    for option in (
+        click.option(
+            "--allow-host", "allowed_hosts", multiple=True, help="A name it is reached by; repeat for more."
+        ),
+        click.option(
+            "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: a free one."
+        ),
+        click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+    ):
+        command = option(command)
+    return command
+
+
+def _working_options(command: Command) -> Command:
+    seconds = click.FloatRange(min=0)
+    count = click.IntRange(min=1)
+    for option in (
+        click.option(
+            "--grace", type=seconds, default=30.0, show_default=True, help="Seconds for steps to finish."
+        ),
+        click.option("--threads", type=count, default=32, show_default=True, help="Plain steps at once."),
+        click.option("--concurrency", type=count, default=1000, show_default=True, help="Runs held at once."),
+        click.option("--group", help="The group to poll.  [default: the app's]"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_ADDRESS
+@_working_options
+@json_option
+def worker(
+    address: str, group: str | None, concurrency: int, threads: int, grace: float, out: Output
+) -> int | None:
+    """Run the workflows of MODULE:APP.
+
+    SIGTERM and SIGINT let running steps finish; a second one leaves at once.
+    """
+    app = load_app(address)
+    options = WorkerOptions(group, concurrency, threads, grace)
+
+    async def run(stop: StopSignals) -> None:
+        await app.store.open()
+        await work(app, options, stop, out)
+
+    return _run(app, run)
+
+
+@click.command()
+@click.argument("address", metavar="[MODULE:APP]", required=False)
+@click.option(
+    "--store", metavar="URL", help=f"The database. [env: SIGNOFF_STORE]  [default: {DEFAULT_STORE}]"
+)
+@_listening_options
+@json_option
+def server(address: str | None, store: str | None, out: Output, **listening: Any) -> int | None:
+    """Serve the HTTP API of a store, or of the store of MODULE:APP."""
+    if address and store:
+        raise click.UsageError("give --store or MODULE:APP, not both")
+    app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
+
+    async def run(stop: StopSignals) -> None:
+        async with _listening(app, out, **listening):
+            await stop.asked()
+            out.event("stopping", "stopping")
+
+    return _run(app, run)
+
+
+@click.command()
+@_ADDRESS
+@_listening_options
+@_working_options
+@click.option(
+    "--watch",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="A folder or file to watch; repeat for more.  [default: the working directory]",
+)
+@click.option(
+    "--supervised-by", type=int, hidden=True, help="The socket of the process that reloads this one."
+)
+@json_option
+def dev(
+    address: str,
+    host: str,
+    port: int,
+    allowed_hosts: tuple[str, ...],
+    group: str | None,
+    concurrency: int,
+    threads: int,
+    grace: float,
+    watch: tuple[Path, ...],
+    supervised_by: int | None,
+    out: Output,
+) -> int | None:
+    """Run MODULE:APP while you write it: server and worker in one process, replaced when a Python file changes.
+
+    The port stays the same. Code that cannot be loaded is shown, and what ran before goes on.
+    """
+    if supervised_by is None:
+        return asyncio.run(Supervisor(sys.argv[1:], port, watch or (Path.cwd(),), out).run())
+    supervision = Supervision(supervised_by)
+    app = load_app(address)
+    port = supervision.wait_for_turn()
+    options = WorkerOptions(group, concurrency, threads, grace)
+
+    async def run(stop: StopSignals) -> None:
+        supervision.on_end(stop.ask)
+        async with _listening(app, out, host=host, port=port, allowed_hosts=allowed_hosts) as listening:
+            supervision.listening(listening.port)
+            await work(app, options, stop, out)
+
+    return _run(app, run, [signal.SIGTERM])
+
+
+@asynccontextmanager
+async def _listening(app: Signoff, out: Output, **options: Any) -> AsyncGenerator[Server]:
+    """Serve the API within, and say where."""
+    from signoff.server import Server
+
+    try:
+        async with Server(app, **options) as server:
+            text = f"listening on {server.url}, store {app.store.location}"
+            out.event("listening", text, url=server.url, port=server.port, store=app.store.location)
+            yield server
+    except OSError as error:
+        raise CommandFailed(ExitCode.UNAVAILABLE, error.strerror or str(error)) from error
+
+
+def _run(
+    app: Signoff,
+    serve: Callable[[StopSignals], Awaitable[None]],
+    signals: Sequence[signal.Signals] = STOP_SIGNALS,
+) -> int:
+    """Run until asked to stop, and return the exit code."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("signoff").setLevel(logging.INFO)
+
+    async def until_asked() -> None:
+        with StopSignals(signals) as stop:
+            try:
+                await serve(stop)
+            finally:
+                await app.store.close()
+            if stop.is_urged:
+                _leave(ExitCode.INTERRUPTED)
+        if _steps_still_run():
+            _leave(ExitCode.OK)
+
+    asyncio.run(until_asked())
+    return ExitCode.OK
+
+
+def _steps_still_run() -> bool:
+    """Whether a thread is still busy with a step that was given up: Python would wait for it without end."""
+    give_up_at = time.monotonic() + _IDLE_THREADS_END_SECONDS
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("signoff step")]
+    for thread in threads:
+        thread.join(max(0.0, give_up_at - time.monotonic()))
+    return any(thread.is_alive() for thread in threads)
+
+
+def _leave(code: ExitCode) -> NoReturn:
+    """End the process without waiting for its threads. The store is closed."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,71 @@
+"""Being asked to stop: the first SIGTERM or SIGINT asks to finish what runs, the second to leave at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """Counts the signals that ask this process to stop, as a context manager on the running loop.
+
+    Args:
+        signals: Which signals ask.
+        noticed: Called each time.
+    """
+
+    def __init__(
+        self, signals: Sequence[signal.Signals] = STOP_SIGNALS, *, noticed: Callable[[], None] | None = None
+    ) -> None:
+        self._signals = signals
+        self._loop = asyncio.get_running_loop()
+        self._noticed = noticed
+        self._count = 0
+        self._asked = asyncio.Event()
+        self._urged = asyncio.Event()
+
+    def __enter__(self) -> StopSignals:
+        for number in self._signals:
+            self._loop.add_signal_handler(number, self.ask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number in self._signals:
+            self._loop.remove_signal_handler(number)
+
+    def ask(self) -> None:
+        """Ask to stop, as a signal does."""
+        self._count += 1
+        self._asked.set()
+        if self._count > 1:
+            self._urged.set()
+        if self._noticed is not None:
+            self._noticed()
+
+    @property
+    def is_urged(self) -> bool:
+        """Whether the second signal came."""
+        return self._urged.is_set()
+
+    async def asked(self, *others: asyncio.Future[Any]) -> None:
+        """Wait for the first signal, or for one of ``others`` to be done."""
+        await _first(self._asked.wait(), others)
+
+    async def urged(self, *others: asyncio.Future[Any]) -> None:
+        """Wait for the second signal, or for one of ``others`` to be done."""
+        await _first(self._urged.wait(), others)
+
+
+async def _first(wait: Coroutine[Any, Any, bool], others: tuple[asyncio.Future[Any], ...]) -> None:
+    waiting = asyncio.create_task(wait)
+    try:
+        await asyncio.wait((waiting, *others), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()

@@ -1,0 +1,161 @@
+"""Where a command looks: a database of this host, or a server."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from signoff.app import Signoff
+from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.output import Output
+from signoff.client import AsyncClient
+from signoff.stores.sqlite_schema import path_of
+
+DEFAULT_STORE = "sqlite:///signoff.db"
+DEFAULT_URL = "http://127.0.0.1:8000"
+_LOOK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """One of a server's URL and a store's address."""
+
+    url: str | None = None
+    store: str | None = None
+
+    @property
+    def place(self) -> str:
+        """What to call it in messages."""
+        return self.url or self.store or ""
+
+
+def named_target(url: str | None, store: str | None) -> Target | None:
+    """Return what the options name, else what the environment does, else None.
+
+    Raises:
+        UsageError: Both a server and a store are named in the same place.
+    """
+    if url and store:
+        raise click.UsageError("give --url or --store, not both")
+    if url or store:
+        return Target(url, store)
+    url, store = os.environ.get("SIGNOFF_URL"), os.environ.get("SIGNOFF_STORE")
+    if url and store:
+        raise click.UsageError(
+            "SIGNOFF_URL and SIGNOFF_STORE are both set; unset one, or give --url or --store"
+        )
+    return Target(url, store) if url or store else None
+
+
+def default_target() -> Target:
+    """Return the working directory's database, or the server that usually runs here.
+
+    Raises:
+        CommandFailed: Neither is there.
+    """
+    if path_of(DEFAULT_STORE).exists():
+        return Target(store=DEFAULT_STORE)
+    place = urlsplit(DEFAULT_URL)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 80), _LOOK_SECONDS).close()
+    except OSError:
+        raise CommandFailed(
+            ExitCode.UNAVAILABLE,
+            f"no signoff.db in {Path.cwd()} and no server at {DEFAULT_URL}; name one with --store or --url, or start "
+            f"one with: signoff dev module:app",
+        ) from None
+    return Target(url=DEFAULT_URL)
+
+
+@asynccontextmanager
+async def connect(
+    target: Target, *, group: str | None = None, may_create: bool = False
+) -> AsyncGenerator[AsyncClient]:
+    """Give a client of the target.
+
+    Args:
+        target: Where.
+        group: The group that runs are started in.
+        may_create: Whether a database that is not there is created.
+
+    Raises:
+        CommandFailed: There is no such database.
+        StoreUnavailable: The database cannot be opened, or the server not be reached.
+    """
+    if target.url is not None:
+        async with AsyncClient(target.url, group=group) as client:
+            yield client
+        return
+    address = target.store or DEFAULT_STORE
+    if not may_create:
+        require_database(address)
+    app = Signoff(address)
+    try:
+        async with AsyncClient(app, group=group) as client:
+            yield client
+    finally:
+        await app.store.close()
+
+
+def require_database(address: str) -> None:
+    """Raise CommandFailed unless the SQLite file is there: looking into a store must not create it."""
+    path = path_of(address)
+    if not path.exists():
+        raise CommandFailed(
+            ExitCode.UNAVAILABLE, f"there is no database {path}; check --store and the working directory"
+        )
+
+
+Work = Callable[..., Awaitable[None]]
+Command = Callable[..., int | None]  # returns the exit code, None for 0
+
+
+def json_option(command: Command) -> Command:
+    """Add --json to a command, which gets an ``Output`` as ``out``."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+    @functools.wraps(command)
+    def with_output(*args: Any, as_json: bool, **options: Any) -> int | None:
+        return command(*args, out=Output(as_json), **options)
+
+    return with_output
+
+
+def place_options(command: Command) -> Command:
+    """Add --url and --store to a command, which gets the target named by them, or None, as ``target``."""
+
+    @click.option("--url", metavar="URL", help="A signoff server. [env: SIGNOFF_URL]")
+    @click.option(
+        "--store", metavar="URL", help="A database, such as sqlite:///signoff.db. [env: SIGNOFF_STORE]"
+    )
+    @functools.wraps(command)
+    def with_target(*args: Any, url: str | None, store: str | None, **options: Any) -> int | None:
+        return command(*args, target=named_target(url, store), **options)
+
+    return with_target
+
+
+def on_client(work: Work) -> Command:
+    """Make a command of an async function that gets a connected ``client`` and an ``out``."""
+
+    @place_options
+    @json_option
+    @functools.wraps(work)
+    def command(*args: Any, target: Target | None, out: Output, **options: Any) -> None:
+        async def connected() -> None:
+            async with connect(target or default_target()) as client:
+                await work(*args, client=client, out=out, **options)
+
+        asyncio.run(connected())
+
+    return command

@@ -1,0 +1,203 @@
+"""A run's journal as people read it: one item for each call, with what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from signoff.records import CallKind, Entry, EntryKind, Promise, PromiseState
+
+_OF_THE_RUN = {
+    EntryKind.STARTED: "started",
+    EntryKind.CONTINUED: "continued as new",
+    EntryKind.CANCEL_REQUESTED: "cancel requested",
+    EntryKind.DEADLINE_PASSED: "deadline passed",
+    EntryKind.RETRIED: "retried",
+    EntryKind.SUCCEEDED: "succeeded",
+    EntryKind.FAILED: "failed",
+    EntryKind.CANCELLED: "cancelled",
+}
+_ENDS = (EntryKind.SUCCEEDED, EntryKind.FAILED, EntryKind.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """One attempt of a step that failed and was made again."""
+
+    number: int
+    at: float
+    next_at: float
+    error: str | None  # JSON of an error; None if a person said to make it again
+
+
+@dataclass(slots=True)
+class Item:
+    """One call of a run, or one thing that happened to it.
+
+    Attributes:
+        at: When it began, as far as the journal tells: a step's beginning is that of the entry before its outcome.
+        kind: A ``CallKind``, ``run``, or ``patch``.
+        name: What the journal calls it; for a question its text, for what happened to the run, what.
+        n: The number of the call.
+        state: ``open``, ``retrying``, ``succeeded``, ``failed``, ``rejected``, ``timed_out``, ``cancelled``, ``noted``,
+            or ``abandoned`` (still open when the run ended).
+        id: The promise, question or child run.
+        due_at: When it times out, or a timer fires.
+        ended_at: When its outcome was settled.
+        value: JSON of its outcome; of a promise or question that is open, what it shows.
+        error: JSON of its error.
+        by: Who settled it or asked for it.
+        note: What they added in words.
+        attempts: A step's failed attempts before its outcome.
+        doubt: The question about a step that may or may not have happened.
+    """
+
+    at: float
+    kind: str
+    name: str
+    n: int | None = None
+    state: str = "noted"
+    id: str | None = None
+    due_at: float | None = None
+    ended_at: float | None = None
+    value: str | None = None
+    error: str | None = None
+    by: str | None = None
+    note: str | None = None
+    attempts: list[FailedAttempt] = field(default_factory=list[FailedAttempt])
+    doubt: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run still waits for it, as far as the journal tells."""
+        return self.state in ("open", "retrying")
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+        return None if self.ended_at is None else max(0.0, self.ended_at - self.at)
+
+
+class Timeline:
+    """Takes a journal entry by entry, and holds what it amounts to.
+
+    Args:
+        created_at: When the run was created.
+
+    Attributes:
+        items: In the order in which they began to show in the journal.
+    """
+
+    def __init__(self, created_at: float) -> None:
+        self.items: list[Item] = []
+        self._calls: dict[int, Item] = {}
+        self._before = created_at
+
+    def read(self, entries: Iterable[Entry]) -> Timeline:
+        """Take entries in, and return the timeline itself."""
+        for entry in entries:
+            self.add(entry)
+        return self
+
+    def add(self, entry: Entry) -> Item:
+        """Take one entry in, and return the item that it began or changed."""
+        item = self._item(entry)
+        self._before = entry.at
+        return item
+
+    def settle(self, promises: Iterable[Promise]) -> Timeline:
+        """Take in what became of promises that the journal still shows as open, and return the timeline itself."""
+        settled = {promise.id: promise for promise in promises if promise.state is not PromiseState.PENDING}
+        for item in self._calls.values():
+            promise = settled.get(item.id or "") if item.is_open else None
+            if promise is not None:
+                item.state, item.value = _state(promise.state), promise.value
+                item.ended_at, item.by, item.note = promise.settled_at, promise.settled_by, promise.note
+        return self
+
+    def _item(self, entry: Entry) -> Item:
+        if entry.kind in _OF_THE_RUN:
+            return self._of_the_run(entry)
+        match entry.kind:
+            case EntryKind.SIGNALLED:
+                return self._signalled(entry)
+            case EntryKind.PATCHED:
+                return self._new(Item(entry.at, "patch", entry.name or ""))
+            case EntryKind.ATTEMPT_FAILED:
+                return self._attempt_failed(entry)
+            case EntryKind.COMPLETED:
+                return self._completed(entry)
+            case _:
+                return self._opened(entry)
+
+    def _of_the_run(self, entry: Entry) -> Item:
+        item = Item(entry.at, "run", _OF_THE_RUN[entry.kind], value=entry.value, error=entry.error)
+        item.by, item.note = entry.fact("by"), entry.fact("reason")
+        if entry.kind in _ENDS:
+            item.state = entry.kind.value
+        if entry.kind in (*_ENDS, EntryKind.CONTINUED) and not entry.fact("retryable"):
+            self._abandon_open()
+        return self._new(item)
+
+    def _signalled(self, entry: Entry) -> Item:
+        waiting = (item for item in self._calls.values() if item.kind == CallKind.SIGNAL and item.is_open)
+        item = next((item for item in waiting if item.name == entry.name), None)
+        if item is None:
+            item = self._new(Item(entry.at, CallKind.SIGNAL, entry.name or ""))
+        item.state, item.value = "succeeded", entry.value
+        item.ended_at, item.by = entry.fact("at") or entry.at, entry.fact("by")
+        return item
+
+    def _opened(self, entry: Entry) -> Item:
+        known = self._calls.get(entry.n or 0)
+        if known is not None:  # a step that was interrupted: it may or may not have happened
+            known.doubt, known.state = entry.fact("id"), "open"
+            return known
+        item = self._call(entry, entry.at)
+        if entry.kind is not EntryKind.PROGRESSED and entry.call is not CallKind.DETACHED:
+            item.state = "open"
+        item.value, item.id, item.due_at = entry.value, entry.fact("id"), entry.fact("due_at")
+        if entry.call is CallKind.QUESTION:
+            item.name = json.loads(entry.value or "{}").get("text", "")
+        return item
+
+    def _attempt_failed(self, entry: Entry) -> Item:
+        item = self._known(entry)
+        item.state = "retrying"
+        number, next_at = entry.fact("attempt"), entry.fact("next_at")
+        item.attempts.append(FailedAttempt(number, entry.at, next_at, entry.error))
+        return item
+
+    def _completed(self, entry: Entry) -> Item:
+        item = self._known(entry)
+        item.state = "failed" if entry.error is not None else _state(entry.state)
+        item.ended_at = entry.fact("at") or entry.at
+        item.value, item.error = entry.value, entry.error
+        item.by, item.note = entry.fact("by"), entry.fact("note")
+        return item
+
+    def _abandon_open(self) -> None:
+        for item in self._calls.values():
+            if item.is_open:
+                item.state = "abandoned"
+
+    def _known(self, entry: Entry) -> Item:
+        return self._calls.get(entry.n or 0) or self._call(entry, self._before)
+
+    def _call(self, entry: Entry, at: float) -> Item:
+        item = Item(at, (entry.call or CallKind.STEP).value, entry.name or "", entry.n)
+        if entry.n is not None:
+            self._calls[entry.n] = item
+        return self._new(item)
+
+    def _new(self, item: Item) -> Item:
+        self.items.append(item)
+        return item
+
+
+def _state(state: str | None) -> str:
+    """Say how a promise or child run ended in the words of runs."""
+    if state is None or state == PromiseState.RESOLVED:
+        return "succeeded"
+    return "rejected" if state == PromiseState.REJECTED else str(state)

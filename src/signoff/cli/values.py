@@ -1,0 +1,65 @@
+"""JSON on the command line, and who types it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import math
+from typing import Any
+
+import click
+
+
+class JsonValue(click.ParamType[Any]):
+    """An argument that is JSON."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value  # a default
+        return parse_json(value, param, ctx)
+
+
+class JsonObject(JsonValue):
+    """An argument that is a JSON object."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        parsed = super().convert(value, param, ctx)
+        if not isinstance(parsed, dict):
+            self.fail(f"{value} is not a JSON object, such as '{{\"amount\": 7}}'", param, ctx)
+        return parsed  # pyright: ignore[reportUnknownVariableType]
+
+
+def parse_json(text: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> Any:
+    """Read JSON that somebody typed.
+
+    Raises:
+        BadParameter: It is none; the message says how to quote a text.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except ValueError:
+        quoted = json.dumps(text, ensure_ascii=False)
+        raise click.BadParameter(
+            f"{text!r} is not JSON; a text is written '{quoted}'", ctx=ctx, param=param
+        ) from None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def login_name() -> str | None:
+    """Return the name of the user at the terminal, if there is one."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None

@@ -1,0 +1,55 @@
+"""Moments, durations and values in few words."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def duration(seconds: float) -> str:
+    """Spell a length of time in its two largest units: ``12 ms``, ``4.2 s``, ``3 d 4 h``."""
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    rest = round(seconds)
+    words: list[str] = []
+    for size, unit in _UNITS:
+        count, rest = divmod(rest, size)
+        if words and not count:
+            break
+        if count:
+            words.append(f"{count} {unit}")
+        if len(words) == 2:
+            break
+    return " ".join(words)
+
+
+def moment(at: float) -> str:
+    """Spell a time of day and its date, in local time."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def ago(at: float, now: float) -> str:
+    """Spell how long ago ``at`` was, or how far off it is."""
+    return f"{duration(now - at)} ago" if at <= now else f"in {duration(at - now)}"
+
+
+def iso(at: float | None) -> str | None:
+    """Spell a time for machines, in UTC."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def brief(text: str | None, width: int = 80) -> str:
+    """Cut JSON text to one line; a text is shown without its quotes."""
+    value = json.loads(text or "null")
+    line = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return one_line(line, width)
+
+
+def one_line(text: str, width: int = 160) -> str:
+    """Put a text on one line, cut to ``width``, without anything that a terminal would obey."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= width else line[: width - 1] + "…"
