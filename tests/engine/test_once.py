@@ -1,0 +1,191 @@
+"""Steps of ``effect="once"``: never run twice unless a person says so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import signoff
+from signoff import AsyncClient, Context, Signoff, StepFailed, WrongAnswer
+from signoff.records import EntryKind, Promise
+from tests.support import asked, doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running
+
+
+class _Charge:
+    """A payment whose worker dies in the middle of it, ``deaths`` times."""
+
+    def __init__(self, folder: Path, *, deaths: int = 1) -> None:
+        self.app = new_app(folder)
+        self.begun = asyncio.Event()
+        self.keys: list[str] = []
+        self._deaths = deaths
+
+        @self.app.workflow
+        async def flow(ctx: Context) -> dict[str, Any]:
+            receipt = await ctx.step("charge", self.charge, effect="once")
+            return {"receipt": receipt, "shipped": await ctx.step("ship", lambda: True)}
+
+        self.flow = flow
+
+    async def charge(self) -> str:
+        self.keys.append(signoff.current_step().idempotency_key)
+        self.begun.set()
+        if len(self.keys) <= self._deaths:
+            await asyncio.Event().wait()
+        return f"receipt {len(self.keys)}"
+
+    async def die_inside(self) -> None:
+        self.begun.clear()
+        async with doomed_worker(self.app):
+            await asyncio.wait_for(self.begun.wait(), 10)
+
+
+async def _question(app: Signoff, client: AsyncClient) -> Promise:
+    await pauses(app, "r")
+    (question,) = await asked(client, "r")
+    return question
+
+
+@in_asyncio
+async def test_its_start_is_journaled_and_it_runs_once(tmp_path: Path) -> None:
+    charge = _Charge(tmp_path, deaths=0)
+    async with running(charge.app) as client:
+        run = await client.start(charge.flow, id="r")
+        assert await run.result(10) == {"receipt": "receipt 1", "shipped": True}
+        assert len(await journaled(charge.app, "r", EntryKind.STEP_STARTED)) == 1
+        assert charge.keys == ["r.1"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "receipt", "charges"),
+    [
+        ({"action": "retry"}, "receipt 2", ["r.1", "r.1"]),
+        ({"action": "done", "result": "found by hand"}, "found by hand", ["r.1"]),
+    ],
+)
+@in_asyncio
+async def test_after_an_unclear_death_a_person_says_what_became_of_it(
+    tmp_path: Path, answer: dict[str, Any], receipt: str, charges: list[str]
+) -> None:
+    charge = _Charge(tmp_path)
+    async with opened(charge.app) as client:
+        run = await client.start(charge.flow, id="r")
+        await charge.die_inside()
+        async with charge.app.worker():
+            question = await _question(charge.app, client)
+            assert "charge" in json.loads(question.data or "")["text"]
+            await client.answer(question.id, answer, user_id="ana")
+            assert await run.result(10) == {"receipt": receipt, "shipped": True}
+        assert charge.keys == charges
+
+
+@in_asyncio
+async def test_what_a_person_declares_failed_fails_in_the_workflow(tmp_path: Path) -> None:
+    charge = _Charge(tmp_path)
+    async with opened(charge.app) as client:
+        run = await client.start(charge.flow, id="r")
+        await charge.die_inside()
+        async with charge.app.worker():
+            await client.answer((await _question(charge.app, client)).id, {"action": "fail"})
+            with pytest.raises(StepFailed, match="charge"):
+                await run.result(10)
+        assert charge.keys == ["r.1"]
+
+
+@in_asyncio
+async def test_the_answer_holds_across_further_crashes(tmp_path: Path) -> None:
+    charge = _Charge(tmp_path)
+    async with opened(charge.app) as client:
+        run = await client.start(charge.flow, id="r")
+        await charge.die_inside()
+        for _ in range(2):  # the question is asked once, however often the run is taken up
+            async with doomed_worker(charge.app):
+                question = await _question(charge.app, client)
+            await client.signal("r", "wake")
+        await client.answer(question.id, {"action": "done", "result": "by hand"})
+        async with charge.app.worker():
+            assert (await run.result(10))["receipt"] == "by hand"
+        assert charge.keys == ["r.1"]
+
+
+@in_asyncio
+async def test_a_second_death_after_a_retry_asks_again(tmp_path: Path) -> None:
+    charge = _Charge(tmp_path, deaths=2)
+    async with opened(charge.app) as client:
+        run = await client.start(charge.flow, id="r")
+        await charge.die_inside()
+        async with doomed_worker(charge.app):
+            first = await _question(charge.app, client)
+        await client.answer(first.id, {"action": "retry"})
+        await charge.die_inside()
+        assert charge.keys == ["r.1"] * 2
+        async with charge.app.worker():
+            second = await _question(charge.app, client)
+            assert second.id != first.id
+            await client.answer(second.id, {"action": "retry"})
+            assert (await run.result(10))["receipt"] == "receipt 3"
+
+
+@in_asyncio
+async def test_an_answer_that_is_none_of_the_three_leaves_the_question_open(tmp_path: Path) -> None:
+    charge = _Charge(tmp_path)
+    async with opened(charge.app) as client:
+        await client.start(charge.flow, id="r")
+        await charge.die_inside()
+        async with charge.app.worker():
+            question = await _question(charge.app, client)
+            for wrong in ({"action": "perhaps"}, {}, None, True, {"action": "done", "result": 7}):
+                with pytest.raises(WrongAnswer):
+                    await client.answer(question.id, wrong)
+            assert [open.id for open in await asked(client, "r")] == [question.id]
+
+
+@in_asyncio
+async def test_an_error_of_its_own_is_an_outcome_and_not_retried(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    ran: list[int] = []
+
+    def fail() -> None:
+        ran.append(1)
+        raise LookupError("declined")
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(fail, effect="once")
+
+    async with running(app) as client:
+        with pytest.raises(LookupError, match="declined"):
+            await (await client.start(flow)).result(10)
+    assert ran == [1]
+
+
+@in_asyncio
+async def test_an_orderly_stop_lets_it_finish_and_asks_nobody(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    ran: list[int] = []
+
+    async def charge() -> str:
+        ran.append(1)
+        begun.set()
+        await go_on.wait()
+        return "receipt"
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        receipt = await ctx.step(charge, effect="once")
+        return await ctx.step("pack", lambda: f"{receipt} packed")
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with app.worker():
+            await begun.wait()
+            asyncio.get_running_loop().call_soon(go_on.set)
+        async with app.worker():
+            assert await run.result(10) == "receipt packed"
+        assert ran == [1]
+        assert not await journaled(app, "r", EntryKind.OPENED)
