@@ -1,0 +1,1 @@
+"""Small refunds are paid at once, large ones wait for a person. See README.md."""

@@ -1,0 +1,214 @@
+"""``make demo``: the example on a page of its own, with every process on this machine, from the start to the result.
+
+``python -m examples.website_summary.demo [URL]`` takes another page. Without a terminal it plays the person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, nullcontext
+from email import policy
+from email.parser import BytesParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from examples.website_summary.processes import DidNotStart, Site
+from signoff import AsyncClient, Entry, RunFailed, SignoffError
+from signoff.client import AsyncHandle
+from signoff.records import CallKind, EntryKind
+
+ARTICLE = Path(__file__).with_name("article.html")
+EMAIL = "you@example.com"
+MOST_ATTEMPTS = 3
+MOST_SECONDS_ALONE = 60.0
+
+
+class GaveUp(Exception):
+    """Ends the demo with one line."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the demo and return its exit code."""
+    try:
+        page = served_article() if not arguments else nullcontext(checked(arguments))
+        with page as url, tempfile.TemporaryDirectory(prefix="signoff-demo-") as folder:
+            asyncio.run(demonstrate(url, Path(folder)))
+    except (GaveUp, DidNotStart, SignoffError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ndemo: stopped; its processes and files are gone", file=sys.stderr)
+        return 130
+    return 0
+
+
+async def demonstrate(url: str, folder: Path) -> None:
+    """Start the processes and one run, see it through, and stop everything."""
+    with Site(folder) as site:
+        site.start("server", "gateway", "worker")
+        say(f"Page     {url}")
+        say(f"Server   {site.server_url}")
+        say(f"Gateway  {site.gateway_url}")
+        say(f"Files    {folder}")
+        order = await post(site.gateway_url + "/summarize", json={"url": url, "email": EMAIL})
+        async with AsyncClient(site.server_url) as client:
+            run = await client.get(order.json()["run_id"])
+            say(f"Run      {run.id}\n")
+            await while_all_live(site, Demo(site, run).watch())
+            summary = await result_of(run)
+    say(f"Accepted. The run has ended with this result:\n\n{quoted(summary)}")
+
+
+class Demo:
+    """Tells what happens to one run, and plays the person if there is none."""
+
+    def __init__(self, site: Site, run: AsyncHandle) -> None:
+        self._site = site
+        self._run = run
+        self._has_person = sys.stdin is not None and sys.stdin.isatty()
+        self._plays = iter(["reject", "accept"])
+
+    async def watch(self) -> None:
+        """Follow the run to its end."""
+        try:
+            async with (
+                asyncio.timeout(None if self._has_person else MOST_SECONDS_ALONE),
+                aclosing(self._run.events()) as events,
+            ):
+                async for entry in events:
+                    await self._tell(entry)
+        except TimeoutError:
+            raise GaveUp(f"the run has not ended within {MOST_SECONDS_ALONE:g} s") from None
+
+    async def _tell(self, entry: Entry) -> None:
+        if entry.kind is EntryKind.ATTEMPT_FAILED:
+            self._tell_failure(entry)
+        if entry.kind is not EntryKind.COMPLETED or entry.error is not None:
+            return
+        match entry.call, entry.name:
+            case CallKind.STEP, "download":
+                say("Downloaded the page and kept its text.")
+            case CallKind.STEP, "write_summary":
+                summary = json.loads(entry.value or "{}")
+                say(f"Summarised it, by {summary['made_by']}:\n\n{quoted(summary)}\n")
+            case CallKind.STEP, "send_email":
+                await self._ask(self._site.folder / "outbox" / f"{self._run.id}.{entry.n}.eml")
+            case CallKind.PROMISE, _ if entry.value == "false":
+                say("It was rejected, so there will be another one.")
+
+    def _tell_failure(self, entry: Entry) -> None:
+        problem = json.loads(entry.error or "{}").get("message", "no reason given")
+        if entry.fact("attempt") >= MOST_ATTEMPTS:
+            raise GaveUp(f"{entry.name} failed {MOST_ATTEMPTS} times: {problem}")
+        say(f"{entry.name} failed and will be tried again: {problem}")
+
+    async def _ask(self, mail: Path) -> None:
+        link = link_in(mail)
+        promise_id = httpx.URL(link).params["promise_id"]
+        say(f"Mailed it to {EMAIL}: {mail}")
+        say("The run waits for a decision. It is a row in the database now and uses nothing else.")
+        if self._has_person:
+            command = f"signoff resolve {promise_id} true --url {self._site.server_url}"
+            say(f"\n  Decide at  {link}\n  or with    {command}\n")
+            return
+        decision = next(self._plays)
+        say(f"There is no terminal here, so the demo plays the person, and decides: {decision}.")
+        await post(self._site.gateway_url + "/confirm", data={"promise_id": promise_id, "decision": decision})
+
+
+async def while_all_live(site: Site, work: Any) -> None:
+    """Do some work for as long as no process has ended. Raises DidNotStart if one has."""
+    task = asyncio.create_task(work)
+    try:
+        while not task.done():
+            site.check()
+            await asyncio.wait([task], timeout=0.5)
+        await task
+    finally:
+        task.cancel()
+
+
+async def post(url: str, **body: Any) -> httpx.Response:
+    """Post something to the gateway. Raises GaveUp if it is refused."""
+    async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
+        answer = await http.post(url, **body)
+    if answer.is_error:
+        raise GaveUp(answer.json()["detail"])
+    return answer
+
+
+async def result_of(run: AsyncHandle) -> dict[str, str]:
+    """Return the summary that was accepted. Raises GaveUp, saying why there is none."""
+    try:
+        return await run.result()
+    except RunFailed as error:
+        raise GaveUp(error.message) from None
+    except Exception as error:
+        raise GaveUp(str(error)) from error
+
+
+def checked(arguments: list[str]) -> str:
+    """Return the address that was given. Raises GaveUp if it can't be one."""
+    url = arguments[0]
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise GaveUp(f"{url!r} is no web address: {error}") from None
+    if len(arguments) > 1 or parsed.scheme not in ("http", "https") or not parsed.host:
+        raise GaveUp(f"{' '.join(arguments)!r} is no web address, such as https://example.com/")
+    return url
+
+
+@contextmanager
+def served_article() -> Iterator[str]:
+    """Serve our own page and give its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(ARTICLE.read_bytes())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/waiting.html"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def link_in(mail: Path) -> str:
+    """Return the link that a mail asks to follow."""
+    text = BytesParser(policy=policy.default).parsebytes(mail.read_bytes()).get_content()
+    return next(line for line in text.splitlines() if line.startswith("http"))
+
+
+def quoted(summary: dict[str, str]) -> str:
+    """Return a summary as a paragraph that stands out."""
+    return textwrap.fill(summary["text"], 96, initial_indent="  | ", subsequent_indent="  | ")
+
+
+def say(text: str) -> None:
+    """Print at once, also into a pipe."""
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be stopped is to clean up
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,155 @@
+"""The example's processes, for the demo and the tests: real ones, on free ports of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+REPOSITORY = Path(__file__).parents[2]
+START_SECONDS = 30.0
+STOP_SECONDS = 5.0
+
+
+class DidNotStart(Exception):
+    """A process ended, or did not answer, instead of starting."""
+
+
+class Site:
+    """``signoff server``, the gateway and the worker. All they keep is in one folder, so they can be started again.
+
+    Args:
+        folder: Where the database, the pages, the mails and the logs go.
+        environment: Variables besides this process's own, such as ``OPENAI_BASE_URL``.
+    """
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        self.server_url = f"http://127.0.0.1:{free_port()}"
+        self.gateway_url = f"http://127.0.0.1:{free_port()}"
+        self.store = f"sqlite:///{folder}/signoff.db"
+        self.environment = environment
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> frozenset[str]:
+        """The names of the processes that were started and not ended by us."""
+        return frozenset(self._running)
+
+    def start(self, *names: str) -> None:
+        """Start ``server``, ``gateway`` or ``worker``, together, and wait until those that have an address answer.
+
+        Raises:
+            DidNotStart: One of them does not.
+        """
+        for name in names:
+            self._running[name] = self._spawn(name)
+        for name in names:
+            self._await(name)
+
+    def kill(self, *names: str) -> None:
+        """End processes as a power cut would."""
+        for name in names:
+            process = self._running.pop(name)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def stop(self) -> None:
+        """End all processes in order, the last one first."""
+        running, self._running = self._running, {}
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def check(self) -> None:
+        """Raise DidNotStart if a process has ended by itself."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                raise DidNotStart(f"the {name} ended: {self._last_words(name)}")
+
+    def log(self, name: str) -> Path:
+        """Return the file that a process writes to."""
+        return self.folder / f"{name}.log"
+
+    def _spawn(self, name: str) -> subprocess.Popen[bytes]:
+        command, environment = self._command(name)
+        loopback = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"]))
+        with self.log(name).open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=REPOSITORY,
+                env=os.environ
+                | {"NO_PROXY": loopback, "no_proxy": loopback}
+                | {"SUMMARY_FOLDER": str(self.folder), "SUMMARY_GATEWAY_URL": self.gateway_url}
+                | self.environment
+                | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C on the terminal is for whoever started us, who then stops us
+            )
+
+    def _command(self, name: str) -> tuple[list[str], dict[str, str]]:
+        match name:
+            case "server":
+                port = str(httpx.URL(self.server_url).port)
+                return ["signoff", "server", "--store", self.store, "--port", port], {}
+            case "gateway":
+                gateway = "examples.website_summary.gateway:app"
+                port = str(httpx.URL(self.gateway_url).port)
+                return ["uvicorn", gateway, "--port", port], {"SIGNOFF_URL": self.server_url}
+            case _:
+                return ["signoff", "worker", "examples.website_summary.worker:app"], {
+                    "SIGNOFF_STORE": self.store
+                }
+
+    def _await(self, name: str) -> None:
+        urls = {"server": self.server_url, "gateway": self.gateway_url}
+        process = self._running[name]
+        give_up_at = time.monotonic() + START_SECONDS
+        while name in urls and not is_up(urls[name]):
+            if process.poll() is not None:
+                raise DidNotStart(f"the {name} did not start: {self._last_words(name)}")
+            if time.monotonic() > give_up_at:
+                raise DidNotStart(f"the {name} does not answer at {urls[name]}; see {self.log(name)}")
+            time.sleep(0.05)
+
+    def _last_words(self, name: str) -> str:
+        lines = self.log(name).read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+def is_up(url: str) -> bool:
+    """Whether something answers HTTP there."""
+    try:
+        httpx.get(url, timeout=2, trust_env=False)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody has now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
