@@ -1,0 +1,1 @@
+"""How fast Signoff is, beside what the machine itself can do. ``python -m benchmarks --help``."""
