@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 from collections import Counter, defaultdict
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +37,11 @@ from tests.stores.processes import outcome, process
 from tests.stores.scene import Scene, entry, sqlite_scene, until
 
 RUN = NewRun("r", "refund", "default", "{}")
+
+
+def raw(path: Path) -> closing[sqlite3.Connection]:
+    """Open the file as another program would."""
+    return closing(sqlite3.connect(path, isolation_level=None))
 
 
 def _scene(folder: Path, test: Any) -> None:
@@ -78,20 +84,20 @@ def test_an_address_that_names_no_file_is_refused_with_what_to_do(address: str) 
 
 def test_a_file_migrated_by_a_newer_signoff_is_refused(tmp_path: Path) -> None:
     open_once(tmp_path / "x.db")
-    with sqlite3.connect(tmp_path / "x.db") as connection:
+    with raw(tmp_path / "x.db") as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(SchemaTooNew):
         open_once(tmp_path / "x.db")
 
 
 def test_a_file_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "other.db") as connection:
+    with raw(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE runs (a)")
     (tmp_path / "text.db").write_text("This is a shopping list. " * 100)
     for name in ("other.db", "text.db", "no/such/folder/x.db"):
         with pytest.raises(StoreUnavailable, match=name):
             open_once(tmp_path / name)
-    with sqlite3.connect(tmp_path / "other.db") as connection:
+    with raw(tmp_path / "other.db") as connection:
         assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("runs",)]
 
 
@@ -336,7 +342,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
                 assert await scene.store.release(worker) == 5
 
     _scene(tmp_path, play)
-    with sqlite3.connect(tmp_path / "signoff.db") as connection:
+    with raw(tmp_path / "signoff.db") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
@@ -359,12 +365,11 @@ def test_a_lock_that_is_never_freed_is_reported_and_nothing_is_written(tmp_path:
     async def play() -> None:
         store = SqliteStore(tmp_path / "x.db", busy_seconds=0.2)
         await store.open()
-        with sqlite3.connect(tmp_path / "x.db", isolation_level=None) as other:
+        with raw(tmp_path / "x.db") as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreUnavailable, match=r"x\.db"):
                 await store.create_run(RUN)
             other.execute("ROLLBACK")
-        other.close()
         assert (await store.create_run(RUN))[1]
         await store.close()
 
@@ -433,7 +438,7 @@ def test_a_paused_run_with_a_question_costs_two_rows(tmp_path: Path) -> None:
         await scene.paused()
 
     _scene(tmp_path, play)
-    with sqlite3.connect(tmp_path / "signoff.db") as connection:
+    with raw(tmp_path / "signoff.db") as connection:
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         counts = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
     assert {name: count for name, count in counts.items() if count} == {"runs": 1, "promises": 1}
@@ -442,10 +447,9 @@ def test_a_paused_run_with_a_question_costs_two_rows(tmp_path: Path) -> None:
 def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         await scene.paused("r0")
-        with sqlite3.connect(tmp_path / "signoff.db") as connection:
+        with raw(tmp_path / "signoff.db") as connection:
             multiply(connection, "runs", 100_000)
             multiply(connection, "promises", 100_000)
-        connection.close()
         await scene.settle("r77777.0")
         [claim] = await scene.claim()
         assert claim.run.id == "r77777"
@@ -530,14 +534,13 @@ def test_no_statement_reads_a_table_from_end_to_end_or_sorts(
 ) -> None:
     if name.endswith("LIST_WORKERS"):
         pytest.skip("the register of workers is small, and asked for as a whole")
-    with sqlite3.connect(empty_file) as connection:
+    with raw(empty_file) as connection:
         names = re.findall(r"[^\w:]:([a-z_]+)", statement)
         numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
         values = (
             dict.fromkeys(names) if names else [None] * (max(numbers) if numbers else statement.count("?"))
         )
         plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + statement, values)]
-    connection.close()
     for step in plan:
         assert not re.search(r"SCAN (?!json_each|held|\(subquery|CONSTANT)", step), plan
         assert "TEMP B-TREE FOR ORDER" not in step, plan

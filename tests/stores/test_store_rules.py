@@ -681,6 +681,21 @@ async def test_the_end_of_a_run_cancels_its_open_promises_but_not_its_children(s
 
 
 @rule
+async def test_a_run_that_has_ended_is_told_nothing(scene: Scene) -> None:
+    await scene.store.create_promise(NewPromise("go", PromiseKind.QUESTION))
+    run = await scene.run()
+    child = NewRun("child", "other", GROUP, "{}", "r", 1)
+    await scene.append(run, opens=[question("r", id="go")], starts=[child])
+    await scene.complete(run)
+    ended = await scene.store.get_run("r")
+    await scene.settle("go")
+    [claim] = await scene.claim(workflows=["other"])
+    await scene.complete(claim.run)
+    assert await scene.messages() == []
+    assert await scene.store.get_run("r") == ended
+
+
+@rule
 async def test_a_retryable_failure_keeps_everything_and_tells_nobody(scene: Scene) -> None:
     parent = await scene.run("parent")
     assert await scene.pause(parent, starts=[NewRun("r", WORKFLOW, GROUP, "{}", "parent", 0)])

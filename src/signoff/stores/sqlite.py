@@ -254,16 +254,18 @@ class _File:
             self._pid = os.getpid()
             prepare(self.path, self.location, busy_seconds=self._busy_seconds)
             try:
-                self._writer = Writer(
-                    Committer(connect(self.path), self.location, self._clock, self._lease_clock),
-                    location=self.location,
-                    busy_seconds=self._busy_seconds,
-                    inline_below_seconds=self._inline_below_seconds,
-                    committed=self.listeners.tell_commit,
-                    disturbed=self.listeners.tell_disturbance,
-                )
+                connection = connect(self.path, busy_seconds=self._busy_seconds)
+                committer = Committer(connection, self.location, self._clock, self._lease_clock)
             except sqlite3.Error as error:
                 raise translate(error, self.location) from error
+            self._writer = Writer(
+                committer,
+                location=self.location,
+                busy_seconds=self._busy_seconds,
+                inline_below_seconds=self._inline_below_seconds,
+                committed=self.listeners.tell_commit,
+                disturbed=self.listeners.tell_disturbance,
+            )
             self._mine = threading.local()
             self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="signoff-sqlite-reader")
 

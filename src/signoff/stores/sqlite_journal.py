@@ -12,9 +12,9 @@ from signoff.stores.sqlite_transaction import Transaction
 
 # Where the journal goes on, for the holder of the lease: no row for anyone else.
 FENCE = """
-SELECT (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = ?1 AND run_id = ?2)
+SELECT (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = :namespace AND run_id = :run_id)
 FROM runs
-WHERE namespace = ?1 AND id = ?2 AND epoch = ?3 AND state = 'running'
+WHERE namespace = :namespace AND id = :run_id AND epoch = :epoch AND state = 'running'
 """
 
 NEXT_SEQ = "SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = ? AND run_id = ?"
@@ -37,7 +37,7 @@ def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Se
         LeaseLost: It does not.
         InvalidValue: The entries do not go on where the journal ends.
     """
-    found = tx.db.execute(FENCE, (namespace, run_id, epoch)).fetchone()
+    found = tx.db.execute(FENCE, {"namespace": namespace, "run_id": run_id, "epoch": epoch}).fetchone()
     if found is None:
         raise LeaseLost(run_id, epoch)
     if not entries:

@@ -19,11 +19,11 @@ from signoff.stores.sqlite_transaction import Transaction
 
 # CROSS JOIN keeps the planner from starting at the runs.
 HEARTBEAT = """
-UPDATE runs SET lease_until = ?1
+UPDATE runs SET lease_until = :lease_until
 WHERE number IN (
-    SELECT number FROM json_each(?2) AS held
-    CROSS JOIN runs ON runs.namespace = ?3 AND runs.id = held.key
-    WHERE runs.epoch = held.value AND runs.worker_id = ?4 AND runs.state = 'running'
+    SELECT number FROM json_each(:held) AS held
+    CROSS JOIN runs ON runs.namespace = :namespace AND runs.id = held.key
+    WHERE runs.epoch = held.value AND runs.worker_id = :worker_id AND runs.state = 'running'
 )
 RETURNING id
 """
@@ -113,7 +113,12 @@ def heartbeat(
     tx: Transaction, namespace: str, worker_id: str, held: Mapping[str, int], lease_seconds: float
 ) -> set[str]:
     """Extend leases. Returns the runs that are not held any more."""
-    values = (tx.lease_now + lease_seconds, json.dumps(dict(held)), namespace, worker_id)
+    values = {
+        "lease_until": tx.lease_now + lease_seconds,
+        "held": json.dumps(dict(held)),
+        "namespace": namespace,
+        "worker_id": worker_id,
+    }
     rows = tx.db.execute(HEARTBEAT, values).fetchall()
     return set(held) - {row[0] for row in rows}
 

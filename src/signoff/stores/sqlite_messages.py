@@ -25,16 +25,16 @@ DROP_ALL = "DELETE FROM messages WHERE namespace = ? AND run_id = ?"
 IS_LEFT = "SELECT 1 FROM messages WHERE namespace = ? AND run_id = ? AND kind = ? AND n = ? AND name = ?"
 
 READ_OF_ONE = f"""
-SELECT {MESSAGE_COLUMNS}, (SELECT wakes FROM runs WHERE namespace = ?1 AND id = ?2)
+SELECT {MESSAGE_COLUMNS}, (SELECT wakes FROM runs WHERE namespace = :namespace AND id = :run_id)
 FROM messages
-WHERE namespace = ?1 AND run_id = ?2
+WHERE namespace = :namespace AND run_id = :run_id
 ORDER BY id
 """
 
 READ_OF_MANY = f"""
-SELECT {MESSAGE_COLUMNS}, (SELECT wakes FROM runs WHERE namespace = ?1 AND runs.id = messages.run_id)
+SELECT {MESSAGE_COLUMNS}, (SELECT wakes FROM runs WHERE namespace = :namespace AND runs.id = messages.run_id)
 FROM messages
-WHERE namespace = ?1 AND run_id IN (SELECT value FROM json_each(?2))
+WHERE namespace = :namespace AND run_id IN (SELECT value FROM json_each(:run_ids))
 """
 
 WAITERS = "SELECT run_id, n FROM waiters WHERE namespace = ? AND target = ? AND target_id = ?"
@@ -125,9 +125,11 @@ def read_messages(
     """Return the messages of these runs, oldest first per run, each with its run's ``wakes``."""
     rows: list[tuple[Any, ...]]
     if len(run_ids) == 1:
-        rows = db.execute(READ_OF_ONE, (namespace, run_ids[0])).fetchall()
+        rows = db.execute(READ_OF_ONE, {"namespace": namespace, "run_id": run_ids[0]}).fetchall()
     else:
-        rows = db.execute(READ_OF_MANY, (namespace, json.dumps(list(run_ids)))).fetchall()
+        rows = db.execute(
+            READ_OF_MANY, {"namespace": namespace, "run_ids": json.dumps(list(run_ids))}
+        ).fetchall()
         rows.sort(key=lambda row: (row[1], row[0]))
     return [(to_message(row), row[11]) for row in rows]
 

@@ -40,11 +40,11 @@ RETURNING {PROMISE_COLUMNS}
 
 TIME_OUT_DUE = f"""
 UPDATE promises
-SET state = 'timed_out', settled_at = ?1
+SET state = 'timed_out', settled_at = :now
 WHERE number IN (
     SELECT number FROM promises INDEXED BY promises_due
-    WHERE state = 'pending' AND due_at IS NOT NULL AND due_at <= ?1
-    ORDER BY due_at LIMIT ?2
+    WHERE state = 'pending' AND due_at IS NOT NULL AND due_at <= :now
+    ORDER BY due_at LIMIT :limit
 )
 RETURNING {PROMISE_COLUMNS}
 """
@@ -66,15 +66,15 @@ RETURNING {PROMISE_COLUMNS}
 # One branch for each state and kind asked for: SQLite merges them, each in the order of its index.
 LIST_BRANCH = f"""
 SELECT {PROMISE_COLUMNS}, number FROM promises INDEXED BY promises_by_state
-WHERE namespace = ?1 AND state = '{{state}}' AND kind = '{{kind}}' AND number > ?2
+WHERE namespace = :namespace AND state = '{{state}}' AND kind = '{{kind}}' AND number > :after
 """
 
 LIST_BRANCH_OF_RUN = f"""
 SELECT {PROMISE_COLUMNS}, number FROM promises INDEXED BY promises_by_run
-WHERE namespace = ?1 AND run_id = ?4 AND state = '{{state}}' AND kind = '{{kind}}' AND number > ?2
+WHERE namespace = :namespace AND run_id = :run_id AND state = '{{state}}' AND kind = '{{kind}}' AND number > :after
 """
 
-LIST_ORDER = "ORDER BY number LIMIT ?3"
+LIST_ORDER = "ORDER BY number LIMIT :limit"
 
 
 def create_promise(tx: Transaction, namespace: str, new: NewPromise) -> tuple[Promise, bool]:
@@ -152,7 +152,7 @@ def settle(
 
 def time_out_due(tx: Transaction, limit: int) -> int:
     """Time out the promises whose time has come, in every namespace. Returns how many."""
-    rows = tx.db.execute(TIME_OUT_DUE, (tx.now, limit)).fetchall()
+    rows = tx.db.execute(TIME_OUT_DUE, {"now": tx.now, "limit": limit}).fetchall()
     for promise in _promises(rows):
         _tell_all(tx, promise)
     return len(rows)
@@ -173,9 +173,12 @@ def list_promises(
     states = tuple(PromiseState) if which.state is None else (which.state,)
     kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
     statement = list_statement(states, kinds, of_run=which.run_id is not None)
-    values: list[Any] = [namespace, page_number(after, 0), limit + 1]
-    if which.run_id is not None:
-        values.append(which.run_id)
+    values: dict[str, Any] = {
+        "namespace": namespace,
+        "run_id": which.run_id,
+        "after": page_number(after, 0),
+        "limit": limit + 1,
+    }
     rows = db.execute(statement, values).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]

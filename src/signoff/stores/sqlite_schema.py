@@ -55,7 +55,7 @@ def path_of(address: str | os.PathLike[str]) -> Path:
     return Path(text).absolute()
 
 
-def connect(path: Path, *, busy_seconds: float = 0.0) -> sqlite3.Connection:
+def connect(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
     """Open the file in autocommit mode: transactions are begun and ended in words."""
     connection = sqlite3.connect(
         path,
@@ -64,8 +64,12 @@ def connect(path: Path, *, busy_seconds: float = 0.0) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=CACHED_STATEMENTS,
     )
-    for setting in SETTINGS:
-        connection.execute(setting)
+    try:
+        for setting in SETTINGS:
+            connection.execute(setting)
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

@@ -18,7 +18,7 @@ from signoff.stores.sqlite_transaction import Transaction
 CREATE = f"""
 INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, parent_id, parent_n,
     deadline_at, arguments)
-VALUES (?1, ?2, ?3, ?4, 'ready', ?5, ?5, ?6, ?7, ?8, ?9)
+VALUES (?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {RUN_COLUMNS}
 """
@@ -43,8 +43,8 @@ WORKFLOWS_AT_ONCE = 200  # SQLite merges up to 500 branches in one statement
 
 ANY_READY = """
 SELECT 1 FROM runs INDEXED BY runs_ready
-WHERE namespace = ?1 AND group_name = ?2 AND state = 'ready'
-    AND workflow IN (SELECT value FROM json_each(?3))
+WHERE namespace = ? AND group_name = ? AND state = 'ready'
+    AND workflow IN (SELECT value FROM json_each(?))
 LIMIT 1
 """
 
@@ -60,20 +60,20 @@ WAKE = """
 UPDATE runs
 SET wakes = wakes + 1,
     state = CASE state WHEN 'paused' THEN 'ready' ELSE state END,
-    ready_at = CASE state WHEN 'paused' THEN ?1 ELSE ready_at END,
+    ready_at = CASE state WHEN 'paused' THEN ? ELSE ready_at END,
     wake_at = NULL
-WHERE namespace = ?2 AND id = ?3 AND (ended_at IS NULL OR retryable)
+WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)
 RETURNING wakes, state
 """
 
 # paused -> ready, when its timer is due
 WAKE_TIMERS = """
 UPDATE runs
-SET state = 'ready', ready_at = ?1, wake_at = NULL
+SET state = 'ready', ready_at = :now, wake_at = NULL
 WHERE number IN (
     SELECT number FROM runs INDEXED BY runs_timers
-    WHERE state = 'paused' AND wake_at IS NOT NULL AND wake_at <= ?1
-    ORDER BY wake_at LIMIT ?2
+    WHERE state = 'paused' AND wake_at IS NOT NULL AND wake_at <= :now
+    ORDER BY wake_at LIMIT :limit
 )
 RETURNING namespace, id
 """
@@ -81,11 +81,11 @@ RETURNING namespace, id
 # running -> ready, when the lease ran out
 FREE_LOST = """
 UPDATE runs
-SET state = 'ready', ready_at = ?1, worker_id = NULL, lease_until = NULL
+SET state = 'ready', ready_at = ?, worker_id = NULL, lease_until = NULL
 WHERE number IN (
     SELECT number FROM runs INDEXED BY runs_leases
-    WHERE state = 'running' AND lease_until <= ?2
-    ORDER BY lease_until LIMIT ?3
+    WHERE state = 'running' AND lease_until <= ?
+    ORDER BY lease_until LIMIT ?
 )
 RETURNING namespace, id
 """
@@ -93,8 +93,8 @@ RETURNING namespace, id
 # running -> ready, when the worker lets go
 RELEASE = """
 UPDATE runs INDEXED BY runs_held
-SET state = 'ready', ready_at = ?1, worker_id = NULL, lease_until = NULL
-WHERE worker_id = ?2 AND state = 'running'
+SET state = 'ready', ready_at = ?, worker_id = NULL, lease_until = NULL
+WHERE worker_id = ? AND state = 'running'
 RETURNING namespace, id
 """
 
@@ -117,8 +117,8 @@ RETURNING {RUN_COLUMNS}
 # failed, retryable -> ready
 RETRY = f"""
 UPDATE runs
-SET state = 'ready', ready_at = ?1, retryable = 0, ended_at = NULL, error = NULL
-WHERE namespace = ?2 AND id = ?3 AND state = 'failed' AND retryable
+SET state = 'ready', ready_at = ?, retryable = 0, ended_at = NULL, error = NULL
+WHERE namespace = ? AND id = ? AND state = 'failed' AND retryable
 RETURNING {RUN_COLUMNS}
 """
 
@@ -132,6 +132,7 @@ def create(tx: Transaction, namespace: str, new: NewRun) -> Run | None:
             new.id,
             new.workflow,
             new.group,
+            tx.now,
             tx.now,
             new.parent_id,
             new.parent_n,
@@ -206,7 +207,7 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
 
 def wake_timers(tx: Transaction, limit: int) -> int:
     """Make paused runs ready whose time has come, in every namespace. Returns how many."""
-    return _made_ready(tx, tx.db.execute(WAKE_TIMERS, (tx.now, limit)).fetchall())
+    return _made_ready(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
 
 
 def free_lost(tx: Transaction, limit: int) -> int:

@@ -123,7 +123,7 @@ class Committer:
     """The writing connection, for one caller at a time.
 
     Args:
-        connection: Open, in autocommit mode, with a busy timeout of 0.
+        connection: Open, in autocommit mode.
         location: The store's address, for messages.
         clock: Business time.
         lease_clock: The time leases are measured by.
@@ -133,6 +133,8 @@ class Committer:
         self, connection: sqlite3.Connection, location: str, clock: Clock, lease_clock: Clock
     ) -> None:
         self.db = connection
+        self.first_data_version = self.data_version()
+        connection.execute("PRAGMA busy_timeout = 0")  # from now on the caller decides how to wait
         self.average_seconds = 0.0  # that commits took of late
         self._location = location
         self._clock = clock

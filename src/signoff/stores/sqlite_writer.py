@@ -111,7 +111,7 @@ class Writer:
         self._waiting: deque[Operation[Any]] = deque()
         self._bell = _Bell()
         self._closing = False
-        self._data_version = committer.data_version()
+        self._data_version = committer.first_data_version
         self._looked_at = time.monotonic()
         self._disturbed_at = self._looked_at - 60.0
         self._thread = threading.Thread(target=self._serve, name="signoff-sqlite-writer", daemon=True)
