@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -18,7 +18,8 @@ from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseState, Ru
 from signoff.stores.base import Page, PromiseFilter, RunFilter
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise)
+R = TypeVar("R", Run, Promise, Entry)
+T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
@@ -57,7 +58,7 @@ class HttpBackend:
         self.url = url
         try:
             parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, ValueError) as error:
             raise InvalidValue("url", f"{url!r}: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise InvalidValue("url", f"{url!r} is no URL of a server, such as http://127.0.0.1:8000")
@@ -104,11 +105,11 @@ class HttpBackend:
         left = PAGE if limit is None else limit
         while left > 0:
             query = {"after": after, "limit": min(left, PAGE)}
-            page = self._json(await self._get(_path("runs", run_id, "journal"), query))
-            entries += [from_wire(Entry, item) for item in page["items"]]
-            if page["next"] is None:
+            page = self._page(Entry, await self._get(_path("runs", run_id, "journal"), query))
+            entries += page.items
+            if page.next is None:
                 break
-            after = page["next"]
+            after = int(page.next)
             left = PAGE if limit is None else limit - len(entries)
         return entries
 
@@ -154,7 +155,7 @@ class HttpBackend:
     ) -> bool:
         body = {"name": name, "value": from_json(value), "by": by, "request_id": request_id}
         response = await self._post(_path("runs", run_id, "signals"), body, pauses=_repeatable(request_id))
-        return self._json(response)["sent"]
+        return self._read(response, lambda answer: answer["sent"])
 
     # Promises
 
@@ -262,19 +263,25 @@ class HttpBackend:
         items: list[R] = []
         while True:
             part = {**query, "after": after, "limit": min(limit - len(items), PAGE)}
-            page = self._json(await self._get(path, part))
-            items += [from_wire(kind, item) for item in page["items"]]
-            after = page["next"]
+            page = self._page(kind, await self._get(path, part))
+            items += page.items
+            after = page.next
             if after is None or len(items) >= limit:
                 return Page(tuple(items), after)
 
     def _record(self, kind: type[R], response: httpx.Response) -> R:
-        return from_wire(kind, self._json(response))
+        return self._read(response, lambda answer: from_wire(kind, answer))
 
-    def _json(self, response: httpx.Response) -> dict[str, Any]:
+    def _page(self, kind: type[R], response: httpx.Response) -> Page[R]:
+        return self._read(
+            response,
+            lambda answer: Page([from_wire(kind, item) for item in answer["items"]], answer["next"]),
+        )
+
+    def _read(self, response: httpx.Response, read: Callable[[Any], T]) -> T:
         try:
-            return from_json(response.content)
-        except ValueError:
+            return read(from_json(response.content))
+        except (ValueError, KeyError, TypeError):
             raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
 
     def _refused(self, response: httpx.Response) -> SignoffError:

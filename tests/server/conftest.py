@@ -1,0 +1,145 @@
+"""A server and a worker on a thread of their own, as another process would be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from signoff import Signoff
+from signoff.clock import Clock
+from signoff.server import Server
+from tests.server import workflows
+from tests.support import new_app
+
+
+def app_in(folder: Path, *, clock: Clock | None = None) -> Signoff:
+    """An app that knows the workflows of these tests."""
+    app = new_app(folder, clock=clock)
+    workflows.register(app)
+    return app
+
+
+@asynccontextmanager
+async def serving(app: Signoff, **options: Any) -> AsyncIterator[Server]:
+    """A server and a worker of an app, on this loop. The store is closed at the end."""
+    try:
+        async with Server(app, **{"port": 0, **options}) as server, app.worker():
+            yield server
+    finally:
+        await app.store.close()
+
+
+class OnThread:
+    """Has an async context manager entered and left on an event loop of its own thread."""
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+        self._make = make
+        self._entered = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()))
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Any:
+        self._thread.start()
+        self._entered.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self._value
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._leave.set)
+        self._thread.join()
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._leave = asyncio.Event()
+        try:
+            async with self._make() as self._value:
+                self._entered.set()
+                await self._leave.wait()
+        except BaseException as failure:
+            self._failure = failure
+            self._entered.set()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests that leave it as it is; each uses ids of its own."""
+    app = app_in(tmp_path_factory.mktemp("server"))
+    with OnThread(lambda: serving(app, allowed_hosts=["signoff.example"])) as served:
+        yield served
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def name() -> str:
+    """An id that no other test uses."""
+    return f"run-{uuid.uuid4()}"
+
+
+def start(http: httpx.Client, workflow: str, id: str, *args: Any, **more: Any) -> dict[str, Any]:
+    """Start a run."""
+    response = http.post("/v1/runs", json={"workflow": workflow, "id": id, "args": list(args), **more})
+    assert response.status_code == 201, response.text
+    return response.json()
+
+
+def path_of(id: str) -> str:
+    """An id as a part of a path."""
+    return quote(id, safe="")
+
+
+def asked(http: httpx.Client, run_id: str) -> str:
+    """Wait until a run has opened a question or a promise, and return its id."""
+    for event, entry in events(http, run_id):
+        if event == "message" and entry["kind"] == "opened":
+            return f"{run_id}.{entry['n']}"
+    raise AssertionError(f"{run_id} ended without asking")
+
+
+def ended(http: httpx.Client, run_id: str) -> dict[str, Any]:
+    """Wait until a run has ended, and return it."""
+    response = http.get(f"/v1/runs/{path_of(run_id)}/result", params={"wait": 60})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def events(http: httpx.Client, run_id: str, **headers: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Follow a run's journal: the name and the data of each event."""
+    with http.stream("GET", f"/v1/runs/{path_of(run_id)}/events", headers=headers) as response:
+        assert response.status_code == 200
+        event = "message"
+        for line in response.iter_lines():
+            field, _, value = line.partition(": ")
+            if field == "event":
+                event = value
+            elif field == "data":
+                yield event, json.loads(value)
+
+
+def fields(response: httpx.Response) -> dict[str, str]:
+    """What a refusal says of each field."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    return {field["field"]: field["message"] for field in response.json()["fields"]}
+
+
+def kind(response: httpx.Response) -> str:
+    """Which error a refusal is."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    assert response.json()["status"] == response.status_code
+    return response.json()["type"].removeprefix("urn:signoff:")

@@ -1,0 +1,69 @@
+"""Workflows that the tests of the server run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel
+
+from signoff import Context, Signoff
+from signoff.errors import PromiseCancelled, PromiseRejected, SignalTimeout
+
+
+class Refund(BaseModel):
+    """What a form asks for."""
+
+    amount: int
+    reason: str
+
+
+def register(app: Signoff) -> None:
+    """Register all of them."""
+    for function in (echo, ask, choose, refund, listen, promised, explode, skip, forget):
+        app.workflow(function)
+
+
+async def echo(ctx: Context, value: Any = None, **more: Any) -> Any:
+    return {"value": value, **more} if more else value
+
+
+async def ask(ctx: Context, text: str = "Go on?", timeout_seconds: float | None = None) -> dict[str, Any]:
+    try:
+        answer = await ctx.wait_for_user(text, input_type="approval", timeout_seconds=timeout_seconds)
+    except SignalTimeout:
+        return {"timed_out": True}
+    return {"approved": answer.approved, "by": answer.user_id, "note": answer.note}
+
+
+async def choose(ctx: Context) -> Any:
+    return (await ctx.wait_for_user("Which?", input_type="select", options=["red", "blue"])).value
+
+
+async def refund(ctx: Context) -> Any:
+    return (await ctx.wait_for_user("How much?", input_type="form", answer_type=Refund)).value
+
+
+async def skip(ctx: Context) -> bool:
+    return (await ctx.wait_for_user("Or not?", input_type="approval", skippable=True)).skipped
+
+
+async def listen(ctx: Context, name: str = "news") -> Any:
+    return await ctx.wait_for_signal(name)
+
+
+async def promised(ctx: Context, id: str | None = None) -> Any:
+    try:
+        return await (await ctx.promise(id=id))
+    except PromiseRejected as rejected:
+        return {"rejected": rejected.value}
+    except PromiseCancelled:
+        return "cancelled"
+
+
+async def explode(ctx: Context) -> None:
+    raise ValueError("no good")
+
+
+async def forget(ctx: Context) -> None:
+    await asyncio.Event().wait()  # nothing will ever set it: fails, and can be retried
