@@ -160,8 +160,8 @@ def _members(part: Any) -> Iterable[object]:
     kind: Any = typing.get_origin(part) or part
     if kind is Literal or not (arguments or isinstance(kind, type)):
         return ()
-    if hasattr(kind, "__value__"):
-        return (*arguments, kind.__value__)
+    if (alias := getattr(kind, "__value__", None)) is not None:
+        return (*arguments, alias)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [field.annotation for field in kind.model_fields.values()]
     return (*arguments, *_fields(kind))

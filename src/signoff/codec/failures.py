@@ -20,10 +20,13 @@ _MOST_TEXT = 32_000
 _PARTS: Mapping[str, Any] = {"attributes": {}, "cause": None, "notes": [], "members": [], "args": []}
 """What a record can do without, the least missed first, and what it then has in its place."""
 
-_HEAP_TYPE = 1 << 9
-"""The flag (``Py_TPFLAGS_HEAPTYPE``) of classes that are not the interpreter's own."""
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+_NEEDED = ("args", "members")
+"""What an error cannot be rebuilt without."""
 
 _Key = TypeVar("_Key", int, str)
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 class RemoteTraceback(Exception):
@@ -45,19 +48,20 @@ def encode_error(error: BaseException) -> str:
 
     Returns:
         ``{"type": "module:qualname", "message", "args", "attributes", "members", "cause", "notes", "dropped",
-        "traceback"}``, where ``members`` are an exception group's and ``dropped`` names what is left out.
+        "rebuildable", "traceback"}``. The ``members`` are an exception group's; ``dropped`` names what is left
+        out; ``rebuildable`` says whether the rest makes an error of this type that says the same.
     """
     try:
         return _fit(_record(Packer(_record), error, 0) | {"traceback": _traceback(error)})
     except Exception:  # the error's own code failed in a place where nothing of it can be kept
-        return _fit(_outline(error) | {"dropped": list(_PARTS)})
+        return _fit(_outline(error))
 
 
 def decode_error(text: str) -> Exception:
     """Rebuild an error from its record.
 
-    It gets its own class if that is an ``Exception`` class in a module that is imported already, all its
-    arguments were kept, and what was rebuilt says what the original said. Otherwise it is a ``StepFailed``.
+    It gets its own class if the record says that it can be rebuilt, and if that class is an ``Exception`` in a
+    module that is imported already. Otherwise it is a ``StepFailed``.
 
     Args:
         text: What ``encode_error`` wrote.
@@ -97,7 +101,14 @@ def round_trip_error(error: BaseException) -> tuple[str, Exception]:
 
 def _outline(error: BaseException) -> dict[str, Any]:
     """Say the least there is to say about an error, whatever its own code does."""
-    return {"type": _type_of(error), "message": _message(error), **_PARTS, "dropped": [], "traceback": ""}
+    return {
+        "type": _type_of(error),
+        "message": _message(error),
+        **_PARTS,
+        "dropped": list(_PARTS),
+        "rebuildable": False,
+        "traceback": "",
+    }
 
 
 def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
@@ -106,7 +117,7 @@ def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
     attributes, lost_attributes = _keep(packer, _attributes(error), level)
     members, lost_members = _keep(packer, dict(enumerate(_members(error))), level)
     causes, lost_causes = _keep(packer, _causes(error), level)
-    return _outline(error) | {
+    record = _outline(error) | {
         "args": [] if lost_args else list(args.values()),
         "attributes": attributes,
         "members": [] if lost_members else list(members.values()),
@@ -119,6 +130,18 @@ def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
             *lost_causes,
         ],
     }
+    # Decided here and recorded, so that no process decides it otherwise.
+    if not lost_args and not lost_members:
+        record["rebuildable"] = not lost_attributes or _says_the_same(error, record)
+    return record
+
+
+def _says_the_same(error: BaseException, record: dict[str, Any]) -> bool:
+    """Whether an error without some of its attributes can still say what it said."""
+    try:
+        return _message(_assemble(type(error), record)) == record["message"]
+    except Exception:  # its class refuses to be rebuilt like this
+        return False
 
 
 def _keep(packer: Packer, items: Mapping[_Key, object], level: int) -> tuple[dict[_Key, Any], list[_Key]]:
@@ -154,7 +177,8 @@ def _attributes(error: BaseException) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, slot in _slots(type(error)).items():
         value = _read_slot(slot, error)
-        if value is not _UNSET:
+        # To a builtin error a slot with None is not the same as one that was never set: it would print it.
+        if value is not _UNSET and (value is not None or _is_heap_type(slot.__objclass__)):
             found[name] = value
     return found | {name: value for name, value in vars(error).items() if name != "__notes__"}
 
@@ -183,7 +207,9 @@ def _fit(record: dict[str, Any]) -> str:
         text = to_json(record).decode()
         if len(text.encode()) <= MAX_BYTES:
             return text
-        record = record | {part: nothing, "dropped": [*record["dropped"], part]}
+        rebuildable = record["rebuildable"] and part not in _NEEDED
+        dropped = [*record["dropped"], part]
+        record = record | {part: nothing, "dropped": dropped, "rebuildable": rebuildable}
     return to_json(record | {"message": record["message"][:_MOST_TEXT]}).decode()
 
 
@@ -225,22 +251,17 @@ def _rebuild(record: dict[str, Any]) -> Exception:
 
 
 def _instance(record: dict[str, Any]) -> Exception | None:
-    """Make an instance of the recorded class, if there is one and it says what the original said."""
+    """Make an instance of the recorded class, if that can be done here."""
     kind = parts.find(record["type"])
-    if not isinstance(kind, type) or not issubclass(kind, Exception) or _lacks(record):
+    if not record["rebuildable"] or not isinstance(kind, type) or not issubclass(kind, Exception):
         return None
     try:
-        error = _assemble(kind, record)
-    except Exception:  # the class has changed, or guards itself
+        return _assemble(kind, record)
+    except Exception:  # the class has changed, or is of an extension that lets nobody make instances
         return None
-    return error if _message(error) == record["message"] else None
 
 
-def _lacks(record: dict[str, Any]) -> bool:
-    return any(name.startswith(("args", "members")) for name in record["dropped"])
-
-
-def _assemble(kind: type[Exception], record: dict[str, Any]) -> Exception:
+def _assemble(kind: type[_Error], record: dict[str, Any]) -> _Error:
     args = tuple(parts.unpack(each, _rebuild) for each in record["args"])
     native: Any = _native(kind)
     if issubclass(kind, BaseExceptionGroup):
@@ -248,7 +269,7 @@ def _assemble(kind: type[Exception], record: dict[str, Any]) -> Exception:
     else:
         error = native.__new__(kind)
         error.args = args
-    slots = _slots(kind)
+    slots = _slots(cast(type, kind))
     for name, packed in record["attributes"].items():
         value = parts.unpack(packed, _rebuild)
         if name in slots:
@@ -260,9 +281,14 @@ def _assemble(kind: type[Exception], record: dict[str, Any]) -> Exception:
 
 def _native(kind: type) -> type:
     """Find the interpreter's own class that a class derives from: its ``__new__`` is known to be safe."""
-    while kind.__flags__ & _HEAP_TYPE and kind.__base__ is not None:
+    while _is_heap_type(kind) and kind.__base__ is not None:
         kind = kind.__base__
     return kind
+
+
+def _is_heap_type(kind: type) -> bool:
+    """Whether a class was made by a ``class`` statement or the like: not one of the interpreter's own."""
+    return bool(kind.__flags__ & _HEAP_TYPE)
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -121,11 +121,22 @@ def _check_dataclass(value: Any, written: object, config: _Config, depth: int) -
 
 
 def _check_dict(value: dict[object, object], written: Any, config: _Config, depth: int) -> None:
-    if len({scalars.key_text(key) for key in value}) < len(value):
-        raise Unfit(scalars.SAME_KEYS)
+    _check_keys(value)
     if isinstance(written, dict):
         written = list(cast("dict[str, object]", written).values())
     _check_pairs(value, _pair_items(value.items(), written, len(value)), config, depth)
+
+
+def _check_keys(value: dict[object, object]) -> None:
+    names: set[str] = set()
+    for key in value:
+        try:
+            names.add(scalars.key_text(key))
+        except Unfit as unfit:
+            unfit.trail.append((key, value))
+            raise
+    if len(names) < len(value):
+        raise Unfit(scalars.SAME_KEYS)
 
 
 def _check_list(value: list[object], written: object, config: _Config, depth: int) -> None:

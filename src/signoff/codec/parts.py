@@ -22,6 +22,7 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
+from signoff.codec import scalars
 from signoff.codec.values import decode, encode
 
 _MOST_LEVELS = 80
@@ -59,13 +60,16 @@ class Packer:
             level: How many levels of JSON it is in.
 
         Raises:
-            Unkept: It cannot be written so that it comes back equal.
+            Exception: It cannot be written so that it comes back equal.
         """
         self._left -= 1
         if level > _MOST_LEVELS or self._left < 0:
             raise Unkept
         kind: type[Any] = _class_of(value)
-        if kind in (type(None), bool, int) or (kind is float and math.isfinite(value)):
+        if kind in (type(None), bool) or (kind is float and math.isfinite(value)):
+            return value
+        if kind is int:
+            scalars.check_exact(value)
             return value
         if kind is str:
             return value if clean(value) == value else _tagged(_BROKEN_TEXT, _surrogates_to_text(value))
@@ -170,4 +174,6 @@ def _pack_data(value: Any, kind: type) -> Any:
 def _unpack_data(kind: object, plain: Any) -> Any:
     if not _is_data(kind):
         raise Unkept
+    if kind is datetime or kind is time:
+        return kind.fromisoformat(plain)  # with a zone whose repr, which errors print, is the usual one
     return decode(to_json(plain).decode(), kind)

@@ -64,7 +64,10 @@ def segment(key: object) -> str:
     """Write one step of a path: ``.name`` for names, ``[3]`` for the rest."""
     if isinstance(key, str) and key.isidentifier():
         return f".{key}"
-    text = repr(key)
+    try:
+        text = repr(key)
+    except Exception:  # a number too long for text, or a class whose repr fails
+        text = name_of(type(key))
     return f"[{text if len(text) <= 60 else text[:60] + '...'}]"
 
 

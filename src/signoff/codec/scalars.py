@@ -47,8 +47,9 @@ def key_text(key: object) -> str:
         return "true" if key else "false"
     convert = None if key is None else converter(type(key))
     if convert is None:
-        raise Unfit(f"has a key of type {name_of(type(key))}, which JSON cannot hold; use a list of pairs")
+        raise Unfit(f"is a key of type {name_of(type(key))}, which JSON cannot hold; use a list of pairs")
     plain = convert(key, 0)
+    check_exact(plain)
     return plain if isinstance(plain, str) else to_json(plain).decode()
 
 
@@ -83,7 +84,7 @@ def _enum(member: Enum, _depth: int) -> JsonValue:
 def _enum_key(member: Enum) -> str:
     if type(member.value) is str or isinstance(member, int):
         return str(member.value)
-    raise Unfit(f"has the key {member}, whose value is no text; use a StrEnum or IntEnum, or a list of pairs")
+    raise Unfit("is a key whose value is no text; use a StrEnum or IntEnum, or a list of pairs")
 
 
 def _float(value: float, _depth: int) -> JsonValue:
