@@ -566,7 +566,11 @@ async def test_a_closed_promise_is_cancelled_and_a_joined_one_left(scene: Scene)
     await scene.store.create_promise(NewPromise("shared", PromiseKind.QUESTION))
     run = await scene.run()
     await scene.append(run, opens=[question("r"), question("r", 1, id="shared")])
-    await scene.append(run, closes=["r.0", "shared", "unknown"])
+    await scene.append(run, opens=[question("r", 2)])
+    await scene.settle("r.2")
+    [message] = await scene.messages()
+    await scene.append(run, closes=["r.0", "r.2", "shared", "unknown"], taken=[message.id])
+    assert (await scene.store.get_promise("r.2")).state is PromiseState.RESOLVED
     assert (await scene.store.get_promise("r.0")).state is PromiseState.CANCELLED
     assert (await scene.store.get_promise("shared")).state is PromiseState.PENDING
     await scene.settle("shared")
