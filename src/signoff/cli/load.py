@@ -7,8 +7,11 @@ import os
 import sys
 import traceback
 
+import signoff
 from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
+
+_LIBRARIES = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(signoff.__file__) + os.sep)
 
 
 def load_app(address: str) -> Signoff:
@@ -62,7 +65,7 @@ def _broken(name: str, error: BaseException) -> CommandFailed:
 
 
 def _is_library(file: str) -> bool:
-    return "site-packages" in file or file.startswith(os.path.dirname(os.__file__) + os.sep)
+    return file.startswith(("<", *_LIBRARIES)) or "site-packages" in file
 
 
 def _shown(file: str | None) -> str:

@@ -35,7 +35,9 @@ class Supervision:
 
     def __init__(self, fd: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both: the supervisor decides
-        sys.dont_write_bytecode = True  # of two versions saved within a second, it could be taken for the other's
+        sys.dont_write_bytecode = (
+            True  # of two versions saved within a second, it could be taken for the other's
+        )
         self._socket = socket.socket(fileno=fd)
         self._socket.set_inheritable(False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -158,8 +157,6 @@ class Timeline:
         if entry.kind is not EntryKind.PROGRESSED and entry.call is not CallKind.DETACHED:
             item.state = "open"
         item.value, item.id, item.due_at = entry.value, entry.fact("id"), entry.fact("due_at")
-        if entry.call is CallKind.QUESTION:
-            item.name = json.loads(entry.value or "{}").get("text", "")
         return item
 
     def _attempt_failed(self, entry: Entry) -> Item:

@@ -1,0 +1,168 @@
+"""``signoff inbox`` and ``answer``."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import PATIENCE_SECONDS, environment, signoff, until
+from tests.cli.conftest import Here
+
+pytestmark = pytest.mark.xdist_group("cli_people")
+
+
+def ask(here: Here, shop: Path, run_id: str, workflow: str = "refund", *arguments: str) -> str:
+    """Start a run, and return the id of its question once it is asked."""
+    here("start", workflow, *arguments, "--id", run_id, cwd=shop)
+
+    def look() -> str | None:
+        items = here("inbox", "--run", run_id, "--json", cwd=shop).json["items"]
+        return items[0]["id"] if items else None
+
+    return until(look)
+
+
+def result(here: Here, shop: Path, run_id: str) -> object:
+    """The result of a run, once it has ended."""
+    return until(lambda: here("show", run_id, "--json", cwd=shop).json["run"].get("result"))
+
+
+def test_the_inbox_shows_what_is_asked_until_it_is_answered(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "in-1", "refund", "--arg", '"o-1"')
+    table = signoff("inbox", "--run", "in-1", cwd=open_shop)
+    assert table.out.splitlines()[0].split() == ["QUESTION", "ASKED", "UNTIL", "KIND", "TEXT"]
+    assert "Refund order o-1?" in table.out
+    listed = here("inbox", "--run", "in-1", "--json", cwd=open_shop).json
+    assert listed["next"] is None
+    assert listed["items"][0]["data"]["metadata"] == {"order": "o-1"}
+    assert (
+        here("answer", question, "--reject", cwd=open_shop).out
+        == f"question {question} is answered: rejected\n"
+    )
+    empty = here("inbox", "--run", "in-1", cwd=open_shop)
+    assert (empty.code, empty.out, empty.err) == (0, "", "no open questions\n")
+
+
+def test_an_answer_is_given_in_the_login_name_and_once(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "once-1", "refund", "--arg", '"o-1"')
+    first = signoff("answer", question, "--approve", "--note", "ok", "--json", cwd=open_shop, LOGNAME="ana")
+    assert first.code == 0
+    assert (first.json["settled_by"], first.json["note"], first.json["value"]) == (
+        "ana",
+        "ok",
+        {"approved": True},
+    )
+    assert result(here, open_shop, "once-1") == {"approved": True, "by": "ana", "note": "ok"}
+    late = here("answer", question, "--reject", "--user", "eve", cwd=open_shop)
+    assert late.code == 4
+    assert "already resolved by ana" in late.err
+
+
+def test_a_wrong_answer_is_refused_by_field_and_the_question_stays_open(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "wrong-1", "ship")
+    wrong = here("answer", question, "--value", '{"street": "Main St", "parcels": "two"}', cwd=open_shop)
+    assert wrong.code == 4
+    assert "parcels: 'two' is not of type 'integer'" in wrong.err
+    as_json = here("answer", question, "--approve", "--json", cwd=open_shop)
+    error = json.loads(as_json.err)["error"]
+    assert (error["type"], error["exit_code"]) == ("WrongAnswer", 4)
+    assert error["fields"][0]["message"] == "True is not of type 'object'"
+    right = here("answer", question, "--value", '{"street": "Main St", "parcels": 2}', cwd=open_shop)
+    assert right.code == 0
+    assert result(here, open_shop, "wrong-1") == {"street": "Main St", "parcels": 2, "express": False}
+
+
+def test_a_promise_is_no_question(here: Here, open_shop: Path) -> None:
+    here("start", "pay_later", "--id", "promise-1", cwd=open_shop)
+    until(lambda: here("resolve", "nothing", cwd=open_shop).code == 3)
+    until(lambda: "promise-1-paid" in here("show", "promise-1", cwd=open_shop).out)
+    ended = here("answer", "promise-1-paid", "--approve", cwd=open_shop)
+    assert ended.code == 3
+    assert "signoff resolve promise-1-paid" in ended.err
+
+
+def test_without_a_terminal_it_says_which_options_there_are(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "mute-1", "refund", "--arg", '"o-1"')
+    ended = signoff("answer", question, cwd=open_shop)
+    assert ended.code == 2
+    assert "--approve, --reject, --value JSON or --text" in ended.err
+
+
+def test_on_a_terminal_a_form_is_put_field_by_field_until_it_is_right(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "form-1", "ship")
+    with Terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
+        terminal.expect("Where to?")
+        terminal.type("street:", "Main St")
+        terminal.type("parcels [integer]:", '"many"')
+        terminal.type("express (optional) [y/n] [n]:", "y")
+        terminal.type("Note:", "")
+        terminal.expect("parcels: 'many' is not of type 'integer'")
+        terminal.type("street:", "Main St")
+        terminal.type("parcels [integer]:", "3")
+        terminal.type("express (optional) [y/n] [n]:", "y")
+        terminal.expect("is answered")
+        assert terminal.ends() == 0
+    assert result(here, open_shop, "form-1") == {"street": "Main St", "parcels": 3, "express": True}
+
+
+def test_on_a_terminal_an_approval_is_put_with_what_it_is_about(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "form-2", "refund", "--arg", '"o-7"')
+    with Terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
+        terminal.expect("Refund order o-7?")
+        terminal.expect("order: o-7")
+        terminal.type("[a]pprove, [r]eject:", "maybe")
+        terminal.type("[a]pprove, [r]eject:", "a")
+        terminal.type("Note:", "as agreed")
+        assert terminal.ends() == 0
+    assert result(here, open_shop, "form-2") == {"approved": True, "by": "ana", "note": "as agreed"}
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, *arguments: str, cwd: Path) -> None:
+        self._shown = ""
+        self._master, slave = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "signoff", *arguments],
+            cwd=cwd,
+            env=environment({"TERM": "dumb", "COLUMNS": "200"}),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+        )
+        os.close(slave)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE_SECONDS)
+        os.close(self._master)
+
+    def expect(self, text: str) -> None:
+        """Read on until the text has come."""
+        while text not in self._shown:
+            try:
+                read = os.read(self._master, 4096)
+            except OSError:
+                read = b""
+            assert read, f"it ended without {text!r}: {self._shown}"
+            self._shown += read.decode()
+        self._shown = self._shown.partition(text)[2]
+
+    def type(self, prompt: str, text: str) -> None:
+        """Wait for a prompt and type a line."""
+        self.expect(prompt)
+        os.write(self._master, f"{text}\n".encode())
+
+    def ends(self) -> int:
+        """Wait for its end, and return its exit code."""
+        return self._process.wait(PATIENCE_SECONDS)

@@ -1,0 +1,159 @@
+"""Commands on runs, at a store for which a worker works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Running, signoff, until
+from tests.cli.conftest import Here
+
+pytestmark = pytest.mark.xdist_group("cli_runs")
+
+
+def shown(here: Here, shop: Path, run_id: str, state: str) -> dict[str, object]:
+    """The run, once it is in that state."""
+
+    def look() -> dict[str, object] | None:
+        found = here("show", run_id, "--json", cwd=shop).json
+        return found if found["run"]["state"] == state else None
+
+    return until(look)
+
+
+def test_start_prints_the_id_and_starting_again_is_the_same_run(here: Here, open_shop: Path) -> None:
+    first = signoff("start", "add", "--arg", "1", "--arg", "2", "--id", "sum-1", cwd=open_shop)
+    again = here("start", "add", "--arg", "1", "--arg", "2", "--id", "sum-1", cwd=open_shop)
+    other = here("start", "add", "--arg", "1", "--arg", "3", "--id", "sum-1", cwd=open_shop)
+    assert (first.code, first.out, first.err) == (0, "sum-1\n", "")
+    assert (again.code, again.out) == (0, "sum-1\n")
+    assert other.code == 4
+    assert "'sum-1' is taken" in other.err
+
+
+def test_start_wait_prints_the_result(here: Here, open_shop: Path) -> None:
+    ended = here("start", "add", "--kwargs", '{"a": 5, "b": 6}', "--wait", cwd=open_shop)
+    assert (ended.code, ended.out) == (0, "11\n")
+    as_json = here("start", "add", "--arg", "5", "--wait", "--json", cwd=open_shop)
+    assert as_json.json["state"] == "succeeded"
+    assert as_json.json["result"] == 6
+    assert as_json.json["arguments"] == {"args": [5], "kwargs": {}}
+
+
+def test_start_wait_of_a_failing_run_says_why_and_exits_with_1(open_shop: Path) -> None:
+    ended = signoff("start", "fail", "--arg", '"no stock"', "--id", "fail-1", "--wait", cwd=open_shop)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.splitlines()[-1] == "signoff: run fail-1 failed: ValueError: no stock"
+    as_json = signoff("start", "fail", "--arg", '"x"', "--id", "fail-2", "--wait", "--json", cwd=open_shop)
+    assert as_json.code == 1
+    assert as_json.json["state"] == "failed"
+    assert as_json.json["error"]["message"] == "x"
+    assert json.loads(as_json.err)["error"] == {
+        "message": "run fail-2 failed: ValueError: x",
+        "exit_code": 1,
+        "run_id": "fail-2",
+        "state": "failed",
+    }
+
+
+def test_runs_are_listed_newest_first_in_pages_by_state_and_workflow(here: Here, open_shop: Path) -> None:
+    for number in range(3):
+        here("start", "add", "--arg", str(number), "--id", f"list-{number}", "--wait", cwd=open_shop)
+    here("start", "fail", "--arg", '"x"', "--id", "list-fail", "--wait", cwd=open_shop)
+    first = here("runs", "--workflow", "add", "--limit", "2", "--json", cwd=open_shop).json
+    assert [run["id"] for run in first["items"]] == ["list-2", "list-1"]
+    second = here(
+        "runs", "--workflow", "add", "--limit", "2", "--after", first["next"], "--json", cwd=open_shop
+    )
+    assert second.json["items"][0]["id"] == "list-0"
+    failed = here("runs", "--state", "failed", "--limit", "1", "--json", cwd=open_shop).json
+    assert [run["id"] for run in failed["items"]] == ["list-fail"]
+    table = here("runs", "--state", "failed", "--limit", "1", cwd=open_shop)
+    head, row = table.out.splitlines()
+    assert head.split() == ["RUN", "WORKFLOW", "STATE", "CREATED", "TOOK"]
+    assert row.startswith("list-fail  fail      failed")
+    assert row.rstrip().endswith("ValueError: x")
+    assert "there are more: --after" in table.err
+
+
+def test_show_tells_of_attempts_questions_and_the_result(here: Here, open_shop: Path) -> None:
+    here("start", "refund", "--arg", '"o-1"', "--id", "refund-1", cwd=open_shop)
+    shown(here, open_shop, "refund-1", "paused")
+    waiting = here("show", "refund-1", cwd=open_shop).out
+    assert "Refund order o-1?  (refund-1.2)" in waiting
+    assert "signoff answer refund-1.2" in waiting
+    here("answer", "refund-1.2", "--approve", "--user", "ana", "--note", "fine", cwd=open_shop)
+    whole = shown(here, open_shop, "refund-1", "succeeded")
+    told = here("show", "refund-1", cwd=open_shop).out
+    assert 'refund("o-1")' in told
+    assert ' for ana: approved "fine"' in told
+    assert (
+        told.index("fetch_order")
+        < told.index("Refund order")
+        < told.index("pay")
+        < told.index("succeeded after")
+    )
+    assert '"by": "ana"' in told.partition("succeeded after")[2]
+    question = next(item for item in whole["timeline"] if item["kind"] == "question")  # type: ignore[attr-defined]
+    assert question.keys() == {"at", "kind", "name", "n", "state", "id", "ended_at", "value", "by", "note"}
+    assert (question["id"], question["state"], question["by"]) == ("refund-1.2", "succeeded", "ana")
+
+
+def test_show_tells_of_failed_attempts(here: Here, open_shop: Path) -> None:
+    here("start", "shaky", "--id", "shaky-1", "--wait", cwd=open_shop)
+    told = here("show", "shaky-1", cwd=open_shop).out
+    assert ", 3 attempts → paid" in told
+    assert "attempt 2 failed: ConnectionError: the bank is closed" in told
+
+
+def test_show_follow_ends_with_the_run(here: Here, open_shop: Path) -> None:
+    here("start", "wait", "--id", "wait-1", cwd=open_shop)
+    with Running("show", "wait-1", "--follow", cwd=open_shop) as following:
+        until(lambda: any(line.get("call") == "signal" for line in following.lines))
+        here("signal", "wait-1", "go", '{"to": "Rome"}', cwd=open_shop)
+        assert following.ends() == 0
+        kinds = [line["kind"] for line in following.lines[:-1]]
+        assert kinds == ["started", "opened", "signalled", "succeeded"]
+        assert following.lines[-1]["state"] == "succeeded"
+        assert following.lines[-1]["result"] == {"to": "Rome"}
+    told = here("show", "wait-1", "--follow", cwd=open_shop)
+    assert told.code == 0
+    assert '→ {"to": "Rome"}' in told.out
+
+
+def test_cancel_keeps_the_reason(here: Here, open_shop: Path) -> None:
+    here("start", "wait", "--id", "wait-2", cwd=open_shop)
+    shown(here, open_shop, "wait-2", "paused")
+    assert here("cancel", "wait-2", "--reason", "a mistake", cwd=open_shop).code == 0
+    shown(here, open_shop, "wait-2", "cancelled")
+    told = here("show", "wait-2", cwd=open_shop).out
+    assert ": a mistake" in told
+    assert "not sent when the run ended" in told
+    again = here("cancel", "wait-2", "--json", cwd=open_shop)
+    assert (again.code, again.json["state"]) == (0, "cancelled")
+    assert here("signal", "wait-2", "go", cwd=open_shop).code == 4
+
+
+def test_a_run_that_succeeded_is_not_retried(here: Here, open_shop: Path) -> None:
+    here("start", "add", "--arg", "1", "--id", "done-1", "--wait", cwd=open_shop)
+    ended = here("retry", "done-1", cwd=open_shop)
+    assert ended.code == 4
+    assert "done-1" in ended.err
+
+
+def test_promises_are_resolved_and_rejected_once(here: Here, open_shop: Path) -> None:
+    for run_id in ("later-1", "later-2"):
+        here("start", "pay_later", "--id", run_id, cwd=open_shop)
+        shown(here, open_shop, run_id, "paused")
+    resolved = here("resolve", "later-1-paid", '{"cents": 5}', "--json", cwd=open_shop)
+    assert (resolved.json["state"], resolved.json["value"]) == ("resolved", {"cents": 5})
+    assert here("resolve", "later-1-paid", "6", cwd=open_shop).code == 4
+    assert (
+        here("reject", "later-2-paid", '"no money"', cwd=open_shop).out
+        == "promise later-2-paid is rejected\n"
+    )
+    assert shown(here, open_shop, "later-1", "succeeded")["run"]["result"] == {"cents": 5}  # type: ignore[index]
+    shown(here, open_shop, "later-2", "failed")
+    assert "rejected: no money" in here("show", "later-2", cwd=open_shop).out

@@ -1,0 +1,97 @@
+"""``signoff worker`` and ``server``: how they stop, and what they leave behind."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Running, until
+from tests.cli.conftest import Here
+
+
+def journal(here: Here, shop: Path, run_id: str) -> list[str]:
+    return [entry["kind"] for entry in here("export", run_id, cwd=shop).json["journal"]]
+
+
+def state(here: Here, shop: Path, run_id: str) -> str:
+    return here("show", run_id, "--json", cwd=shop).json["run"]["state"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_stopped_lets_a_running_step_finish_and_journals_it(
+    here: Here, shop: Path, number: signal.Signals
+) -> None:
+    with Running("worker", "orders:app", cwd=shop) as worker:
+        worker.wait_for("working")
+        here("start", "slow", "--id", "slow-1", cwd=shop)
+        until((shop / "marks").exists)
+        worker.signal(number)
+        assert worker.wait_for("draining")["runs"] == ["slow-1"]
+        (shop / "go").touch()
+        assert worker.ends() == 0
+        assert "Traceback" not in worker.err
+    assert (shop / "marks").read_text() == "begun\n"
+    assert "completed" in journal(here, shop, "slow-1")
+    assert state(here, shop, "slow-1") in ("ready", "succeeded")  # not running: the lease was given back
+    with Running("worker", "orders:app", cwd=shop):
+        until(lambda: state(here, shop, "slow-1") == "succeeded")
+    assert (shop / "marks").read_text() == "begun\n"
+
+
+def test_a_second_signal_leaves_at_once_and_gives_back_the_lease(here: Here, shop: Path) -> None:
+    with Running("worker", "orders:app", cwd=shop) as worker:
+        worker.wait_for("working")
+        here("start", "slow", "--id", "slow-1", cwd=shop)
+        until((shop / "marks").exists)
+        worker.signal(signal.SIGTERM)
+        worker.wait_for("draining")
+        worker.signal(signal.SIGTERM)
+        assert worker.ends() == 130
+    assert journal(here, shop, "slow-1") == ["started"]
+    assert state(here, shop, "slow-1") == "ready"
+
+
+def test_a_step_that_outlasts_the_grace_does_not_keep_the_worker(here: Here, shop: Path) -> None:
+    with Running("worker", "orders:app", "--grace", "0.1", cwd=shop) as worker:
+        worker.wait_for("working")
+        here("start", "slow", "--id", "slow-1", cwd=shop)
+        until((shop / "marks").exists)
+        worker.signal(signal.SIGTERM)
+        assert worker.ends() == 0
+    assert state(here, shop, "slow-1") == "ready"
+
+
+def test_a_worker_takes_runs_of_its_group_only(here: Here, shop: Path) -> None:
+    store = ("--store", "sqlite:///signoff.db")
+    with Running("worker", "orders:app", "--group", "night", cwd=shop) as worker:
+        assert worker.wait_for("working")["group"] == "night"
+        here("start", "add", "--arg", "1", "--id", "day-1", *store, cwd=shop)
+        here("start", "add", "--arg", "1", "--id", "night-1", "--group", "night", "--wait", *store, cwd=shop)
+        assert state(here, shop, "day-1") == "ready"
+
+
+def test_a_server_stops_in_order_though_somebody_follows_a_run(here: Here, shop: Path) -> None:
+    with Running("server", "--port", "0", cwd=shop) as server:
+        url = server.wait_for("listening")["url"]
+        here("start", "wait", "--id", "wait-1", "--url", url, cwd=shop)
+        with (
+            Running("worker", "orders:app", cwd=shop),
+            Running("show", "wait-1", "--follow", "--url", url, cwd=shop) as following,
+        ):
+            until(lambda: following.lines)
+            server.signal(signal.SIGTERM)
+            assert server.ends() == 0
+            assert "Traceback" not in server.err
+    with sqlite3.connect(shop / "signoff.db") as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_port_that_is_taken_is_named(here: Here, shop: Path) -> None:
+    with Running("server", "--port", "0", cwd=shop) as server:
+        port = server.wait_for("listening")["port"]
+        ended = here("server", "--port", str(port), cwd=shop)
+        assert ended.code == 5
+        assert f"cannot listen on 127.0.0.1 port {port}" in ended.err

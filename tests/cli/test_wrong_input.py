@@ -1,0 +1,142 @@
+"""Wrong input gets one line that says what to do, an exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import signoff
+from tests.cli.conftest import Here
+
+USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 2, 3, 4, 5
+
+WRONG: list[tuple[str, int, str]] = [
+    # what the shell is told
+    ("nonsense", USAGE, "No such command 'nonsense'; see: signoff --help"),
+    ("runs --state sleeping", USAGE, "'sleeping' is not one of"),
+    ("runs --limit 0", USAGE, "0 is not in the range"),
+    ("runs --after xyz", USAGE, "'xyz' is no page of this list"),
+    ("show", USAGE, "Missing argument 'RUN'; see: signoff show --help"),
+    ("runs --url http://x --store sqlite:///x.db", USAGE, "give --url or --store, not both"),
+    ("runs --store postgres://db", USAGE, "postgres:// is not SQLite"),
+    ("runs --url ftp://x", USAGE, "'ftp://x' is no URL of a server"),
+    ("start add --arg o-1", USAGE, "'o-1' is not JSON; a text is written '\"o-1\"'"),
+    ("start add --arg NaN", USAGE, "'NaN' is not JSON"),
+    ("start add --arg 1e999", USAGE, "'1e999' is not JSON"),
+    ("start add --kwargs [1]", USAGE, "[1] is not a JSON object"),
+    ("start add --id \t", USAGE, "is not 1 to 256 printable characters"),
+    ("signal known go {", USAGE, "'{' is not JSON"),
+    ("answer known --approve --text x", USAGE, "give one of --approve, --reject, --value and --text"),
+    ("answer known --value {", USAGE, "'{' is not JSON"),
+    # what is not there
+    ("show missing", NOT_FOUND, "no run 'missing'"),
+    ("show missing --follow", NOT_FOUND, "no run 'missing'"),
+    ("export missing", NOT_FOUND, "no run 'missing'"),
+    ("signal missing go", NOT_FOUND, "no run 'missing'"),
+    ("cancel missing", NOT_FOUND, "no run 'missing'"),
+    ("retry missing", NOT_FOUND, "no run 'missing'"),
+    ("answer missing --approve", NOT_FOUND, "no question 'missing'"),
+    ("resolve missing", NOT_FOUND, "no promise 'missing'"),
+    ("reject missing", NOT_FOUND, "no promise 'missing'"),
+    ("replay orders:app missing", NOT_FOUND, "no run 'missing'"),
+    # what is refused
+    ("start add --id known --arg 2", CONFLICT, "id 'known' is taken"),
+    ("retry known", CONFLICT, "cannot retry it"),
+    # code that cannot be loaded
+    ("worker orders", USAGE, "'orders' does not name an app: give module:app, as in orders:app"),
+    ("worker orders.py:app", USAGE, "give the module, as in orders:app"),
+    ("worker nowhere:app", USAGE, "no module 'nowhere' in"),
+    ("worker orders.nowhere:app", USAGE, "no module 'orders.nowhere'"),
+    ("worker orders:nothing", USAGE, "module 'orders' has no 'nothing'; did you mean orders:app?"),
+    (
+        "worker orders:mark",
+        USAGE,
+        "orders:mark is of type function, not a Signoff app; did you mean orders:app?",
+    ),
+    ("worker syntax:app", USAGE, "syntax.py:2: SyntaxError:"),
+    ("worker needs:app", USAGE, "needs.py:1: ModuleNotFoundError: No module named 'not_installed'"),
+    ("worker raises:app", USAGE, "raises.py:2: ValueError: two lines"),
+    ("worker exits:app", USAGE, "exits.py:1: SystemExit: 3"),
+    ("worker empty:app", USAGE, "module 'empty' has no 'app'; it needs app = Signoff(...)"),
+    (
+        "worker twice:app",
+        USAGE,
+        "twice.py:7: RegistrationError: workflow 'f' version '1' is registered twice",
+    ),
+    ("worker orders:app --threads 0", USAGE, "0 is not in the range"),
+    ("server nowhere:app", USAGE, "no module 'nowhere' in"),
+    ("server orders:app --store sqlite:///x.db", USAGE, "give --store or MODULE:APP, not both"),
+    ("server --port 99999", USAGE, "99999 is not in the range"),
+    ("server --store sqlite:////no/such/folder/x.db", UNAVAILABLE, "does its folder exist"),
+    ("server --host 203.0.113.1 --port 0", UNAVAILABLE, "cannot listen on 203.0.113.1 port 0"),
+    ("dev orders:app --watch nowhere", USAGE, "'nowhere' does not exist"),
+    # replay
+    ("replay orders:app", USAGE, "say which runs to check: RUN..., or --all, or --from FILE"),
+    ("replay orders:app known --all", USAGE, "say which runs to check"),
+    ("replay nowhere:app --all", USAGE, "no module 'nowhere' in"),
+    ("replay orders:app --from nothing.json", USAGE, "cannot read nothing.json: No such file"),
+    ("replay orders:app --from orders.py", USAGE, "orders.py is not what `signoff export` writes"),
+]
+
+MODULES = {
+    "syntax": "x = 1\ndef broken(:\n",
+    "needs": "import not_installed\n",
+    "raises": "def f():\n    raise ValueError('two\\nlines')\nf()\n",
+    "exits": "raise SystemExit(3)\n",
+    "empty": "",
+    "twice": (
+        "from signoff import Signoff\napp = Signoff()\n@app.workflow\nasync def f(ctx): ...\n"
+        "def again():\n    async def f(ctx): ...\n    app.workflow(f)\nagain()\n"
+    ),
+}
+
+
+@pytest.fixture
+def messy_shop(shop: Path, here: Here) -> Path:
+    for name, text in MODULES.items():
+        (shop / f"{name}.py").write_text(text)
+    here("start", "add", "--arg", "1", "--id", "known", "--store", "sqlite:///signoff.db", cwd=shop)
+    return shop
+
+
+@pytest.mark.parametrize(("line", "code", "message"), WRONG, ids=[line for line, _, _ in WRONG])
+def test_wrong_input(here: Here, messy_shop: Path, line: str, code: int, message: str) -> None:
+    ended = here(*line.split(" "), cwd=messy_shop)
+    assert (ended.code, ended.out) == (code, "")
+    assert message in ended.err
+    assert ended.err.startswith("signoff: ")
+    assert ended.err.count("\n") == 1
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("show missing", NOT_FOUND), ("start add --id known --arg 2", CONFLICT), ("worker syntax:app", USAGE)],
+)
+def test_a_process_says_the_same(messy_shop: Path, line: str, code: int) -> None:
+    ended = signoff(*line.split(), cwd=messy_shop)
+    assert ended.code == code
+    assert ended.err.startswith("signoff: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_machines_get_the_error_as_an_object(here: Here, messy_shop: Path) -> None:
+    missing = here("show", "missing", "--json", cwd=messy_shop)
+    error = json.loads(missing.err)["error"]
+    assert error.pop("message").startswith("no run 'missing'")
+    assert error == {"exit_code": 3, "type": "NotFound"}
+    assert json.loads(here("runs", "--json", "--limit", "x", cwd=messy_shop).err)["error"]["exit_code"] == 2
+
+
+def test_help_names_every_exit_code(here: Here, tmp_path: Path) -> None:
+    told = here("--help", cwd=tmp_path).out
+    assert all(f"\n    {code}  " in told for code in range(6))
+    assert here("show", "--help", cwd=tmp_path).code == 0
+
+
+def test_texts_of_others_cannot_command_the_terminal(here: Here, shop: Path) -> None:
+    here("start", "add\x1b[2J", "--id", "evil", "--store", "sqlite:///signoff.db", cwd=shop)
+    for command in (["runs"], ["show", "evil"]):
+        assert "\x1b" not in here(*command, cwd=shop).out
