@@ -24,7 +24,9 @@ _BLOCKING = {
     "os.system": "a process was started",
     "os.posix_spawn": "a process was started",
     "os.fork": "the process was forked",
-    "time.sleep": "time.sleep() was called",
+    "time.sleep": "time.sleep() was called",  # an event from Python 3.13 on
+    "_thread.start_new_thread": "a thread was started",  # from 3.12 on
+    "_thread.start_joinable_thread": "a thread was started",
     "sqlite3.connect": "a database was opened",
 }
 

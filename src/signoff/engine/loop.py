@@ -204,6 +204,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[Any]:
         """Like asyncio's, and a call such as ``ctx.step(...)`` may be given as it is."""
+        if _is_asked_by_as_completed(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            raise TypeError(
+                "asyncio.as_completed() begins coroutines and calls in an order that differs at each replay: "
+                "give it tasks, made with asyncio.create_task(...)"
+            )
         if not asyncio.iscoroutine(coro):
             coro = _await(coro)  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
         task = _Task(coro, loop=self, name=name or "task", context=context)
@@ -238,6 +243,14 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         error = NotInStep(what, calling_line(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
         self._owner.refuse(error)
         raise error
+
+
+def _is_asked_by_as_completed(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename == asyncio.tasks.__file__:
+        if frame.f_code.co_qualname.startswith(("as_completed", "_AsCompletedIterator")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 async def _await(awaitable: Awaitable[Any]) -> Any:

@@ -1,0 +1,193 @@
+"""What workflow code must not do is refused, or found out, and named with its line."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import inspect
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import Context
+from signoff.errors import BusyLoop, NotInStep, WaitsForNothing
+from signoff.records import EntryKind
+from tests.support import (
+    fails,
+    in_asyncio,
+    journaled,
+    new_app,
+    running,
+)
+
+Code = Callable[[Context], Awaitable[Any]]
+
+
+async def _open_connection() -> None:
+    await asyncio.open_connection("127.0.0.1", 9)
+
+
+async def _to_thread() -> None:
+    await asyncio.to_thread(print)
+
+
+async def _run_in_executor() -> None:
+    await asyncio.get_running_loop().run_in_executor(None, print)
+
+
+async def _subprocess_exec() -> None:
+    await asyncio.create_subprocess_exec(sys.executable, "-V")
+
+
+async def _subprocess_run() -> None:
+    subprocess.run([sys.executable, "-V"], check=True)
+
+
+async def _os_system() -> None:
+    os.system("true")
+
+
+async def _http_client() -> None:
+    http.client.HTTPConnection("127.0.0.1", 9).request("GET", "/")
+
+
+async def _urllib() -> None:
+    urllib.request.urlopen("http://127.0.0.1:9/")  # noqa: ASYNC210
+
+
+async def _getaddrinfo() -> None:
+    socket.getaddrinfo("localhost", 80)
+
+
+async def _start_thread() -> None:
+    threading.Thread(target=print).start()
+
+
+async def _time_sleep() -> None:
+    time.sleep(0.001)
+
+
+async def _sqlite() -> None:
+    sqlite3.connect(":memory:").close()
+
+
+IO = [
+    *(_open_connection, _to_thread, _run_in_executor, _subprocess_exec, _subprocess_run, _os_system),
+    *(_http_client, _urllib, _getaddrinfo, _sqlite),
+    # Before these versions the interpreter does not tell.
+    pytest.param(_start_thread, marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="not told")),
+    pytest.param(_time_sleep, marks=pytest.mark.skipif(sys.version_info < (3, 13), reason="not told")),
+]
+
+
+@pytest.mark.parametrize("io", IO, ids=lambda io: io.__name__.strip("_"))
+@pytest.mark.parametrize("swallowed", [False, True], ids=["raised", "swallowed"])
+@in_asyncio
+async def test_io_outside_a_step_is_refused_by_its_line_even_if_the_code_swallows_the_error(
+    tmp_path: Path, io: Callable[[], Awaitable[None]], swallowed: bool
+) -> None:
+    app = new_app(tmp_path)
+    after: list[int] = []
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        try:
+            await io()
+        except Exception:
+            if not swallowed:
+                raise
+        await ctx.step("after", lambda: after.append(1))
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        assert (await fails(app, "r")).retryable
+        with pytest.raises(NotInStep) as caught:
+            await run.result(10)
+        line = inspect.getsourcelines(io)[1] + 1
+        assert caught.value.where == f"{__file__}:{line} in {io.__name__}"
+        assert "ctx.step" in str(caught.value)
+        assert after == []
+
+
+@in_asyncio
+async def test_the_same_io_is_free_in_a_step(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[Any]:
+        return [
+            await ctx.step(_to_thread),
+            await ctx.step("sleep", time.sleep, 0.001),
+            await ctx.step("sqlite", _sqlite),
+            await ctx.step("thread", lambda: threading.Thread(target=str).start()),
+        ]
+
+    async with running(app) as client:
+        assert await (await client.start(flow)).result(10) == [None] * 4
+
+
+async def _yields_for_ever(ctx: Context) -> None:
+    while True:
+        await asyncio.sleep(0)
+
+
+async def _never_yields(ctx: Context) -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(("busy", "busy_seconds"), [(_yields_for_ever, 20.0), (_never_yields, 0.3)])
+@in_asyncio
+async def test_code_that_never_waits_is_stopped_and_named_and_the_worker_lives_on(
+    tmp_path: Path, busy: Code, busy_seconds: float
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("first", lambda: None)
+        await busy(ctx)
+
+    @app.workflow
+    async def fine(ctx: Context) -> str:
+        return await ctx.step("fine", lambda: "fine")
+
+    async with running(app, busy_seconds=busy_seconds, beat_seconds=0.1) as client:
+        run = await client.start(flow, id="r")
+        assert (await fails(app, "r")).retryable
+        with pytest.raises(BusyLoop) as caught:
+            await run.result(10)
+        begin = inspect.getsourcelines(busy)[1]
+        assert caught.value.where in [f"{__file__}:{begin + n} in {busy.__name__}" for n in (1, 2)]
+        assert await (await client.start(fine)).result(10) == "fine"
+        assert [entry.name for entry in await journaled(app, "r", EntryKind.COMPLETED)] == ["first"]
+
+
+@in_asyncio
+async def test_code_that_waits_for_what_nothing_will_bring_is_named(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("first", lambda: None)
+        await stuck()
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        assert (await fails(app, "r")).retryable
+        with pytest.raises(WaitsForNothing) as caught:
+            await run.result(10)
+        assert caught.value.where == f"{__file__}:{inspect.getsourcelines(stuck)[1] + 1} in stuck"
