@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from signoff.errors import InvalidValue
 from signoff.people.answers import answer
 from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseKind, Run, Settlement
 from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
@@ -115,7 +117,11 @@ class LocalBackend:
         )
 
     def _moment(self, seconds_from_now: float | None) -> float | None:
-        return None if seconds_from_now is None else self._store.clock.now() + seconds_from_now
+        if seconds_from_now is None:
+            return None
+        if not math.isfinite(seconds_from_now):
+            raise InvalidValue("timeout_seconds", f"{seconds_from_now} is no number of seconds")
+        return self._store.clock.now() + seconds_from_now
 
     def _watch(self) -> Watch:
         if self._watching is None:

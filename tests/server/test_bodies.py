@@ -73,6 +73,40 @@ def test_a_value_that_cannot_be_stored_is_refused(http: httpx.Client, name: str,
     assert "signalled" not in {entry["kind"] for entry in entries}
 
 
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/v1/runs/x/cancel", "reason"),
+        ("/v1/runs/x/signals", "name"),
+        ("/v1/runs/x/signals", "request_id"),
+        ("/v1/questions/x/answer", "user_id"),
+        ("/v1/questions/x/answer", "note"),
+        ("/v1/questions/x/answer", "digest"),
+        ("/v1/promises/x/resolve", "by"),
+        ("/v1/promises", "id"),
+        ("/v1/runs", "workflow"),
+        ("/v1/runs", "group"),
+    ],
+)
+def test_text_that_is_no_unicode_is_refused(http: httpx.Client, path: str, field: str) -> None:
+    needed = {"signals": '"name": "n"', "answer": '"value": 1', "runs": '"workflow": "w"'}
+    rest = needed.get(path.rpartition("/")[2], '"data": 1' if path == "/v1/promises" else "")
+    body = ", ".join(part for part in (rest, f'"{field}": "\\ud800"') if part)
+    refused = http.post(path, content=f"{{{body}}}", headers={"content-type": "application/json"})
+    assert refused.status_code == 422
+    assert list(fields(refused)) == [field]
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/promises"])
+def test_a_timeout_is_a_number(http: httpx.Client, name: str, path: str, seconds: str) -> None:
+    body = f'{{"id": "{name}", "timeout_seconds": {seconds}'
+    body += ', "workflow": "echo"}' if path == "/v1/runs" else "}"
+    refused = http.post(path, content=body, headers={"content-type": "application/json"})
+    assert refused.status_code == 422
+    assert list(fields(refused)) == ["timeout_seconds"]
+
+
 def test_numbers_pass_unchanged(http: httpx.Client, name: str) -> None:
     numbers = [0.1, 1e16, -0.0, 10**40, 2**53 + 1, 1e-300]
     start(http, "echo", name, numbers)

@@ -76,6 +76,7 @@ async def starting(scene: Scene) -> AsyncIterator[Any]:
     yield await client.backend.get_run("c")
     yield await (await client.get("c")).result()
     yield await tried((await client.start("explode", id="d")).result())
+    yield await tried(client.start("echo", id="e", timeout_seconds=float("inf")))
     await client.start("echo", id="e", timeout_seconds=60, group="nobody")
     yield await client.backend.get_run("e")
 

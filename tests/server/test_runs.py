@@ -115,6 +115,9 @@ def test_runs_are_listed_by_state_workflow_group_and_parent(http: httpx.Client, 
         ({"limit": "1001"}, "limit"),
         ({"limit": "many"}, "limit"),
         ({"after": "never"}, "after"),
+        ({"after": "-1"}, "after"),
+        ({"after": "9" * 20}, "after"),
+        ({"after": "9" * 5000}, "after"),
     ],
 )
 def test_a_wrong_filter_is_refused_by_name(http: httpx.Client, query: dict[str, str], field: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -12,6 +14,14 @@ from signoff.server.problems import problem
 
 LIMIT = MAX_BYTES + 64 * 1024
 """How long a body may be in bytes: the largest value, and what is around it."""
+
+
+def _unicode(text: str) -> str:
+    text.encode()  # fails at half of a surrogate pair, which JSON can escape and no store can hold
+    return text
+
+
+Text = Annotated[str, AfterValidator(_unicode)]
 
 
 class Body(BaseModel):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from signoff import codec
 from signoff.client import check_id
 from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
-from signoff.server.bodies import Body
+from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.services import Services, ServicesOf
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1/promises", tags=["promises"])
 class CreatePromise(Body):
     """A promise that belongs to no run."""
 
-    id: str
+    id: Text
     timeout_seconds: float | None = None
     data: Any = None
 
@@ -40,9 +40,9 @@ class CreatePromise(Body):
 class CancelPromise(Body):
     """Who withdraws a promise."""
 
-    by: str | None = None
-    note: str | None = None
-    request_id: str | None = None
+    by: Text | None = None
+    note: Text | None = None
+    request_id: Text | None = None
 
 
 class SettlePromise(CancelPromise):

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from signoff.people.answers import get_question
 from signoff.records import PromiseKind, PromiseState
-from signoff.server.bodies import Body
+from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.services import ServicesOf
@@ -22,10 +22,10 @@ class GiveAnswer(Body):
     """An answer: its value must be what the question's schema describes. For an approval, true or false do too."""
 
     value: Any
-    user_id: str | None = None
-    note: str | None = None
-    request_id: str | None = None
-    digest: str | None = None
+    user_id: Text | None = None
+    note: Text | None = None
+    request_id: Text | None = None
+    digest: Text | None = None
 
 
 @router.get("")

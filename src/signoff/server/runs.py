@@ -12,7 +12,7 @@ from starlette.responses import Response
 from signoff import codec
 from signoff.client import check_id
 from signoff.records import NewRun, RunState
-from signoff.server.bodies import Body
+from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
 from signoff.server.services import ServicesOf
@@ -27,11 +27,11 @@ router = APIRouter(prefix="/v1/runs", tags=["runs"])
 class StartRun(Body):
     """A run to start. Starting twice with one id starts once."""
 
-    workflow: str = Field(min_length=1)
+    workflow: Text = Field(min_length=1)
     args: list[Any] = Field(default_factory=list[Any])
     kwargs: dict[str, Any] = Field(default_factory=dict[str, Any])
-    id: str | None = None
-    group: str | None = None
+    id: Text | None = None
+    group: Text | None = None
     timeout_seconds: float | None = None
 
     def new_run(self, default_group: str) -> NewRun:
@@ -47,17 +47,17 @@ class StartRun(Body):
 class CancelRun(Body):
     """Why a run should stop, and who says so."""
 
-    reason: str | None = None
-    by: str | None = None
+    reason: Text | None = None
+    by: Text | None = None
 
 
 class SendSignal(Body):
     """A signal to a run."""
 
-    name: str = Field(min_length=1)
+    name: Text = Field(min_length=1)
     value: Any = None
-    by: str | None = None
-    request_id: str | None = None
+    by: Text | None = None
+    request_id: Text | None = None
 
 
 @router.post("", status_code=201)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from signoff.errors import InvalidValue
@@ -93,10 +94,9 @@ def page_number(after: str | None, otherwise: int) -> int:
     """Return where a page begins: the number of the last row of the page before it."""
     if after is None:
         return otherwise
-    try:
-        return int(after)
-    except ValueError:
-        raise InvalidValue("after", f"{after!r} is no page of this list; pass a page's `next`") from None
+    if re.fullmatch("[0-9]{1,18}", after) is None:
+        raise InvalidValue("after", f"{after!r} is no page of this list; pass a page's `next`")
+    return int(after)
 
 
 def same_json(one: str | None, other: str | None) -> bool:
