@@ -142,14 +142,10 @@ def list_workers(db: sqlite3.Connection) -> list[WorkerInfo]:
 
 def due(tx: Transaction, namespace: str, limit: int) -> float | None:
     """Do what time has brought. Returns when the next thing is due."""
-    done = (
-        promises.time_out_due(tx, limit),
-        states.wake_timers(tx, limit),
-        runs.pass_deadlines(tx, limit),
-        states.free_lost(tx, limit),
-    )
-    if max(done) >= limit:
-        return tx.now
+    promises.time_out_due(tx, limit)
+    states.wake_timers(tx, limit)
+    runs.pass_deadlines(tx, limit)
+    states.free_lost(tx, limit)
     return next_due(tx.db, tx.now, tx.lease_now)
 
 

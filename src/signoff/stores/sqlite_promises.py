@@ -150,12 +150,11 @@ def settle(
     return promise, True
 
 
-def time_out_due(tx: Transaction, limit: int) -> int:
-    """Time out the promises whose time has come, in every namespace. Returns how many."""
+def time_out_due(tx: Transaction, limit: int) -> None:
+    """Time out the promises whose time has come, in every namespace."""
     rows = tx.db.execute(TIME_OUT_DUE, {"now": tx.now, "limit": limit}).fetchall()
     for promise in _promises(rows):
         _tell_all(tx, promise)
-    return len(rows)
 
 
 def get_promise(db: sqlite3.Connection, namespace: str, promise_id: str) -> Promise:

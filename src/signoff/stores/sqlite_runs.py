@@ -125,12 +125,11 @@ def retry(tx: Transaction, namespace: str, run_id: str) -> Run:
     return run
 
 
-def pass_deadlines(tx: Transaction, limit: int) -> int:
-    """Tell runs that their deadline has passed, in every namespace. Returns how many."""
+def pass_deadlines(tx: Transaction, limit: int) -> None:
+    """Tell runs that their deadline has passed, in every namespace."""
     rows = tx.db.execute(PASS_DEADLINES, (tx.now, limit)).fetchall()
     for namespace, run_id in rows:
         messages.leave(tx, namespace, run_id, MessageKind.DEADLINE)
-    return len(rows)
 
 
 def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:

@@ -205,14 +205,14 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
     return row[0]
 
 
-def wake_timers(tx: Transaction, limit: int) -> int:
-    """Make paused runs ready whose time has come, in every namespace. Returns how many."""
-    return _made_ready(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
+def wake_timers(tx: Transaction, limit: int) -> None:
+    """Make paused runs ready whose time has come, in every namespace."""
+    _made_ready(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
 
 
-def free_lost(tx: Transaction, limit: int) -> int:
-    """Make running runs ready whose lease ran out, in every namespace. Returns how many."""
-    return _made_ready(tx, tx.db.execute(FREE_LOST, (tx.now, tx.lease_now, limit)).fetchall())
+def free_lost(tx: Transaction, limit: int) -> None:
+    """Make running runs ready whose lease ran out, in every namespace."""
+    _made_ready(tx, tx.db.execute(FREE_LOST, (tx.now, tx.lease_now, limit)).fetchall())
 
 
 def release(tx: Transaction, worker_id: str) -> int:
