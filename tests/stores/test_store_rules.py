@@ -726,6 +726,22 @@ async def test_a_retryable_failure_keeps_everything_and_tells_nobody(scene: Scen
 
 
 @rule
+async def test_a_run_that_failed_retryably_can_be_given_up(scene: Scene) -> None:
+    parent = await scene.run("parent")
+    assert await scene.pause(parent, starts=[NewRun("r", WORKFLOW, GROUP, "{}", "parent", 0)])
+    [claim] = await scene.claim()
+    await scene.append(claim.run, entry(0), opens=[question("r")])
+    await scene.complete(claim.run, KEPT_FAILURE)
+    cancelled = await scene.store.cancel("r", reason="never mind")
+    assert (cancelled.state, cancelled.retryable) == (RunState.CANCELLED, False)
+    assert (await scene.store.get_promise("r.0")).state is PromiseState.CANCELLED
+    assert [message.state for message in await scene.messages("parent")] == ["cancelled"]
+    assert await scene.journal() == [EntryKind.COMPLETED, EntryKind.CANCELLED]
+    with pytest.raises(InvalidState):
+        await scene.store.retry("r")
+
+
+@rule
 async def test_a_run_that_continues_as_new_notes_where_its_journal_begins(scene: Scene) -> None:
     run = await scene.run()
     await scene.append(run, entry(0))

@@ -10,7 +10,8 @@ The run's states and who moves them (no other transition exists):
 
     create_run  -> ready            claim    ready -> running        pause    running -> paused
     wake        paused -> ready     release  running -> ready        complete running -> succeeded|failed|cancelled
-    retry       failed (retryable) -> ready                          cancel   ready and never started -> cancelled
+    retry       failed (retryable) -> ready                          cancel   ready and never started,
+                                                                              or failed (retryable) -> cancelled
 
 ``wake`` is part of every operation that leaves a message: ``settle``, ``signal``, ``cancel``, ``complete`` (for
 the parent and other waiters), ``due``; and ``due`` wakes a paused run whose ``wake_at`` has come and returns
@@ -210,7 +211,7 @@ class Store(Protocol):
         ...
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
-        """Ask a run to stop. One that no worker ever held is cancelled at once; others get a message.
+        """Ask a run to stop. One that never started, or failed retryably, is cancelled at once; others get a message.
 
         Asking again, or a run that has ended, changes nothing.
 

@@ -101,9 +101,9 @@ def finish(
 
 
 def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by: str | None) -> Run:
-    """Ask a run to stop; end it if no worker ever held it."""
+    """Ask a run to stop; end it if it never started or failed retryably."""
     error = encode_error(RunCancelled(run_id, reason))
-    run = states.cancel_unstarted(tx, namespace, run_id, error)
+    run = states.cancel_at_once(tx, namespace, run_id, error)
     if run is not None:
         entry = Entry(journal.next_seq(tx, namespace, run_id), tx.now, EntryKind.CANCELLED, error=error)
         journal.add(tx, namespace, run_id, [entry])

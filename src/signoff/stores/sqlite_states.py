@@ -106,11 +106,11 @@ WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
 RETURNING parent_id, parent_n
 """
 
-# ready, never started -> cancelled
-CANCEL_UNSTARTED = f"""
+# ready, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up
+CANCEL_AT_ONCE = f"""
 UPDATE runs
-SET state = 'cancelled', error = ?, ended_at = ?
-WHERE namespace = ? AND id = ? AND state = 'ready' AND epoch = 0
+SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?
+WHERE namespace = ? AND id = ? AND (state = 'ready' AND epoch = 0 OR state = 'failed' AND retryable)
 RETURNING {RUN_COLUMNS}
 """
 
@@ -243,9 +243,9 @@ def end(
     return parent
 
 
-def cancel_unstarted(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
-    """End a run that no worker ever held; None if one did."""
-    row = tx.db.execute(CANCEL_UNSTARTED, (error, tx.now, namespace, run_id)).fetchone()
+def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
+    """End a run that never started, or that failed retryably; None for any other."""
+    row = tx.db.execute(CANCEL_AT_ONCE, (error, tx.now, namespace, run_id)).fetchone()
     if row is None:
         return None
     tx.touch_ended(namespace, run_id)
