@@ -21,7 +21,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from examples.website_summary import pages
 from examples.website_summary.settings import settings
-from signoff import AlreadySettled, AsyncClient, IdConflict, NotFound, Promise, RunState
+from signoff import AlreadySettled, AsyncClient, IdConflict, NotFound, Promise
 from signoff.errors import StoreUnavailable
 from signoff.records import EntryKind, PromiseState
 
@@ -96,15 +96,15 @@ async def run(run_id: str, client: Signoff) -> str:
     """Show how far a run is, or its result."""
     handle = await client.get(run_id)
     status = await handle.status()
-    if status is RunState.SUCCEEDED:
-        return pages.result(await handle.result())
     if not status.is_final:
         return pages.progress(run_id, status)
     try:
-        await handle.result()
-    except Exception as error:
+        summary = await handle.result()
+    except StoreUnavailable:
+        raise
+    except Exception as error:  # whatever the run ended with
         return pages.message("There is no summary", str(error))
-    return pages.progress(run_id, status)
+    return pages.result(summary)
 
 
 @app.get("/confirm", response_class=HTMLResponse)

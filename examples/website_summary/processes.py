@@ -15,7 +15,7 @@ from typing import Self
 import httpx
 
 REPOSITORY = Path(__file__).parents[2]
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 STOP_SECONDS = 5.0
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from examples.website_summary.demo import main
 from examples.website_summary.processes import REPOSITORY
+from tests.examples.servers import language_model
 
 DEMO = [sys.executable, "-m", "examples.website_summary.demo"]
 
@@ -69,8 +70,15 @@ def terminal() -> Iterator[int]:
 def test_on_a_terminal_it_waits_for_the_person_and_cleans_up_when_stopped() -> None:
     with (
         terminal() as stdin,
+        language_model() as model,
         subprocess.Popen(
-            DEMO, cwd=REPOSITORY, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            DEMO,
+            cwd=REPOSITORY,
+            env=os.environ | {"OPENAI_BASE_URL": model.url},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as demo,
     ):
         assert demo.stdout is not None
@@ -81,10 +89,10 @@ def test_on_a_terminal_it_waits_for_the_person_and_cleans_up_when_stopped() -> N
                 break
         link = re.search(r"Decide at +(\S+)", output)
         assert link is not None, output
-        assert "Is this summary good?" in httpx.get(link[1]).text
+        assert "Is this summary good?" in httpx.get(link[1], timeout=30).text
         demo.send_signal(signal.SIGINT)
         rest, errors = demo.communicate(timeout=30)
-    assert (demo.returncode, rest) == (130, ""), errors
+    assert (demo.returncode, rest.strip()) == (130, ""), errors
     assert errors == "\ndemo: stopped; its processes and files are gone\n"
     assert left_over(output) == ([], False)
 
