@@ -76,9 +76,10 @@ class Registry:
         if not inspect.signature(function).parameters:
             raise RegistrationError(f"workflow {name!r} takes no parameters; the first one is the context")
         versions = self._programs.setdefault(name, {})
-        known = versions.pop(version, None)
+        known = versions.get(version)
         if known is not None and known.function is not function:
             raise RegistrationError(f"workflow {name!r} version {version!r} is registered twice")
+        versions.pop(version, None)
         versions[version] = WorkflowProgram(name, version, function, self)
         setattr(function, _NAME, name)
 

@@ -1,0 +1,331 @@
+"""Who holds a run: leases are kept while the worker's loop turns, lost ones change nothing, and all are given back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import signoff
+from signoff import Context, RunState, Signoff
+from signoff.engine.worker import Worker
+from signoff.records import EntryKind
+from signoff.stores.sqlite import SqliteStore
+from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, reaches, running, until
+
+
+def _app(folder: Path, **options: Any) -> Signoff:
+    return Signoff(SqliteStore(folder / "signoff.db", **options))
+
+
+class _Hog:
+    """A step that keeps its worker's loop from turning, on its first attempt."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+        self.attempts = 0
+
+    async def step(self) -> int:
+        self.attempts += 1
+        mine = self.attempts
+        if mine == 1:
+            self.begun.set()
+            self.let_go.wait(30)
+        return mine
+
+    def register(self, app: Signoff) -> None:
+        @app.workflow(name="flow")
+        async def flow(ctx: Context) -> int:
+            return await ctx.step("hog", self.step)
+
+
+def test_a_worker_whose_loop_has_not_turned_for_long_lets_its_runs_go(tmp_path: Path) -> None:
+    hog = _Hog()
+    stalled, other = (_app(tmp_path, lease_seconds=0.4) for _ in range(2))
+    for app in (stalled, other):
+        hog.register(app)
+
+    async def scenario() -> None:
+        async with opened(other) as client:
+            run = await client.start("flow", id="r")
+            with stalled.worker(beat_seconds=0.05, stalled_seconds=0.2, grace_seconds=0):
+                await asyncio.to_thread(hog.begun.wait, 10)
+                async with other.worker():
+                    assert await run.result(20) == 2
+                hog.let_go.set()
+            assert [entry.value for entry in await journaled(other, "r", EntryKind.COMPLETED)] == ["2"]
+
+    asyncio.run(scenario())
+    stalled.close()
+
+
+def test_a_step_that_keeps_the_loop_for_less_keeps_its_run(tmp_path: Path) -> None:
+    hog = _Hog()
+    hogged, other = (_app(tmp_path, lease_seconds=0.4) for _ in range(2))
+    for app in (hogged, other):
+        hog.register(app)
+
+    async def scenario() -> None:
+        async with opened(other) as client:
+            run = await client.start("flow", id="r")
+            with hogged.worker(beat_seconds=0.05):
+                await asyncio.to_thread(hog.begun.wait, 10)
+                first = (await other.store.get_run("r")).lease_until or 0.0
+
+                async def is_extended() -> bool:
+                    return ((await other.store.get_run("r")).lease_until or 0.0) > first + 1.0
+
+                async with other.worker():
+                    await until(other, is_extended)
+                    hog.let_go.set()
+                    assert await run.result(20) == 1
+            assert (await other.store.get_run("r")).epoch == 1
+
+    asyncio.run(scenario())
+    hogged.close()
+
+
+class _Stolen:
+    """Two workers on one file: the run of the first is given to the second in the middle of a step."""
+
+    def __init__(self, folder: Path) -> None:
+        self.first, self.second = new_app(folder), new_app(folder)
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.ended: list[str] = []
+        for name, app in (("first", self.first), ("second", self.second)):
+            app.workflow(name="flow")(self._flow(name))
+
+    def _flow(self, name: str) -> Any:
+        async def work() -> str:
+            if name == "second":
+                return name
+            self.begun.set()
+            try:
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                self.ended.append("cancelled")
+                raise
+            self.ended.append("done")
+            return name
+
+        async def flow(ctx: Context) -> str:
+            return await ctx.step("work", work)
+
+        return flow
+
+    async def steal(self, holder: Worker) -> None:
+        await self.begun.wait()
+        holder.draining = True  # it claims nothing more
+        await self.second.store.release(holder.info.id)
+
+
+@in_asyncio
+async def test_a_worker_that_lost_its_lease_cancels_its_steps(tmp_path: Path) -> None:
+    scene = _Stolen(tmp_path)
+    async with opened(scene.first) as client, opened(scene.second):
+        run = await client.start("flow", id="r")
+        async with doomed_worker(scene.first, beat_seconds=0.02) as holder:
+            await scene.steal(holder)
+            async with scene.second.worker():
+                assert await run.result(10) == "second"
+            async with asyncio.timeout(10):
+                while not scene.ended:
+                    await asyncio.sleep(0.01)
+        assert scene.ended == ["cancelled"]
+
+
+@in_asyncio
+async def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
+    scene = _Stolen(tmp_path)
+    async with opened(scene.first) as client, opened(scene.second):
+        run = await client.start("flow", id="r")
+        async with doomed_worker(scene.first, beat_seconds=1000) as holder:
+            await scene.steal(holder)
+            async with scene.second.worker():
+                assert await run.result(10) == "second"
+            scene.go_on.set()  # it does not know yet, and comes to write its result
+            async with asyncio.timeout(10):
+                while holder.held:
+                    await asyncio.sleep(0.01)
+        assert scene.ended == ["done"]
+        assert [entry.value for entry in await journaled(scene.second, "r", EntryKind.COMPLETED)] == [
+            '"second"'
+        ]
+        assert len(await journaled(scene.second, "r", EntryKind.SUCCEEDED)) == 1
+
+
+@in_asyncio
+async def test_an_orderly_stop_gives_the_runs_back_at_once(tmp_path: Path) -> None:
+    app = _app(tmp_path, lease_seconds=3600)
+    begun = asyncio.Event()
+
+    async def endless() -> int:
+        if begun.is_set():
+            return signoff.current_step().attempt
+        begun.set()
+        return await asyncio.Event().wait()
+
+    @app.workflow
+    async def flow(ctx: Context) -> int:
+        return await ctx.step(endless)
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with app.worker(grace_seconds=0.05):
+            await begun.wait()
+        stopped = await app.store.get_run("r")
+        assert (stopped.state, stopped.worker_id) == (RunState.READY, None)
+        assert await app.store.list_workers() == []
+        async with app.worker():
+            assert await run.result(10) == 1  # an interrupted attempt does not count
+
+
+@in_asyncio
+async def test_a_drain_lets_running_steps_be_journaled_and_starts_no_others(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    ran: list[str] = []
+
+    async def first() -> None:
+        ran.append("first")
+        begun.set()
+        await go_on.wait()
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step(first)
+        await ctx.step("second", lambda: ran.append("second"))
+        return "done"
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with doomed_worker(app) as worker:
+            await begun.wait()
+            drained = asyncio.create_task(worker.drain())
+            await asyncio.sleep(0)
+            go_on.set()
+            await drained
+            assert [entry.name for entry in await journaled(app, "r", EntryKind.COMPLETED)] == ["first"]
+            assert ran == ["first"]
+        async with app.worker():
+            assert await run.result(10) == "done"
+        assert ran == ["first", "second"]
+
+
+PROCESS = """
+import sys, threading
+from pathlib import Path
+from signoff import Context, Signoff
+from signoff.stores.sqlite import SqliteStore
+
+app = Signoff(SqliteStore(Path(sys.argv[1]) / "signoff.db", lease_seconds=3600))
+
+def work() -> None:
+    print("begun", flush=True)
+    threading.Event().wait()
+
+@app.workflow
+async def flow(ctx: Context) -> str:
+    return await ctx.step("work", work)
+
+with app.worker():
+    threading.Event().wait()
+"""
+
+
+@in_asyncio
+async def test_the_runs_of_a_killed_process_of_this_host_are_taken_over_before_their_lease_ends(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "process.py").write_text(textwrap.dedent(PROCESS))
+    app = _app(tmp_path, lease_seconds=3600)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step("work", lambda: "done elsewhere")
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        command = [sys.executable, str(tmp_path / "process.py"), str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                assert await asyncio.to_thread(process.stdout.readline) == "begun\n"
+            finally:
+                os.kill(process.pid, signal.SIGKILL)
+        assert await run.status() is RunState.RUNNING
+        async with app.worker(beat_seconds=0.1):
+            assert await run.result(20) == "done elsewhere"
+
+
+@in_asyncio
+async def test_a_worker_stops_while_the_store_cannot_be_written_and_nothing_acknowledged_is_lost(
+    tmp_path: Path,
+) -> None:
+    app = _app(tmp_path, lease_seconds=0.5, busy_seconds=0.1)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    ran: list[str] = []
+
+    async def second() -> None:
+        ran.append("second")
+        begun.set()
+        await go_on.wait()
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("first", lambda: ran.append("first"))
+        await ctx.step(second)
+        return "done"
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        locked = sqlite3.connect(tmp_path / "signoff.db", isolation_level=None)
+        try:
+            async with app.worker(grace_seconds=0.3):
+                await begun.wait()
+                locked.execute("BEGIN IMMEDIATE")
+                go_on.set()
+        finally:
+            locked.close()
+        await reaches(app, "r", RunState.RUNNING)
+        async with app.worker():
+            assert await run.result(20) == "done"
+        assert ran == ["first", "second", "second"]
+
+
+@in_asyncio
+async def test_a_worker_that_cannot_reach_its_store_waits_and_goes_on(tmp_path: Path) -> None:
+    app = _app(tmp_path, busy_seconds=0.1)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work() -> str:
+        begun.set()
+        await go_on.wait()
+        return "kept"
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(work)
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        await begun.wait()
+        locked = sqlite3.connect(tmp_path / "signoff.db", isolation_level=None)
+        try:
+            locked.execute("BEGIN IMMEDIATE")
+            go_on.set()
+            with pytest.raises(TimeoutError):
+                await run.result(0.5)
+        finally:
+            locked.close()
+        assert await run.result(20) == "kept"
