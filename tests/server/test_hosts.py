@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import httpx
 import pytest
 
-from signoff.server import Server
+from signoff.server import Server, create_server_app
+from signoff.stores.sqlite import SqliteStore
 from tests.server.conftest import fields
+from tests.support import in_asyncio
 
 
 @pytest.mark.parametrize(
@@ -67,6 +70,16 @@ def test_a_request_names_one_host(server: Server, lines: bytes) -> None:
         raw.sendall(b"GET /health HTTP/1.1\r\n" + lines + b"Connection: close\r\n\r\n")
         status = raw.makefile("rb").readline().split()[1]
     assert status in (b"400", b"421")
+
+
+@in_asyncio
+async def test_two_hosts_are_refused_whatever_the_asgi_server_lets_through(tmp_path: Path) -> None:
+    api = create_server_app(SqliteStore(tmp_path / "signoff.db"))
+    two = [("host", "localhost"), ("host", "evil.example")]
+    transport = httpx.ASGITransport(api)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        assert (await http.get("/health", headers=two)).status_code == 421
+        assert (await http.get("/health", headers=two[:1])).status_code == 200
 
 
 @pytest.mark.parametrize(
