@@ -313,9 +313,14 @@ class QuestionCall(PromiseCall):
     def __init__(
         self, execution: Execution, question: Question, timeout_seconds: float | None, answer_type: Any
     ) -> None:
-        super().__init__(execution, question.text, timeout=timeout_seconds, data=question.to_json())
+        super().__init__(execution, question.text, timeout=timeout_seconds)
         self.question = question
         self.answer_type = answer_type
+
+    def begin(self) -> asyncio.Future[Answer]:
+        if self.future is None and self._execution.last_n + 1 not in self._execution.past.opened:
+            self.data = self.question.to_json()
+        return super().begin()
 
     def answered(self, entry: Entry) -> Answer:
         return read_answer(self.question, entry, self.answer_type)

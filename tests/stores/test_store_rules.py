@@ -1155,7 +1155,7 @@ TABLE: dict[str, dict[str, RunState | type[SignoffError]]] = {
     "succeed": {"running": RunState.SUCCEEDED} | dict.fromkeys(STATES.keys() - {"running"}, LeaseLost),
     "fail": {"running": RunState.FAILED} | dict.fromkeys(STATES.keys() - {"running"}, LeaseLost),
     "signal": {"paused": RunState.READY} | dict.fromkeys(["succeeded", "failed", "cancelled"], InvalidState),
-    "cancel": {"ready": RunState.CANCELLED, "paused": RunState.READY},
+    "cancel": {"ready": RunState.CANCELLED, "kept": RunState.CANCELLED, "paused": RunState.READY},
     "retry": {"kept": RunState.READY} | dict.fromkeys(STATES.keys() - {"kept"}, InvalidState),
     "release": {"running": RunState.READY},
     "due": {"running": RunState.READY, "paused": RunState.READY},

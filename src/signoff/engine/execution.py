@@ -15,6 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from signoff import codec
@@ -143,7 +144,6 @@ class Execution:
         self.stop_reason: str | None = None
         self.is_discarded = False
         self.loop = WorkflowLoop(self, begin.at)
-        self.random = random.Random(f"{run.id}:{self.first_n}")
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
         self._listeners: dict[str, deque[SignalCall]] = {}
@@ -214,6 +214,11 @@ class Execution:
         ]
 
     # What calls and the context do
+
+    @cached_property
+    def random(self) -> random.Random:
+        """The run's source of random numbers, the same at every replay."""
+        return random.Random(f"{self.run.id}:{self.first_n}")
 
     def issue(self, call: Call[Any]) -> asyncio.Future[Any]:
         """Number a call and leave it for the driver.

@@ -59,12 +59,13 @@ def read_answer(question: Question, entry: Entry, answer_type: Any) -> Answer:
         value = approved = value["approved"] is True
     elif question.input_type == "form" and not skipped and not isinstance(answer_type, dict):
         value = codec.decode(entry.value or "null", answer_type)
+    settled = json.loads(entry.details or "{}")
     return Answer(
         value=value,
         approved=approved,
-        user_id=entry.fact("by"),
-        note=entry.fact("note"),
-        answered_at=datetime.fromtimestamp(entry.fact("at"), UTC),
+        user_id=settled["by"],
+        note=settled["note"],
+        answered_at=datetime.fromtimestamp(settled["at"], UTC),
         skipped=skipped,
     )
 
@@ -134,11 +135,26 @@ def check_answer(question_id: str, question: Question, value: Any, digest: str |
         )
     if value is None and question.skippable:
         return
+    if _plainly_fits(question, value):
+        return
     validator = jsonschema.Draft202012Validator(question.answer_schema)
     errors: Iterable[jsonschema.ValidationError] = validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
     problems = [(_field(error), error.message) for error in errors]
     if problems:
         raise WrongAnswer(question_id, problems)
+
+
+def _plainly_fits(question: Question, value: Any) -> bool:
+    """Whether a simple question accepts a simple answer. A no is for the schema's validator to explain."""
+    match question.input_type:
+        case "approval":
+            return type(value) is dict and value.keys() == {"approved"} and type(value["approved"]) is bool  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        case "text":
+            return type(value) is str and value != ""
+        case "select":
+            return type(value) is str and any(value == option["value"] for option in question.options)
+        case _:
+            return False
 
 
 def _field(error: jsonschema.ValidationError) -> str:

@@ -87,16 +87,16 @@ class Question:
 
     def to_json(self) -> str:
         """Write the question, with its digest."""
-        return codec.encode({**self._parts, "digest": self.digest}, path="question")
+        return f'{self._text[:-1]},"digest":"{self.digest}"}}'
 
     @cached_property
     def digest(self) -> str:
         """A hash of all that is asked and shown. An answer may say which digest it saw."""
-        return codec.digest(codec.encode(self._parts, path="question"))
+        return codec.digest(self._text)
 
-    @property
-    def _parts(self) -> dict[str, Any]:
-        return {
+    @cached_property
+    def _text(self) -> str:
+        parts = {
             "text": self.text,
             "input_type": self.input_type,
             "answer_schema": self.answer_schema,
@@ -104,6 +104,7 @@ class Question:
             "metadata": self.metadata,
             "skippable": self.skippable,
         }
+        return codec.encode(parts, path="question")
 
 
 def _option(text: str, option: str | dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ log = logging.getLogger("signoff.store")
 
 INLINE_AT_MOST: Final = 128  # operations; a longer batch would hold up the loop it is committed on
 LOOK_ABROAD_SOON: Final = 0.002  # seconds between looks for other processes' commits, while they make some
-LOOK_ABROAD_LATER: Final = 0.025
+LOOK_ABROAD_LATER: Final = 0.005
 RETRY_SOON: Final = 0.001  # seconds before asking again for a lock that another process holds
 RETRY_LATER: Final = 0.025
 
