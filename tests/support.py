@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from signoff import AsyncClient, NotFound, Signoff
 from signoff.clock import Clock
-from signoff.engine.driver import replay
 from signoff.engine.execution import Execution
+from signoff.engine.replay import replay
 from signoff.engine.worker import Worker
 from signoff.records import Entry, EntryKind, Promise, Run, RunState
 from signoff.stores.sqlite import SqliteStore

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 
 from signoff import AsyncClient, Context, RetryPolicy, RunState, Signoff
-from signoff.engine.driver import _DELIVERED
 from signoff.engine.execution import Execution
+from signoff.engine.replay import DELIVERED
 from signoff.records import CallKind, Entry, EntryKind, PromiseState, Run
 from signoff.stores.base import PromiseFilter, RunFilter
 from signoff.testing import VirtualClock
@@ -285,7 +285,7 @@ async def _uninterrupted(
     trace = traces[run.id]
     states = [(len(trace), _open_calls(execution))]
     for entry in entries[1:]:
-        if entry.kind in _DELIVERED:
+        if entry.kind in DELIVERED:
             execution.deliver(entry)
         states.append((len(trace), _open_calls(execution)))
     execution.discard()
@@ -302,7 +302,7 @@ async def _check_every_length(app: Signoff, run: Run, entries: Sequence[Entry], 
         assert trace == lived[:met], f"at length {length}"
         assert _open_calls(execution) == waits_for, f"at length {length}"
         for entry in entries[length:]:
-            if entry.kind in _DELIVERED:
+            if entry.kind in DELIVERED:
                 execution.deliver(entry)
         assert trace == lived, f"from length {length}"
         assert _ended_as(execution) == (None, run.state, run.result, run.error), f"from length {length}"

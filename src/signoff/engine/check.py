@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from signoff.engine.calls import StepCall
-from signoff.engine.driver import replay
 from signoff.engine.execution import Execution, Program
+from signoff.engine.replay import replay
 from signoff.engine.steps import Attempt
 from signoff.errors import NonDeterminism, SignoffError
 from signoff.records import CallKind, Entry, EntryKind, Run

@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from signoff import codec
@@ -28,17 +28,17 @@ from signoff.engine.calls import (
     StepCall,
     TimerCall,
 )
+from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
+from signoff.engine.replay import replay
 from signoff.engine.steps import Attempt, create_step_task, run_attempt
-from signoff.errors import LeaseLost, ReplayFailed, StepFailed, StoreUnavailable, WaitsForNothing
+from signoff.errors import LeaseLost, StepFailed, StoreUnavailable, WaitsForNothing
 from signoff.records import (
-    CallKind,
     Entry,
     EntryKind,
     Message,
     MessageKind,
     NewPromise,
-    NewRun,
     PromiseKind,
     PromiseState,
     Run,
@@ -49,9 +49,6 @@ from signoff.stores.base import Claim, Outcome, Store, Write
 log = logging.getLogger("signoff.worker")
 
 HOLD_SECONDS = 1.0  # a run whose next timer is nearer than this is not worth pausing
-_DELIVERED = frozenset(
-    {EntryKind.COMPLETED, EntryKind.SIGNALLED, EntryKind.CANCEL_REQUESTED, EntryKind.DEADLINE_PASSED}
-)
 _FINAL_ENTRY = {
     RunState.SUCCEEDED: EntryKind.SUCCEEDED,
     RunState.FAILED: EntryKind.FAILED,
@@ -77,21 +74,6 @@ class Host(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Batch:
-    """What the next write will hold."""
-
-    entries: list[Entry] = field(default_factory=list[Entry])
-    opens: list[NewPromise] = field(default_factory=list[NewPromise])
-    closes: list[str] = field(default_factory=list[str])
-    starts: list[NewRun] = field(default_factory=list[NewRun])
-    cancels: list[str] = field(default_factory=list[str])
-    taken: list[int] = field(default_factory=list[int])
-
-    def __bool__(self) -> bool:
-        return bool(self.entries or self.opens or self.closes or self.starts or self.cancels or self.taken)
-
-
 class Driver:
     """Drives one run for as long as its lease is held.
 
@@ -105,7 +87,6 @@ class Driver:
     def __init__(self, host: Host, claim: Claim, execution: Execution | None = None, seq: int = 0) -> None:
         self.run = claim.run
         self.wakes = claim.run.wakes
-        self.seq = seq
         self.execution = execution
         self.paused = False
         self._host = host
@@ -113,16 +94,20 @@ class Driver:
         self._events: deque[Attempt | Message] = deque(claim.messages)
         self._seen: set[int] = {message.id for message in claim.messages}
         self._wake = asyncio.Event()
-        self._batch = _Batch()
+        self._draft = Draft(seq)
         self._to_start: list[StepCall] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._due: list[tuple[float, int]] = []  # heap: timers, signal deadlines and back-offs by call number
-        self._now = 0.0
 
     @property
     def epoch(self) -> int:
         """The epoch of the lease."""
         return self.run.epoch
+
+    @property
+    def seq(self) -> int:
+        """The journal's length, what is about to be written included."""
+        return self._draft.seq
 
     async def drive(self) -> None:
         """Drive the run until it pauses, ends, or the lease is lost or the worker drains."""
@@ -177,14 +162,14 @@ class Driver:
             if self._next_due(execution) - self._store.clock.now() > HOLD_SECONDS:
                 return not await self._pause(execution)
         self._announce_once_steps()
-        if self._batch:
+        if self._draft:
             await self._persist(self._store.append)
         self._start_steps()
         await self._wait()
         return True
 
     def _absorb(self, execution: Execution) -> None:
-        self._now = max(self._now, self._store.clock.now())
+        self._draft.now = max(self._draft.now, self._store.clock.now())
         self._collect(execution)
         while self._events and not execution.ended:
             event = self._events.popleft()
@@ -211,7 +196,7 @@ class Driver:
 
     async def _drain(self) -> bool:
         """Let running steps finish and be written; start nothing."""
-        if self._batch:
+        if self._draft:
             await self._persist(self._store.append)
         if not self._running:
             return False
@@ -227,39 +212,41 @@ class Driver:
             return
         if attempt.error is None:
             if call.step_options.durable:
-                entry = self._record(EntryKind.COMPLETED, call, value=attempt.text)
+                entry = self._draft.record(EntryKind.COMPLETED, call, value=attempt.text)
             else:
-                entry = self._record(EntryKind.COMPLETED, call, details={"durable": False})
+                entry = self._draft.record(EntryKind.COMPLETED, call, details={"durable": False})
             call.live.append(attempt.value)
             execution.deliver(entry)
             return
         error = codec.encode_error(attempt.error)
         wait = attempt.retry_after
         if wait is None:
-            execution.deliver(self._record(EntryKind.COMPLETED, call, error=error))
+            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, error=error))
             return
-        next_at = self._now + wait
+        next_at = self._draft.now + wait
         details = {"attempt": attempt.number, "next_at": next_at}
-        self._record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
+        self._draft.record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
         execution.past.attempts[call.n] = (attempt.number, next_at)
         heapq.heappush(self._due, (next_at, call.n))
 
     def _take_message(self, execution: Execution, message: Message) -> None:
-        self._batch.taken.append(message.id)
+        self._draft.taken.append(message.id)
         told = {"by": message.by, "note": message.note, "at": message.at}
         match message.kind:
             case MessageKind.SETTLED:
                 self._take_settlement(execution, message, {"state": message.state, **told})
             case MessageKind.SIGNAL:
-                entry = self._entry(EntryKind.SIGNALLED, name=message.name, value=message.value, details=told)
+                entry = self._draft.add(
+                    EntryKind.SIGNALLED, name=message.name, value=message.value, details=told
+                )
                 execution.deliver(entry)
             case MessageKind.CANCEL:
-                entry = self._entry(
+                entry = self._draft.add(
                     EntryKind.CANCEL_REQUESTED, details={"reason": message.note, "by": message.by}
                 )
                 execution.deliver(entry)
             case MessageKind.DEADLINE:
-                execution.deliver(self._entry(EntryKind.DEADLINE_PASSED))
+                execution.deliver(self._draft.add(EntryKind.DEADLINE_PASSED))
 
     def _take_settlement(self, execution: Execution, message: Message, details: dict[str, Any]) -> None:
         assert message.n is not None
@@ -267,7 +254,7 @@ class Driver:
         if isinstance(call, StepCall):
             self._take_verdict(execution, call, message, details)
             return
-        entry = self._entry(
+        entry = self._draft.add(
             EntryKind.COMPLETED,
             n=message.n,
             call=call.kind if call else None,
@@ -285,26 +272,26 @@ class Driver:
         verdict = json.loads(message.value or "null") if message.state == PromiseState.RESOLVED else None
         action = verdict.get("action") if isinstance(verdict, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if action == "retry":
-            details |= {"attempt": execution.past.asked[call.n], "next_at": self._now}
-            execution.past.learn([self._record(EntryKind.ATTEMPT_FAILED, call, details=details)])
+            details |= {"attempt": execution.past.asked[call.n], "next_at": self._draft.now}
+            execution.past.learn([self._draft.record(EntryKind.ATTEMPT_FAILED, call, details=details)])
             self._to_start.append(call)
         elif action == "done":
             result = json.dumps(verdict.get("result"))  # pyright: ignore[reportUnknownMemberType, reportOptionalMemberAccess]
-            execution.deliver(self._record(EntryKind.COMPLETED, call, value=result, details=details))
+            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, value=result, details=details))
         else:
             failed = StepFailed("UnclearOutcome", f"step {call.name!r} was interrupted and declared failed")
             error = codec.encode_error(failed)
-            execution.deliver(self._record(EntryKind.COMPLETED, call, error=error, details=details))
+            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, error=error, details=details))
 
     def _fire_timers(self, execution: Execution) -> None:
-        while self._due and self._due[0][0] <= self._now and not execution.ended:
+        while self._due and self._due[0][0] <= self._draft.now and not execution.ended:
             _, n = heapq.heappop(self._due)
             call = execution.open.get(n)
             if isinstance(call, TimerCall):
-                execution.deliver(self._record(EntryKind.COMPLETED, call))
+                execution.deliver(self._draft.record(EntryKind.COMPLETED, call))
             elif isinstance(call, SignalCall):
                 timed_out = {"state": PromiseState.TIMED_OUT}
-                execution.deliver(self._record(EntryKind.COMPLETED, call, details=timed_out))
+                execution.deliver(self._draft.record(EntryKind.COMPLETED, call, details=timed_out))
             elif isinstance(call, StepCall):
                 self._to_start.append(call)
             self._collect(execution)
@@ -313,7 +300,7 @@ class Driver:
 
     def _collect(self, execution: Execution) -> None:
         for id in execution.patched:
-            self._entry(EntryKind.PATCHED, name=id)
+            self._draft.add(EntryKind.PATCHED, name=id)
         execution.patched.clear()
         issued, execution.issued = execution.issued, []
         for call in issued:
@@ -326,11 +313,11 @@ class Driver:
         is_known = call.n in execution.past.opened
         if isinstance(call, DetachedCall):
             if not is_known:
-                self._record(EntryKind.OPENED, call, details={"id": call.id})
-                self._batch.starts.append(call.new_run(execution.loop.time()))
+                self._draft.record(EntryKind.OPENED, call, details={"id": call.id})
+                self._draft.starts.append(call.new_run(execution.loop.time()))
         elif isinstance(call, ProgressCall):
             if not is_known:
-                self._record(EntryKind.PROGRESSED, call, value=call.value)
+                self._draft.record(EntryKind.PROGRESSED, call, value=call.value)
         elif call.n not in execution.open:
             return  # settled or given up already
         elif isinstance(call, StepCall):
@@ -341,17 +328,17 @@ class Driver:
             if not is_known:
                 new = call.new_promise(execution.loop.time())
                 details = {"id": new.id, "due_at": new.due_at}
-                self._record(EntryKind.OPENED, call, value=call.data, details=details)
-                self._batch.opens.append(new)
+                self._draft.record(EntryKind.OPENED, call, value=call.data, details=details)
+                self._draft.opens.append(new)
         elif isinstance(call, ChildCall):
             if not is_known:
-                self._record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
-                self._batch.starts.append(call.new_run(execution.loop.time()))
+                self._draft.record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
+                self._draft.starts.append(call.new_run(execution.loop.time()))
         elif isinstance(call, SignalCall):
             if call.due_at is not None:
                 heapq.heappush(self._due, (call.due_at, call.n))
             if not is_known:
-                self._record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+                self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
 
     def _open_step(self, execution: Execution, call: StepCall) -> None:
         if call.n in execution.past.begun:
@@ -359,7 +346,7 @@ class Driver:
                 self._ask_about(execution, call)
             return
         _, next_at = execution.past.attempts.get(call.n, (0, 0.0))
-        if next_at > self._now:
+        if next_at > self._draft.now:
             heapq.heappush(self._due, (next_at, call.n))
         else:
             self._to_start.append(call)
@@ -368,8 +355,8 @@ class Driver:
         data = self._host.unclear_question(self.run, call)
         asked_before = execution.past.asked.get(call.n, 0)
         id = f"{self.run.id}.{call.n}" + (f"~{asked_before + 1}" if asked_before else "")
-        execution.past.learn([self._record(EntryKind.OPENED, call, value=data, details={"id": id})])
-        self._batch.opens.append(NewPromise(id, PromiseKind.QUESTION, self.run.id, call.n, data=data))
+        execution.past.learn([self._draft.record(EntryKind.OPENED, call, value=data, details={"id": id})])
+        self._draft.opens.append(NewPromise(id, PromiseKind.QUESTION, self.run.id, call.n, data=data))
 
     def _close(self, call: Call[Any]) -> None:
         if isinstance(call, StepCall):
@@ -379,14 +366,14 @@ class Driver:
             self._to_start = [other for other in self._to_start if other is not call]
         elif isinstance(call, PromiseCall):
             if call.chosen_id is None:
-                self._batch.closes.append(call.id)
+                self._draft.closes.append(call.id)
         elif isinstance(call, ChildCall):
-            self._batch.cancels.append(call.id)
+            self._draft.cancels.append(call.id)
 
     def _announce_once_steps(self) -> None:
         for call in self._to_start:
             if call.step_options.effect == "once":
-                self._record(EntryKind.STEP_STARTED, call)
+                self._draft.record(EntryKind.STEP_STARTED, call)
 
     def _start_steps(self) -> None:
         assert self.execution is not None
@@ -415,7 +402,7 @@ class Driver:
         for call in execution.open.values():
             if isinstance(call, TimerCall) and call.n not in execution.past.opened:
                 execution.past.opened.add(call.n)
-                self._record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+                self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
         wake_at = self._due[0][0] if self._due else None
 
         async def pause(write: Write) -> bool:
@@ -432,19 +419,19 @@ class Driver:
         assert execution.failure is not None
         log.error("%s", execution.failure)
         error = codec.encode_error(execution.failure)
-        self._entry(EntryKind.FAILED, error=error, details={"retryable": True})
+        self._draft.add(EntryKind.FAILED, error=error, details={"retryable": True})
         outcome = Outcome(RunState.FAILED, error=error, retryable=True)
         await self._persist(lambda write: self._store.complete(write, outcome))
 
     async def _end(self, execution: Execution, outcome: Outcome) -> None:
         self._close_rest(execution)
-        self._entry(_FINAL_ENTRY[outcome.state], value=outcome.result, error=outcome.error)
+        self._draft.add(_FINAL_ENTRY[outcome.state], value=outcome.result, error=outcome.error)
         await self._persist(lambda write: self._store.complete(write, outcome))
 
     async def _begin_next_generation(self, execution: Execution, arguments: str) -> Execution:
         self._close_rest(execution)
         details = {"signals": execution.unread_signals(), "version": execution.program.version}
-        begin = self._entry(EntryKind.CONTINUED, n=execution.last_n + 1, value=arguments, details=details)
+        begin = self._draft.add(EntryKind.CONTINUED, n=execution.last_n + 1, value=arguments, details=details)
         await self._persist(self._store.append, first_seq=begin.seq)
         execution.discard()
         self.run = replace(self.run, first_seq=begin.seq)
@@ -467,16 +454,16 @@ class Driver:
 
     async def _rebuild(self) -> Execution:
         entries = await self._store.read_journal(self.run.id, after=self.run.first_seq - 1)
-        self._now = self._store.clock.now()
+        self._draft.now = self._store.clock.now()
         if not entries or entries[0].kind not in (EntryKind.STARTED, EntryKind.CONTINUED):
-            self.seq = len(entries)
+            self._draft.seq = len(entries)
             program = self._host.program(self.run.workflow, None)
-            begin = self._entry(EntryKind.STARTED, details={"version": program.version})
+            begin = self._draft.add(EntryKind.STARTED, details={"version": program.version})
             execution = Execution(self.run, program, begin)
             execution.start()
             return execution
-        self.seq = entries[-1].seq + 1
-        self._now = max(self._now, entries[-1].at)
+        self._draft.seq = entries[-1].seq + 1
+        self._draft.now = max(self._draft.now, entries[-1].at)
         return await replay(self._begin, entries, self._rerun)
 
     async def _rerun(self, call: StepCall) -> Attempt:
@@ -501,52 +488,11 @@ class Driver:
 
     # Writing
 
-    def _record(
-        self,
-        kind: EntryKind,
-        call: Call[Any],
-        *,
-        value: str | None = None,
-        error: str | None = None,
-        details: dict[str, Any] | None = None,
-    ) -> Entry:
-        return self._entry(
-            kind, n=call.n, call=call.kind, name=call.name, value=value, error=error, details=details
-        )
-
-    def _entry(
-        self,
-        kind: EntryKind,
-        *,
-        n: int | None = None,
-        call: CallKind | None = None,
-        name: str | None = None,
-        value: str | None = None,
-        error: str | None = None,
-        details: dict[str, Any] | None = None,
-    ) -> Entry:
-        text = None if details is None else json.dumps(details)
-        entry = Entry(self.seq, self._now, kind, n, call, name, value, error, text)
-        self.seq += 1
-        self._batch.entries.append(entry)
-        return entry
-
     async def _persist(
         self, operation: Callable[[Write], Awaitable[T]], *, first_seq: int | None = None
     ) -> T:
         """Do a fenced write, waiting for as long as the store cannot be written."""
-        batch, self._batch = self._batch, _Batch()
-        write = Write(
-            self.run.id,
-            self.run.epoch,
-            batch.entries,
-            batch.opens,
-            batch.closes,
-            batch.starts,
-            batch.cancels,
-            batch.taken,
-            first_seq,
-        )
+        write = self._draft.take(self.run, first_seq)
         wait = 0.05
         while True:
             try:
@@ -555,44 +501,3 @@ class Driver:
                 log.error("run %s waits to be written: %s", self.run.id, trouble)
             await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)
-
-
-REPLAY_SLICE = 200  # entries between two turns of the worker's own loop
-
-
-async def replay(
-    begin: Callable[[Entry, int], Execution],
-    entries: Sequence[Entry],
-    rerun: Callable[[StepCall], Awaitable[Attempt]],
-) -> Execution:
-    """Rebuild an execution from its journal.
-
-    Args:
-        begin: Makes the execution from the journal's first entry and the number of deliveries to come.
-        entries: One generation of the journal.
-        rerun: Runs a ``durable=False`` step again.
-
-    Returns:
-        The execution, which has ``failure`` set if the code does not fit the journal.
-    """
-    deliveries = [entry for entry in entries if entry.kind in _DELIVERED]
-    execution = begin(entries[0], len(deliveries))
-    execution.past.expect(entries)
-    execution.start()
-    for index, entry in enumerate(deliveries):
-        if execution.ended:
-            if execution.failure is None:
-                execution.overran(entry)
-            return execution
-        call = execution.open.get(entry.n or 0)
-        if isinstance(call, StepCall) and entry.value is None and entry.error is None:
-            attempt = await rerun(call)
-            if attempt.error is not None:
-                execution.failure = ReplayFailed(execution.run.id, call.n, call.name, repr(attempt.error))
-                return execution
-            call.live.append(attempt.value)
-        execution.deliver(entry)
-        if index % REPLAY_SLICE == REPLAY_SLICE - 1:
-            await asyncio.sleep(0)
-    execution.check_replayed()
-    return execution

@@ -1,0 +1,56 @@
+"""Rebuilding a run in memory from its journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from signoff.engine.calls import StepCall
+from signoff.engine.execution import Execution
+from signoff.engine.steps import Attempt
+from signoff.errors import ReplayFailed
+from signoff.records import Entry, EntryKind
+
+DELIVERED: Final = frozenset(
+    {EntryKind.COMPLETED, EntryKind.SIGNALLED, EntryKind.CANCEL_REQUESTED, EntryKind.DEADLINE_PASSED}
+)
+REPLAY_SLICE: Final = 200  # entries between two turns of the worker's own loop
+
+
+async def replay(
+    begin: Callable[[Entry, int], Execution],
+    entries: Sequence[Entry],
+    rerun: Callable[[StepCall], Awaitable[Attempt]],
+) -> Execution:
+    """Rebuild an execution from its journal.
+
+    Args:
+        begin: Makes the execution from the journal's first entry and the number of deliveries to come.
+        entries: One generation of the journal.
+        rerun: Runs a ``durable=False`` step again.
+
+    Returns:
+        The execution, which has ``failure`` set if the code does not fit the journal.
+    """
+    deliveries = [entry for entry in entries if entry.kind in DELIVERED]
+    execution = begin(entries[0], len(deliveries))
+    execution.past.expect(entries)
+    execution.start()
+    for index, entry in enumerate(deliveries):
+        if execution.ended:
+            if execution.failure is None:
+                execution.overran(entry)
+            return execution
+        call = execution.open.get(entry.n or 0)
+        if isinstance(call, StepCall) and entry.value is None and entry.error is None:
+            attempt = await rerun(call)
+            if attempt.error is not None:
+                execution.failure = ReplayFailed(execution.run.id, call.n, call.name, repr(attempt.error))
+                return execution
+            call.live.append(attempt.value)
+        execution.deliver(entry)
+        if index % REPLAY_SLICE == REPLAY_SLICE - 1:
+            await asyncio.sleep(0)
+    execution.check_replayed()
+    return execution
