@@ -1,7 +1,8 @@
 """Signoff: durable execution for Python with people in the loop."""
 
 from signoff.app import Signoff
-from signoff.client import AsyncClient, AsyncHandle, Client, Handle
+from signoff.blocking import Client, Handle
+from signoff.client import AsyncClient, AsyncHandle
 from signoff.context import Context
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.steps import current_step

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from signoff.client import Client, Handle, Promises, Workflow
+from signoff.blocking import Client, Handle, Promises
+from signoff.client import Workflow
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
 from signoff.records import Promise

@@ -1,16 +1,15 @@
-"""Starting, watching and answering runs from outside. ``AsyncClient`` awaits, ``Client`` blocks."""
+"""Starting, watching and answering runs from outside, in async code. ``blocking`` has the same for other code."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from signoff import codec
-from signoff.errors import BlockingCall, InvalidValue, RunCancelled, RunFailed
+from signoff.errors import InvalidValue, RunCancelled, RunFailed
 from signoff.local import LocalBackend
 from signoff.records import (
     Entry,
@@ -24,7 +23,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.registry import workflow_name
-from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
+from signoff.stores.base import Page, PromiseFilter, RunFilter
 
 if TYPE_CHECKING:
     from signoff.app import Signoff
@@ -331,220 +330,3 @@ def check_id(id: str) -> str:
     if not 0 < len(id) <= 256 or not id.isprintable() or id != id.strip():
         raise InvalidValue("id", f"{id!r} is not 1 to 256 printable characters without spaces at the ends")
     return id
-
-
-# Blocking
-
-
-class Background:
-    """An event loop on a thread of its own, for blocking callers."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="signoff client", daemon=True)
-        self._thread.start()
-
-    def call(self, work: Coroutine[Any, Any, T], method: str) -> T:
-        """Run ``work`` and return what it returns. Raises BlockingCall where an event loop runs already."""
-        if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
-            work.close()
-            raise BlockingCall(method)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        """End the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class Client:
-    """Runs, promises and questions of one namespace, for code that may block. See ``AsyncClient``.
-
-    Example::
-
-        with Client("http://127.0.0.1:8000") as client:
-            print(client.start("refund_flow", "o-1", 7000, id="refund-o-1").result())
-    """
-
-    def __init__(self, target: Signoff | str, *, group: str | None = None) -> None:
-        self._background = Background()
-        self._async = AsyncClient(target, group=group)
-        self._call("Client", self._async.backend.open())
-        self.promises = Promises(self._async.promises, self._background)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of connections and the thread behind this client. An app's store stays open."""
-        self._call("Client.close", self._async.close())
-        self._background.stop()
-
-    def close_with(self, store: Store) -> None:
-        """Close the client and the store it used."""
-        self._call("close", store.close())
-        self.close()
-
-    def _call(self, method: str, work: Coroutine[Any, Any, T]) -> T:
-        return self._background.call(work, method)
-
-    def start(
-        self,
-        workflow: Workflow,
-        /,
-        *args: Any,
-        id: str | None = None,
-        group: str | None = None,
-        timeout_seconds: float | None = None,
-        **kwargs: Any,
-    ) -> Handle:
-        """Start a run. See ``AsyncClient.start``."""
-        work = self._async.start(
-            workflow, *args, id=id, group=group, timeout_seconds=timeout_seconds, **kwargs
-        )
-        return Handle(self._call("start", work), self._background)
-
-    def get(self, run_id: str, *, returns: Any = Any) -> Handle:
-        """Return the handle of a run. Raises NotFound."""
-        return Handle(self._call("get", self._async.get(run_id, returns=returns)), self._background)
-
-    def list(
-        self,
-        *,
-        states: Sequence[RunState | str] = (),
-        workflow: str | None = None,
-        group: str | None = None,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> Page[Run]:
-        """List runs, newest first. See ``AsyncClient.list``."""
-        work = self._async.list(states=states, workflow=workflow, group=group, after=after, limit=limit)
-        return self._call("list", work)
-
-    def signal(
-        self,
-        run_id: str,
-        name: str,
-        value: Any = None,
-        *,
-        by: str | None = None,
-        request_id: str | None = None,
-    ) -> bool:
-        """Send a signal to a run. See ``AsyncClient.signal``."""
-        return self._call("signal", self._async.signal(run_id, name, value, by=by, request_id=request_id))
-
-    def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
-        """Ask a run to stop. See ``AsyncClient.cancel``."""
-        self._call("cancel", self._async.cancel(run_id, reason=reason, by=by))
-
-    def retry(self, run_id: str) -> None:
-        """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
-        self._call("retry", self._async.retry(run_id))
-
-    def questions(
-        self, *, run_id: str | None = None, after: str | None = None, limit: int = 100
-    ) -> Page[Promise]:
-        """List open questions, oldest first."""
-        return self._call("questions", self._async.questions(run_id=run_id, after=after, limit=limit))
-
-    def answer(
-        self,
-        question_id: str,
-        value: Any,
-        *,
-        user_id: str | None = None,
-        note: str | None = None,
-        request_id: str | None = None,
-        digest: str | None = None,
-    ) -> Promise:
-        """Answer a question. See ``AsyncClient.answer``."""
-        work = self._async.answer(
-            question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
-        )
-        return self._call("answer", work)
-
-
-class Handle:
-    """A run, seen from outside, for code that may block. See ``AsyncHandle``."""
-
-    def __init__(self, handle: AsyncHandle, background: Background) -> None:
-        self.id = handle.id
-        self._async = handle
-        self._background = background
-
-    @property
-    def status(self) -> RunState:
-        """The run's state."""
-        return self._background.call(self._async.status(), "status")
-
-    @property
-    def done(self) -> bool:
-        """Whether the run has ended."""
-        return self.status.is_final
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for the run's end and return its result. See ``AsyncHandle.result``."""
-        return self._background.call(self._async.result(timeout), "result")
-
-    def events(self, after: int = -1) -> Iterator[Entry]:
-        """Iterate over the journal from ``after`` on, live, until the run ends."""
-        events = self._async.events(after)
-        while True:
-            try:
-                yield self._background.call(anext(events), "events")  # pyright: ignore[reportArgumentType]
-            except StopAsyncIteration:
-                return
-
-    def cancel(self, reason: str | None = None) -> None:
-        """Ask the run to stop."""
-        self._background.call(self._async.cancel(reason), "cancel")
-
-    def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
-        """Send the run a signal. See ``AsyncClient.signal``."""
-        return self._background.call(self._async.signal(name, value, request_id=request_id), "signal")
-
-
-class Promises:
-    """Promises by their ids, for code that may block. See ``AsyncPromises``."""
-
-    def __init__(self, promises: AsyncPromises, background: Background) -> None:
-        self._async = promises
-        self._background = background
-
-    def create(self, id: str, *, timeout_seconds: float | None = None, data: Any = None) -> Promise:
-        """Create a promise that belongs to no run, or find it. Raises IdConflict."""
-        work = self._async.create(id, timeout_seconds=timeout_seconds, data=data)
-        return self._background.call(work, "promises.create")
-
-    def get(self, id: str) -> Promise:
-        """Return a promise. Raises NotFound."""
-        return self._background.call(self._async.get(id), "promises.get")
-
-    def resolve(
-        self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
-    ) -> Promise:
-        """Settle a promise with a value. Raises NotFound, AlreadySettled, RequestConflict."""
-        return self._background.call(
-            self._async.resolve(id, value, by=by, request_id=request_id), "promises.resolve"
-        )
-
-    def reject(
-        self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
-    ) -> Promise:
-        """Settle a promise with a reason against it; the run gets a ``PromiseRejected``."""
-        return self._background.call(
-            self._async.reject(id, value, by=by, request_id=request_id), "promises.reject"
-        )
-
-    def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
-        """Settle a promise by withdrawing it; the run gets a ``PromiseCancelled``."""
-        return self._background.call(self._async.cancel(id, by=by, request_id=request_id), "promises.cancel")

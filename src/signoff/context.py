@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from signoff import codec
+from signoff.bodies import LocalCall, function_name, is_workflow_code
 from signoff.engine.calls import (
-    Call,
     ChildCall,
     DetachedCall,
     Effect,
@@ -22,16 +20,16 @@ from signoff.engine.calls import (
     SignalCall,
     StepCall,
     StepOptions,
-    warn_of_unawaited,
 )
 from signoff.engine.execution import Execution
-from signoff.engine.retry import NO_RETRY, RetryPolicy
+from signoff.engine.retry import RetryPolicy
 from signoff.errors import ContinueAsNew, RegistrationError, SignalTimeout
+from signoff.handles import Detached, Invocation, Note, Opening
 from signoff.people.answers import Answer, read_answer
 from signoff.people.questions import InputType, Question
 from signoff.records import CallKind, Entry
 
-T = TypeVar("T")
+TChild = TypeVar("TChild", bound=ChildCall)
 Function = Callable[..., Any]
 
 
@@ -104,7 +102,7 @@ class Context:
         """
         if callable(name):
             args = args if function is None else (function, *args)
-            name, function = _name_of(name), name
+            name, function = function_name(name), name
         if function is None:
             raise RegistrationError(f"step {name!r} has no function: ctx.step(name, function, *args)")
         options = StepOptions(
@@ -129,7 +127,7 @@ class Context:
         if is_workflow_code(function):
             return LocalCall(self._execution, child, function, args, kwargs)
         options = StepOptions(returns=codec.return_annotation(function))
-        return StepCall(self._execution, _name_of(function), function, (child, *args), kwargs, options)
+        return StepCall(self._execution, function_name(function), function, (child, *args), kwargs, options)
 
     def lfi(self, function: Function, *args: Any, **kwargs: Any) -> Invocation[Any]:
         """Like ``lfc``, but awaiting it gives a handle at once; awaiting the handle waits for the value."""
@@ -301,9 +299,6 @@ class Context:
         raise ContinueAsNew(codec.encode_arguments(self._execution.program.function, args, kwargs))
 
 
-TChild = TypeVar("TChild", bound=ChildCall)
-
-
 class QuestionCall(PromiseCall):
     """A question to a person; awaiting it gives an ``Answer``."""
 
@@ -334,243 +329,3 @@ class QuestionCall(PromiseCall):
             raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
         self.timeout = timeout_seconds
         return self
-
-
-class LocalCall(Awaitable[Any]):
-    """Workflow code called as a function, in this run."""
-
-    def __init__(
-        self,
-        execution: Execution,
-        context: Context,
-        function: Function,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self._execution = execution
-        self._context = context
-        self._function = function
-        self._args = args
-        self._kwargs = kwargs
-        self._retry = NO_RETRY
-        self._timeout: float | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._is_begun = False
-
-    def __del__(self) -> None:
-        if not self._is_begun and not self._execution.is_discarded:
-            warn_of_unawaited("function", _name_of(self._function))
-
-    def options(
-        self,
-        *,
-        retry: RetryPolicy | None = None,
-        timeout: float | None = None,
-        non_retryable: tuple[type[BaseException], ...] = (),
-        non_retryable_exceptions: tuple[type[BaseException], ...] = (),
-        durable: bool = True,
-    ) -> LocalCall:
-        """Change how the function is called.
-
-        Args:
-            retry: When to call it again from its beginning; by default never, since its steps retry themselves.
-            timeout: Seconds that one call may take, people and timers included.
-            non_retryable: Exceptions after which it is not called again.
-            non_retryable_exceptions: Another spelling of ``non_retryable``.
-            durable: Only True makes sense here: what such a function does is journaled call by call.
-        """
-        if not durable:
-            raise RegistrationError(
-                f"{_name_of(self._function)} is workflow code: durable=False is for plain functions"
-            )
-        self._retry = retry or self._retry
-        self._timeout = timeout
-        self._non_retryable = non_retryable or non_retryable_exceptions
-        return self
-
-    _non_retryable: tuple[type[BaseException], ...] = ()
-
-    def begin(self) -> asyncio.Task[Any]:
-        """Start it beside the caller, once."""
-        if self._task is None:
-            self._is_begun = True
-            self._task = self._execution.loop.create_task(self._run())
-        return self._task
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        if self._task is not None:
-            return (yield from self._task)
-        if self._is_begun:
-            raise RegistrationError(
-                f"{_name_of(self._function)} is called already: use lfi to await it twice"
-            )
-        self._is_begun = True
-        return (yield from self._run().__await__())
-
-    async def _run(self) -> Any:
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                async with asyncio.timeout(self._timeout):
-                    return await run_body(self._function, self._context, self._args, self._kwargs)
-            except Exception as error:
-                wait = self._retry.wait_after(attempt)
-                if wait is None or isinstance(error, self._non_retryable):
-                    raise
-                await asyncio.sleep(wait)
-
-
-class Handle(Awaitable[T], Generic[T]):
-    """Something under way, begun with ``lfi`` or ``rfi``; awaiting it waits for its value."""
-
-    def __init__(self, execution: Execution, running: Call[T] | asyncio.Task[T]) -> None:
-        self._execution = execution
-        self._running = running
-
-    @property
-    def id(self) -> str:
-        """The id of the child run; for a function of this run, its task's name."""
-        running = self._running
-        if isinstance(running, asyncio.Task):
-            return running.get_name()
-        return running.id if isinstance(running, ChildCall) else running.name
-
-    def done(self) -> bool:
-        """Whether its value is there."""
-        running = self._running
-        future = running if isinstance(running, asyncio.Task) else running.begin()
-        return future.done()
-
-    def __await__(self) -> Generator[Any, None, T]:
-        self._execution.disown(self._running)
-        return (yield from self._running.__await__())
-
-
-class Invocation(Awaitable[Handle[T]], Generic[T]):
-    """What ``lfi`` and ``rfi`` return. Awaiting it begins and gives the handle."""
-
-    def __init__(self, execution: Execution, call: Call[T] | LocalCall) -> None:
-        self._execution = execution
-        self._call = call
-        self._handle: Handle[T] | None = None
-
-    def options(self, **options: Any) -> Invocation[T]:
-        """Change how it is called, as the options of ``lfc`` or ``rfc`` do."""
-        self._call.options(**options)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
-        return self
-
-    def __await__(self) -> Generator[Any, None, Handle[T]]:
-        if self._handle is None:
-            begun = self._call.begin()
-            running = cast("asyncio.Task[T]", begun) if isinstance(self._call, LocalCall) else self._call
-            self._execution.adopt(running)
-            self._handle = Handle(self._execution, running)
-        return self._handle
-        yield
-
-
-class DurablePromise(Awaitable[Any]):
-    """A promise of this run. Awaiting it waits until something outside has settled it."""
-
-    def __init__(self, call: PromiseCall) -> None:
-        self._call = call
-
-    @property
-    def id(self) -> str:
-        """The id under which it can be settled from outside."""
-        return self._call.id
-
-    def done(self) -> bool:
-        """Whether it is settled, as far as this run has been told."""
-        return self._call.begin().done()
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return (yield from self._call.__await__())
-
-
-class Opening(Awaitable[DurablePromise]):
-    """What ``ctx.promise()`` returns. Awaiting it creates the promise and gives it."""
-
-    def __init__(self, execution: Execution, call: PromiseCall) -> None:
-        self._promise = DurablePromise(call)
-        self._call = call
-
-    def __await__(self) -> Generator[Any, None, DurablePromise]:
-        self._call.begin()
-        return self._promise
-        yield
-
-
-class Detached(Awaitable[str]):
-    """What ``ctx.detached()`` returns. Awaiting it starts the run and gives its id."""
-
-    def __init__(self, execution: Execution, call: DetachedCall) -> None:
-        self._execution = execution
-        self._call = call
-
-    def options(self, **options: Any) -> Detached:
-        """Change how the run is started, as the options of ``rfc`` do."""
-        self._call.options(**options)
-        return self
-
-    def __await__(self) -> Generator[Any, None, str]:
-        if self._call.future is None:
-            self._execution.note(self._call)
-        return self._call.id
-        yield
-
-
-class Note(Awaitable[None]):
-    """What ``ctx.progress()`` returns. Awaiting it notes."""
-
-    def __init__(self, execution: Execution, call: ProgressCall) -> None:
-        self._execution = execution
-        self._call = call
-
-    def __await__(self) -> Generator[Any, None, None]:
-        if self._call.future is None:
-            self._execution.note(self._call)
-        return
-        yield
-
-
-def is_workflow_code(function: Function) -> bool:
-    """Whether a function is workflow code: async or a generator function."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
-
-
-def run_body(
-    function: Function, context: Context, args: Sequence[Any], kwargs: dict[str, Any]
-) -> Coroutine[Any, Any, Any]:
-    """Return the code of an async or generator function as a coroutine."""
-    begun = function(context, *args, **kwargs)
-    return _run_generator(begun) if inspect.isgenerator(begun) else begun
-
-
-async def _run_generator(generator: Generator[Any, Any, Any]) -> Any:
-    """Await whatever the generator yields, and send or throw it what came of it."""
-    resume: Callable[[], Any] = functools.partial(next, generator)
-    while True:
-        try:
-            awaited = resume()
-        except StopIteration as end:
-            return end.value
-        try:
-            if not inspect.isawaitable(awaited):
-                raise RegistrationError(
-                    f"a workflow yielded {type(awaited).__name__}: yield calls of the context, such as ctx.lfc(...)"
-                )
-            value = await awaited
-        except (Exception, asyncio.CancelledError) as error:
-            resume = functools.partial(generator.throw, error)
-        else:
-            resume = functools.partial(generator.send, value)
-
-
-def _name_of(function: Function) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(function, "__name__", type(function).__name__)

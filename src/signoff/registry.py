@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from signoff import codec
-from signoff.context import Context, Names, is_workflow_code, run_body
+from signoff.bodies import is_workflow_code, run_body
+from signoff.context import Context, Names
 from signoff.engine.calls import StepCall
 from signoff.engine.execution import Execution, Program
 from signoff.errors import RegistrationError, UnknownWorkflow

@@ -17,8 +17,7 @@ import pytest
 from examples.refund.__main__ import main
 from examples.refund.flow import refund_flow
 from examples.website_summary.processes import REPOSITORY
-from signoff import Client, Promise, Signoff
-from signoff.client import Handle
+from signoff import Client, Handle, Promise, Signoff
 from signoff.records import EntryKind
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock

@@ -1,0 +1,145 @@
+"""The code of workflows: async and generator functions, run as coroutines on a run's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from signoff.engine.calls import warn_of_unawaited
+from signoff.engine.execution import Execution
+from signoff.engine.retry import NO_RETRY, RetryPolicy
+from signoff.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from signoff.context import Context
+
+Function = Callable[..., Any]
+
+
+def is_workflow_code(function: Function) -> bool:
+    """Whether a function is workflow code: async or a generator function."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
+
+
+def run_body(
+    function: Function, context: Context, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Coroutine[Any, Any, Any]:
+    """Return the code of an async or generator function as a coroutine."""
+    begun = function(context, *args, **kwargs)
+    return _run_generator(begun) if inspect.isgenerator(begun) else begun
+
+
+async def _run_generator(generator: Generator[Any, Any, Any]) -> Any:
+    """Await whatever the generator yields, and send or throw it what came of it."""
+    resume: Callable[[], Any] = functools.partial(next, generator)
+    while True:
+        try:
+            awaited = resume()
+        except StopIteration as end:
+            return end.value
+        try:
+            if not inspect.isawaitable(awaited):
+                raise RegistrationError(
+                    f"a workflow yielded {type(awaited).__name__}: yield calls of the context, such as ctx.lfc(...)"
+                )
+            value = await awaited
+        except (Exception, asyncio.CancelledError) as error:
+            resume = functools.partial(generator.throw, error)
+        else:
+            resume = functools.partial(generator.send, value)
+
+
+def function_name(function: Function) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", type(function).__name__)
+
+
+class LocalCall(Awaitable[Any]):
+    """Workflow code called as a function, in this run."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        context: Context,
+        function: Function,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self._execution = execution
+        self._context = context
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+        self._retry = NO_RETRY
+        self._timeout: float | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._is_begun = False
+
+    def __del__(self) -> None:
+        if not self._is_begun and not self._execution.is_discarded:
+            warn_of_unawaited("function", function_name(self._function))
+
+    def options(
+        self,
+        *,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        non_retryable: tuple[type[BaseException], ...] = (),
+        non_retryable_exceptions: tuple[type[BaseException], ...] = (),
+        durable: bool = True,
+    ) -> LocalCall:
+        """Change how the function is called.
+
+        Args:
+            retry: When to call it again from its beginning; by default never, since its steps retry themselves.
+            timeout: Seconds that one call may take, people and timers included.
+            non_retryable: Exceptions after which it is not called again.
+            non_retryable_exceptions: Another spelling of ``non_retryable``.
+            durable: Only True makes sense here: what such a function does is journaled call by call.
+        """
+        if not durable:
+            raise RegistrationError(
+                f"{function_name(self._function)} is workflow code: durable=False is for plain functions"
+            )
+        self._retry = retry or self._retry
+        self._timeout = timeout
+        self._non_retryable = non_retryable or non_retryable_exceptions
+        return self
+
+    _non_retryable: tuple[type[BaseException], ...] = ()
+
+    def begin(self) -> asyncio.Task[Any]:
+        """Start it beside the caller, once."""
+        if self._task is None:
+            self._is_begun = True
+            self._task = self._execution.loop.create_task(self._run())
+        return self._task
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._task is not None:
+            return (yield from self._task)
+        if self._is_begun:
+            raise RegistrationError(
+                f"{function_name(self._function)} is called already: use lfi to await it twice"
+            )
+        self._is_begun = True
+        return (yield from self._run().__await__())
+
+    async def _run(self) -> Any:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                async with asyncio.timeout(self._timeout):
+                    return await run_body(self._function, self._context, self._args, self._kwargs)
+            except Exception as error:
+                wait = self._retry.wait_after(attempt)
+                if wait is None or isinstance(error, self._non_retryable):
+                    raise
+                await asyncio.sleep(wait)
