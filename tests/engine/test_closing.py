@@ -117,6 +117,14 @@ async def _nested_tasks(ctx: Context) -> None:
         await asyncio.shield(asyncio.create_task(wait("inner")))
 
 
+async def _keeps_calls_for_later(ctx: Context) -> None:
+    calls = [ctx.wait_for_signal("go"), ctx.step("later", lambda: None), ctx.lfc(_with_blocks)]
+    await calls[0]
+    await calls[1]
+    calls[2].options(timeout=3600)
+    await calls[2]
+
+
 async def _catches_everything(ctx: Context) -> None:
     try:
         await ctx.wait_for_signal("go")
@@ -138,6 +146,7 @@ CODES = {
     _exit_stacks: ["callback", "contextmanager", "asynccontextmanager"],
     _generators: ["async generator", "generator"],
     _nested_tasks: ["contextmanager", "task", "contextmanager", "inner"],
+    _keeps_calls_for_later: ["async with", "with"],
     _catches_everything: ["else", "finally"],
 }
 BY_NAME = {code.__name__: code for code in CODES}
@@ -156,7 +165,7 @@ async def test_code_is_closed_when_its_run_ends_and_not_at_pause_eviction_or_a_w
         await code(ctx)
         return "done"
 
-    signals = 2 if code is _nested_tasks else 1
+    signals = 2 if code in (_nested_tasks, _keeps_calls_for_later) else 1
     async with opened(app) as client:
         run = await client.start(flow, id="r")
         async with doomed_worker(app) as worker:

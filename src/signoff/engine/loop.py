@@ -205,6 +205,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         """Like asyncio's, and a call such as ``ctx.step(...)`` may be given as it is."""
         if _is_asked_by_as_completed(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            if asyncio.iscoroutine(coro):
+                coro.close()
             raise TypeError(
                 "asyncio.as_completed() begins coroutines and calls in an order that differs at each replay: "
                 "give it tasks, made with asyncio.create_task(...)"
