@@ -11,6 +11,7 @@ import heapq
 import json
 import logging
 import math
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,7 @@ from signoff.stores.base import Claim, Outcome, Store, Write
 
 log = logging.getLogger("signoff.worker")
 
+TURN_SECONDS = 0.005
 HOLD_SECONDS = 1.0  # a run whose next timer is nearer than this is not worth pausing
 _FINAL_ENTRY = {
     RunState.SUCCEEDED: EntryKind.SUCCEEDED,
@@ -93,7 +95,8 @@ class Driver:
         self._store = host.store
         self._events: deque[Attempt | Message] = deque(claim.messages)
         self._seen: set[int] = {message.id for message in claim.messages}
-        self._wake = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        self._yielded_at = time.perf_counter()
         self._draft = Draft(seq)
         self._to_start: list[StepCall] = []
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -133,11 +136,12 @@ class Driver:
             if message.id not in self._seen:
                 self._seen.add(message.id)
                 self._events.append(message)
-        self._wake.set()
+        self.poke()
 
     def poke(self) -> None:
-        """Have the driver look at the clock and at ``draining`` again."""
-        self._wake.set()
+        """Have the driver look at what came, at the clock and at ``draining`` again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     # One pass
 
@@ -182,17 +186,26 @@ class Driver:
 
     async def _wait(self) -> None:
         if self._events:
+            await self._be_fair()
             return
-        self._wake.clear()
-        if not self._due:
-            await self._wake.wait()
-            return
-        delay = max(0.0, self._due[0][0] - self._store.clock.now())
-        alarm = asyncio.get_running_loop().call_later(min(delay, 3600.0), self._wake.set)
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        alarm: asyncio.TimerHandle | None = None
+        if self._due:
+            delay = max(0.0, self._due[0][0] - self._store.clock.now())
+            alarm = loop.call_later(min(delay, 3600.0), self.poke)
         try:
-            await self._wake.wait()
+            await self._waiter
         finally:
-            alarm.cancel()
+            self._waiter = None
+            if alarm is not None:
+                alarm.cancel()
+
+    async def _be_fair(self) -> None:
+        """Give the loop a turn now and then, where steps end as soon as they begin."""
+        if time.perf_counter() - self._yielded_at > TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._yielded_at = time.perf_counter()
 
     async def _drain(self) -> bool:
         """Let running steps finish and be written; start nothing."""
@@ -386,7 +399,7 @@ class Driver:
 
     async def _attempt(self, call: StepCall, number: int) -> None:
         self._events.append(await run_attempt(call, self.run.id, number, self._host.threads))
-        self._wake.set()
+        self.poke()
 
     # Waiting, pausing, ending
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -81,7 +82,11 @@ class Attempt:
 def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Make the task of an attempt, in a copy of the context of the code that called the step."""
     assert call.context is not None
-    return asyncio.create_task(running, name="signoff step", context=call.context.copy())
+    context = call.context.copy()
+    if sys.version_info >= (3, 12):  # it may end without a turn of the loop
+        loop = asyncio.get_running_loop()
+        return asyncio.Task(running, loop=loop, name="signoff step", context=context, eager_start=True)
+    return asyncio.create_task(running, name="signoff step", context=context)
 
 
 async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:
@@ -115,13 +120,20 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadP
 
 
 async def _invoke(call: StepCall, threads: ThreadPoolExecutor) -> Any:
-    if inspect.iscoroutinefunction(call.function):
+    if _is_async(call.function):
         return await call.function(*call.args, **call.kwargs)
     context = contextvars.copy_context()
     value = await asyncio.get_running_loop().run_in_executor(
         threads, lambda: context.run(_invoke_plain, call)
     )
     return await value if inspect.isawaitable(value) else value
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return inspect.iscoroutinefunction(function)
+    return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 def _invoke_plain(call: StepCall) -> Any:
