@@ -15,6 +15,7 @@ import pytest
 
 from signoff import AsyncClient, Context, Signoff
 from signoff.records import EntryKind
+from signoff.stores.sqlite import SqliteStore
 from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running, until
 
 SEED = int(os.environ.get("SIGNOFF_SEED", "20260714"))
@@ -108,8 +109,8 @@ async def _has_taken(app: Signoff, signals: int) -> None:
 
 @in_asyncio
 async def test_a_run_that_another_worker_moved_on_is_not_gone_on_with_from_memory(tmp_path: Path) -> None:
-    app = new_app(tmp_path)
-    other = new_app(tmp_path)
+    # With such a lease an error of the first worker would stop the run for good.
+    app, other = (Signoff(SqliteStore(tmp_path / "signoff.db", lease_seconds=3600)) for _ in range(2))
 
     async def flow(ctx: Context) -> list[Any]:
         return [await ctx.wait_for_signal("go") for _ in range(3)]
