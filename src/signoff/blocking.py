@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from signoff.client import AsyncClient, AsyncHandle, AsyncPromises, Workflow
@@ -177,14 +177,20 @@ class Handle:
         """Wait for the run's end and return its result. See ``AsyncHandle.result``."""
         return self._background.call(self._async.result(timeout), "result")
 
+    def journal(self, after: int = -1) -> Sequence[Entry]:
+        """Return the journal as it is now, from ``after`` on."""
+        return self._background.call(self._async.journal(after), "journal")
+
     def events(self, after: int = -1) -> Iterator[Entry]:
         """Iterate over the journal from ``after`` on, live, until the run ends."""
         events = self._async.events(after)
-        while True:
-            try:
-                yield self._background.call(anext(events), "events")  # pyright: ignore[reportArgumentType]
-            except StopAsyncIteration:
-                return
+        try:
+            while True:
+                yield self._background.call(_next(events), "events")
+        except StopAsyncIteration:
+            return
+        finally:
+            self._background.call(events.aclose(), "events")
 
     def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""
@@ -193,6 +199,10 @@ class Handle:
     def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
         """Send the run a signal. See ``AsyncClient.signal``."""
         return self._background.call(self._async.signal(name, value, request_id=request_id), "signal")
+
+
+async def _next(events: AsyncGenerator[Entry]) -> Entry:
+    return await anext(events)
 
 
 class Promises:

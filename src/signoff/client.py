@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from signoff import codec
@@ -45,7 +45,7 @@ class Backend(Protocol):
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]: ...
-    def follow(self, run_id: str, *, after: int = -1) -> AsyncIterator[Entry]: ...
+    def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry]: ...
     async def wait(self, run_id: str) -> Run: ...
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
     async def retry(self, run_id: str) -> Run: ...
@@ -259,10 +259,13 @@ class AsyncHandle:
             run = await self._backend.wait(self.id)
         return result_of(run, self._returns)
 
-    async def events(self, after: int = -1) -> AsyncIterator[Entry]:
+    async def journal(self, after: int = -1) -> Sequence[Entry]:
+        """Return the journal as it is now, from ``after`` on."""
+        return await self._backend.read_journal(self.id, after=after)
+
+    def events(self, after: int = -1) -> AsyncGenerator[Entry]:
         """Iterate over the journal from ``after`` on, live, until the run ends."""
-        async for entry in self._backend.follow(self.id, after=after):
-            yield entry
+        return self._backend.follow(self.id, after=after)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""
