@@ -62,9 +62,8 @@ class Output:
         from rich.table import Table
 
         table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for index, column in enumerate(table.columns):
-            column.overflow = "fold" if index == 0 else "ellipsis"
-            column.no_wrap = index > 0
+        for column in table.columns[:-1]:
+            column.no_wrap = True  # the last column gives way, so that ids can be copied
         for row in rows:
             table.add_row(*(_text(one_line(cell)) for cell in row))
         self._stdout.print(table)

@@ -78,6 +78,9 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(out, str(failure), failure.code, failure.facts)
     except SignoffError as error:
         return _fail(out, str(error), exit_code_of(error), _facts(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return ExitCode.USAGE
     except click.ClickException as error:
         return _fail(out, _usage(error), ExitCode.USAGE, {})
     except (KeyboardInterrupt, click.Abort):

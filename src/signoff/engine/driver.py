@@ -443,7 +443,8 @@ class Driver:
 
     async def _begin_next_generation(self, execution: Execution, arguments: str) -> Execution:
         self._close_rest(execution)
-        details = {"signals": execution.unread_signals(), "version": execution.program.version}
+        newest = self._host.program(self.run.workflow, None)
+        details = {"signals": execution.unread_signals(), "version": newest.version}
         begin = self._draft.add(EntryKind.CONTINUED, n=execution.last_n + 1, value=arguments, details=details)
         await self._persist(self._store.append, first_seq=begin.seq)
         execution.discard()

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine import guard
@@ -340,6 +340,7 @@ class Execution:
             error: BaseException | None = self._stopped_error()
         else:
             error = main.exception()
+        error = _only_continuation(error) or error
         if isinstance(error, ContinueAsNew):
             self.continuation = error.arguments
         elif error is None:
@@ -406,6 +407,16 @@ class Execution:
         self.failure = self.failure or NonDeterminism(
             self.run.id, n, f"{kind} {name!r}".strip(), issued, where
         )
+
+
+def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:
+    """Find the ContinueAsNew of a branch in what its TaskGroup made of it, if nothing else went wrong."""
+    while isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        if group.split(ContinueAsNew)[1] is not None:
+            return None
+        error = group.exceptions[0]
+    return error if isinstance(error, ContinueAsNew) else None
 
 
 def _here() -> str:

@@ -9,6 +9,8 @@ from signoff.errors import NotSerializable, PayloadTooLarge, RegistrationError
 
 NEVER_RETRIED: tuple[type[BaseException], ...] = (NotSerializable, PayloadTooLarge)
 
+_random = random.Random()
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -43,13 +45,18 @@ class RetryPolicy:
                 "RetryPolicy needs initial_seconds >= 0, max_seconds >= 0 and factor >= 1"
             )
 
-    def wait_after(self, attempt: int) -> float | None:
-        """Return the seconds to wait after failed attempt number ``attempt`` (from 1), or None to give up."""
+    def wait_after(self, attempt: int, source: random.Random = _random) -> float | None:
+        """Return the seconds to wait after failed attempt number ``attempt`` (from 1), or None to give up.
+
+        Args:
+            attempt: The attempt that failed.
+            source: Where the jitter comes from.
+        """
         if attempt >= self.max_attempts:
             return None
         exponent = min(attempt - 1, 64)
         wait = min(self.initial_seconds * self.factor**exponent, self.max_seconds)
-        return wait * random.uniform(0.5, 1.0) if self.jitter else wait
+        return wait * source.uniform(0.5, 1.0) if self.jitter else wait
 
 
 NO_RETRY = RetryPolicy(max_attempts=1)
