@@ -253,7 +253,7 @@ def returns_nothing_declared(a: int): ...  # type: ignore[no-untyped-def]
         (len, Any),
         (Order, Order),
         (functools.partial(returns_async), Order),
-        (functools.partial(functools.partial(Service().method, 1), 2), Line),
+        (functools.partial(functools.partial(Service().method, 1), DAY), Line),
         (Service().method, Line),
         (Service().amethod, Line),
         (Service(), Line),

@@ -21,7 +21,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from signoff import codec
 from signoff.errors import InvalidValue, PromiseRejected, SignalTimeout, StepFailed, StepTimeout, WrongAnswer
@@ -34,6 +34,15 @@ class Reason(enum.Enum):
 class Order(BaseModel):
     id: UUID
     at: date
+
+
+class Late(BaseModel):
+    at: datetime
+
+
+class Forgetful(BaseModel):
+    kept: int
+    forgotten: int = Field(0, exclude=True)
 
 
 @dataclass(frozen=True)
@@ -232,6 +241,10 @@ def test_the_record_decides_the_type_and_not_how_a_process_prints_the_arguments(
     record = json.loads(codec.encode_error(KeyError({"a", "b"})))
     again = codec.decode_error(json.dumps(record | {"message": "{'b', 'a'}"}))
     assert type(again) is KeyError
+    late = Late(at=datetime(2024, 5, 6, tzinfo=UTC))
+    again = codec.decode_error(codec.encode_error(KeyError(late)))
+    assert type(again) is KeyError
+    assert again.args == (late,)
 
 
 def test_what_builtin_errors_carry_comes_back() -> None:
@@ -295,6 +308,7 @@ def test_a_rebuilt_error_that_is_raised_again_still_shows_where_it_first_failed(
         error = first
     for _ in range(3):
         error = codec.decode_error(codec.encode_error(error))
+        assert json.loads(codec.encode_error(error))["cause"] is None
     assert "in fail_far_away" in "".join(traceback.format_exception(error))
 
 
@@ -317,7 +331,11 @@ class Hidden(Exception):
     """Cannot say anything without its client."""
 
     def __init__(self, client: object) -> None:
+        super().__init__()
         self.client = client
+
+    def __new__(cls, client: object) -> Hidden:
+        return super().__new__(cls)
 
     def __str__(self) -> str:
         return f"failed on {type(self.client).__name__}"
@@ -353,8 +371,21 @@ def test_attributes_that_cannot_be_kept_are_named_and_cost_no_more_than_themselv
     assert (str(again), again.status, hasattr(again, "client")) == ("unavailable", 503, False)
 
 
-def test_arguments_that_cannot_be_kept_are_named() -> None:
-    assert json.loads(codec.encode_error(ValueError("x", object())))["dropped"] == ["args[1]"]
+@pytest.mark.parametrize(
+    "argument", [object(), Forgetful(kept=1, forgotten=2), {1: 2}, [float("nan")], print]
+)
+def test_arguments_that_cannot_be_kept_are_named(argument: object) -> None:
+    assert json.loads(codec.encode_error(ValueError("x", argument)))["dropped"] == ["args[1]"]
+
+
+def test_data_that_looks_like_a_marked_type_is_dropped() -> None:
+    text = codec.encode_error(HOSTILE["a type mark in data"])
+    assert json.loads(text)["dropped"] == ["attributes.it"]
+    assert type(codec.decode_error(text)) is ValueError
+
+
+def test_the_object_of_an_attribute_error_is_not_recorded() -> None:
+    assert json.loads(codec.encode_error(SAME["attribute"]))["attributes"] == {"name": "nothing"}
 
 
 class Explosive:
@@ -435,7 +466,7 @@ def deep_cause() -> Exception:
 
 
 def deep_group() -> Exception:
-    error: Exception = ValueError("root")
+    error: Any = ValueError("root")
     for depth in range(500):
         error = ExceptionGroup(str(depth), [error])
     return error
@@ -512,6 +543,19 @@ def test_an_error_with_a_large_attribute_keeps_its_type() -> None:
     assert str(again) == "x"
 
 
+@pytest.mark.parametrize("case", ["deep cause", "cyclic cause", "itself"])
+def test_an_error_that_goes_on_for_ever_is_cut_off_and_keeps_its_type(case: str) -> None:
+    again = codec.decode_error(codec.encode_error(HOSTILE[case]))
+    assert type(again) is ValueError
+    assert str(again) == str(HOSTILE[case])
+
+
+def test_an_error_whose_arguments_are_too_large_is_a_step_failed_that_says_the_start() -> None:
+    again = codec.decode_error(codec.encode_error(HOSTILE["large message"]))
+    assert type(again) is StepFailed
+    assert 1_000 < len(again.message) < 100_000
+
+
 def test_an_error_that_cannot_say_anything_keeps_its_type() -> None:
     assert type(codec.decode_error(codec.encode_error(HOSTILE["broken str"]))) is BrokenStr
 
@@ -563,12 +607,13 @@ def test_rebuilding_imports_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "builtins:eval", "subprocess:Popen", "builtins:KeyboardInterrupt"]
+    "name",
+    ["os:system", "builtins:eval", "subprocess:Popen", "builtins:SystemExit", "pydantic.types:ImportString"],
 )
 def test_a_record_makes_nothing_but_exceptions_and_data(name: str) -> None:
     record = json.loads(codec.encode_error(ValueError("x")))
     assert type(codec.decode_error(json.dumps(record | {"type": name}))) is StepFailed
-    argument = {"$type": name, "value": "echo"}
+    argument = {"$type": name, "value": "os.getcwd"}
     assert type(codec.decode_error(json.dumps(record | {"args": [argument]}))) is StepFailed
 
 

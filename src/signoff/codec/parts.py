@@ -37,7 +37,7 @@ _TUPLE, _ERROR, _BROKEN_TEXT = "builtins:tuple", "error", "builtins:str"
 _DATA = frozenset({bytes, set, frozenset, date, datetime, time, timedelta, Decimal, UUID})
 
 
-class Unkept(Exception):
+class Unkept(ValueError):
     """A part of an error that cannot be kept."""
 
 
