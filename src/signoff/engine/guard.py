@@ -77,7 +77,7 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
                 else:
                     _drives[thread] = outer
                 if mine.interrupted:
-                    _interrupt(thread, None)
+                    _use_up_interruption(thread)
     except Interrupted:
         pass  # declare_busy has noted it
 
@@ -95,9 +95,22 @@ def interrupt_busy(limit_seconds: float) -> None:
             _interrupt(thread, Interrupted)
 
 
-def _interrupt(thread: int, error: type[BaseException] | None) -> None:
-    target = ctypes.py_object(error) if error else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), target)
+def _interrupt(thread: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def _use_up_interruption(thread: int) -> None:
+    """Make sure that none is still to come to this thread.
+
+    It is raised and caught here. To withdraw it would leave CPython 3.11 looking for it at every call, and a thread that
+    is traced (by coverage or a debugger) looking for ever.
+    """
+    try:
+        _interrupt(thread, Interrupted)  # in the place of one that is still to come
+        while True:
+            pass
+    except Interrupted:
+        pass
 
 
 def _audit(event: str, args: object) -> None:
