@@ -24,7 +24,7 @@ import time
 
 from pydantic import BaseModel
 
-from signoff import Context, RetryPolicy, Signoff
+from signoff import Context, RetryPolicy, SignalTimeout, Signoff
 
 app = Signoff("sqlite:///signoff.db")
 
@@ -74,6 +74,22 @@ async def wait(ctx: Context) -> object:
 async def pay_later(ctx: Context) -> object:
     promise = await ctx.promise(id=f"{ctx.run_id}-paid")
     return await promise
+
+
+@app.workflow
+async def everything(ctx: Context) -> str:
+    await ctx.progress("begun", done=1, total=2)
+    ctx.patched("new-way")
+    total = await ctx.rfc(add, 1, 2)
+    aside = await ctx.detached(add, 3)
+    try:
+        await ctx.wait_for_user("Anybody?", timeout_seconds=0.01)
+    except SignalTimeout:
+        await ctx.sleep(0.01)
+    try:
+        await ctx.rfc(fail, "no stock")
+    except ValueError as error:
+        return f"{total}, {error}"
 
 
 @app.workflow

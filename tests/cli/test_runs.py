@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,37 @@ def test_show_tells_of_failed_attempts(here: Here, open_shop: Path) -> None:
     told = here("show", "shaky-1", cwd=open_shop).out
     assert ", 3 attempts → paid" in told
     assert "attempt 2 failed: ConnectionError: the bank is closed" in told
+
+
+def test_show_tells_of_every_kind_of_call(here: Here, open_shop: Path) -> None:
+    assert here("start", "everything", "--id", "all-1", "--wait", cwd=open_shop).out == '"3, no stock"\n'
+    told = here("show", "all-1", cwd=open_shop).out
+    for words in (
+        "progress  begun done=1 total=2",
+        "patch     new-way",
+        "child     add  (all-1.2)",
+        " → 3",
+        "detached  add  (all-1.3)  goes its own way: signoff show all-1.3",
+        "question  Anybody?  (all-1.4)",
+        "not answered within 10 ms",
+        "timer     waited",
+        "failed: ValueError: no stock",
+        "run       succeeded",
+    ):
+        assert words in told
+    assert "child of all-1" in here("show", "all-1.2", cwd=open_shop).out
+    items = here("show", "all-1", "--json", cwd=open_shop).json["timeline"]
+    assert [item["state"] for item in items if item["kind"] == "child"] == ["succeeded", "failed"]
+    assert [item["state"] for item in items if item["kind"] == "question"] == ["timed_out"]
+
+
+def test_show_follow_is_interrupted_quietly(here: Here, open_shop: Path) -> None:
+    here("start", "wait", "--id", "wait-3", cwd=open_shop)
+    with Running("show", "wait-3", "--follow", cwd=open_shop) as following:
+        until(lambda: following.lines)
+        following.signal(signal.SIGINT)
+        assert following.ends() == 130
+        assert following.err.strip() == ""
 
 
 def test_show_follow_ends_with_the_run(here: Here, open_shop: Path) -> None:

@@ -136,6 +136,12 @@ def test_help_names_every_exit_code(here: Here, tmp_path: Path) -> None:
     assert here("show", "--help", cwd=tmp_path).code == 0
 
 
+def test_without_a_command_it_shows_the_help(here: Here, tmp_path: Path) -> None:
+    ended = here(cwd=tmp_path)
+    assert (ended.code, ended.err) == (USAGE, "")
+    assert "Exit codes:" in ended.out
+
+
 def test_texts_of_others_cannot_command_the_terminal(here: Here, shop: Path) -> None:
     here("start", "add\x1b[2J", "--id", "evil", "--store", "sqlite:///signoff.db", cwd=shop)
     for command in (["runs"], ["show", "evil"]):
