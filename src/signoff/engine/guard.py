@@ -102,8 +102,8 @@ def _interrupt(thread: int, error: type[BaseException]) -> None:
 def _use_up_interruption(thread: int) -> None:
     """Make sure that none is still to come to this thread.
 
-    It is raised and caught here. To withdraw it would leave CPython 3.11 looking for it at every call, and a thread that
-    is traced (by coverage or a debugger) looking for ever.
+    It is raised and caught here. To withdraw it would leave CPython 3.11 looking for it at every call, and a thread
+    that is traced (by coverage or a debugger) looking for ever.
     """
     try:
         _interrupt(thread, Interrupted)  # in the place of one that is still to come
