@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.crash import programs
 
 PATIENCE_SECONDS = 30
 ROOT = Path(__file__).parents[2]
+# What is killed leaves no coverage data behind, and starts four times as fast without measuring any.
+UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 async def answer_everything(client: AsyncClient) -> None:
@@ -84,7 +87,7 @@ async def die(handle: AsyncHandle, database: Path, effects: Path, run_id: str, s
         str(seq),
         when,
     ]
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=UNMEASURED)
     status = await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
     assert status == -signal.SIGKILL, f"{handle.id} was not killed at {run_id}:{seq}"
 

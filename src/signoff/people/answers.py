@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
-
-import jsonschema
+from typing import Any
 
 from signoff import codec
 from signoff.errors import NotFound, RegistrationError, WrongAnswer
 from signoff.people.questions import Question, form_schema
+from signoff.people.schemas import problems
 from signoff.records import Entry, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores.base import Store
 
@@ -137,11 +135,9 @@ def check_answer(question_id: str, question: Question, value: Any, digest: str |
         return
     if _plainly_fits(question, value):
         return
-    validator = jsonschema.Draft202012Validator(question.answer_schema)
-    errors: Iterable[jsonschema.ValidationError] = validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
-    problems = [(_field(error), error.message) for error in errors]
-    if problems:
-        raise WrongAnswer(question_id, problems)
+    wrong = problems(question.answer_schema, value)
+    if wrong:
+        raise WrongAnswer(question_id, wrong)
 
 
 def _plainly_fits(question: Question, value: Any) -> bool:
@@ -155,15 +151,6 @@ def _plainly_fits(question: Question, value: Any) -> bool:
             return type(value) is str and any(value == option["value"] for option in question.options)
         case _:
             return False
-
-
-def _field(error: jsonschema.ValidationError) -> str:
-    """Name the field that is wrong: the missing one, where one is missing."""
-    path = [str(part) for part in error.absolute_path]
-    if error.validator == "required":
-        required = cast(list[str], error.validator_value)
-        path += [name for name in required if error.message.startswith(f"{name!r} ")]
-    return ".".join(path)
 
 
 def unclear_outcome(step_name: str, run_id: str, returns: Any) -> str:

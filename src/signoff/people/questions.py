@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
-import jsonschema
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from signoff import codec
 from signoff.errors import RegistrationError
+from signoff.people.schemas import schema_problem
 
 InputType = Literal["approval", "text", "select", "multiselect", "form"]
 _INPUT_TYPES = get_args(InputType)
@@ -150,10 +150,7 @@ def form_schema(text: str, answer_type: Any) -> dict[str, Any]:
             schema = TypeAdapter(answer_type).json_schema()
         except PydanticUserError as error:
             raise RegistrationError(f"question {text!r}: answer_type has no JSON Schema: {error}") from None
-    try:
-        jsonschema.Draft202012Validator.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise RegistrationError(
-            f"question {text!r}: answer_type is not a JSON Schema: {error.message}"
-        ) from None
+    problem = schema_problem(schema)
+    if problem is not None:
+        raise RegistrationError(f"question {text!r}: answer_type is not a JSON Schema: {problem}")
     return schema
