@@ -16,6 +16,9 @@ BIN = $(VENV)/bin
 export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 
+# Without it each of the hundreds of processes that the tests start would compile our sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test pytest bench lint format ready
 
 demo: ready
