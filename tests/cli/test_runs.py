@@ -62,6 +62,7 @@ def test_start_wait_of_a_failing_run_says_why_and_exits_with_1(open_shop: Path) 
 def test_runs_are_listed_newest_first_in_pages_by_state_and_workflow(here: Here, open_shop: Path) -> None:
     for number in range(3):
         here("start", "add", "--arg", str(number), "--id", f"list-{number}", "--wait", cwd=open_shop)
+    here("start", "fail", "--arg", '"x"', "--id", "list-failed-before", "--wait", cwd=open_shop)
     here("start", "fail", "--arg", '"x"', "--id", "list-fail", "--wait", cwd=open_shop)
     first = here("runs", "--workflow", "add", "--limit", "2", "--json", cwd=open_shop).json
     assert [run["id"] for run in first["items"]] == ["list-2", "list-1"]

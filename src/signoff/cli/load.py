@@ -38,6 +38,8 @@ def load_app(address: str) -> Signoff:
 def _import(name: str) -> object:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    # Bytecode goes by the second of a change and by size: an edit could be reloaded as the code it replaced.
+    sys.dont_write_bytecode = True
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
