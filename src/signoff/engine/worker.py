@@ -51,7 +51,7 @@ class Worker:
         group: The group it polls.
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
-        hot_runs: How many paused runs stay in memory to go on without a replay.
+        hot_runs: How many paused runs stay in memory (about 11 KiB each, and what they hold) to go on without a replay.
         busy_seconds: After how long workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
@@ -65,7 +65,7 @@ class Worker:
         group: str = "default",
         concurrency: int = 1000,
         threads: int = 32,
-        hot_runs: int = 1000,
+        hot_runs: int = 5000,
         beat_seconds: float = BEAT_SECONDS,
         busy_seconds: float = BUSY_SECONDS,
         stalled_seconds: float = STALLED_SECONDS,
