@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from signoff.client import AsyncClient, AsyncHandle, AsyncPromises, Workflow
+from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
 from signoff.errors import BlockingCall
 from signoff.records import Entry, Promise, Run, RunState
 from signoff.stores.base import Page, Store
-
-if TYPE_CHECKING:
-    from signoff.app import Signoff
 
 T = TypeVar("T")
 
@@ -54,7 +51,7 @@ class Client:
             print(client.start("refund_flow", "o-1", 7000, id="refund-o-1").result())
     """
 
-    def __init__(self, target: Signoff | str, *, group: str | None = None) -> None:
+    def __init__(self, target: App | str, *, group: str | None = None) -> None:
         self._background = Background()
         self._async = AsyncClient(target, group=group)
         self._call("Client", self._async.backend.open())

@@ -6,15 +6,12 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from signoff.engine.calls import warn_of_unawaited
 from signoff.engine.execution import Execution
 from signoff.engine.retry import NO_RETRY, RetryPolicy
 from signoff.errors import RegistrationError
-
-if TYPE_CHECKING:
-    from signoff.context import Context
 
 Function = Callable[..., Any]
 
@@ -27,7 +24,7 @@ def is_workflow_code(function: Function) -> bool:
 
 
 def run_body(
-    function: Function, context: Context, args: Sequence[Any], kwargs: dict[str, Any]
+    function: Function, context: object, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
     """Return the code of an async or generator function as a coroutine."""
     begun = function(context, *args, **kwargs)
@@ -66,7 +63,7 @@ class LocalCall(Awaitable[Any]):
     def __init__(
         self,
         execution: Execution,
-        context: Context,
+        context: object,
         function: Function,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],

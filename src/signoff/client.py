@@ -6,7 +6,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from signoff import codec
 from signoff.errors import InvalidValue, RunCancelled, RunFailed
@@ -23,13 +23,17 @@ from signoff.records import (
     Settlement,
 )
 from signoff.registry import workflow_name
-from signoff.stores.base import Page, PromiseFilter, RunFilter
-
-if TYPE_CHECKING:
-    from signoff.app import Signoff
+from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
 
 T = TypeVar("T")
 Workflow = Callable[..., Any] | str
+
+
+class App(Protocol):
+    """What a client needs of a ``Signoff`` app."""
+
+    store: Store
+    group: str
 
 
 class Backend(Protocol):
@@ -86,7 +90,7 @@ class AsyncClient:
             print(await run.result())
     """
 
-    def __init__(self, target: Signoff | str, *, group: str | None = None) -> None:
+    def __init__(self, target: App | str, *, group: str | None = None) -> None:
         if isinstance(target, str):
             from signoff.http_client import HttpBackend
 
