@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_server_stops_in_order_though_somebody_follows_a_run(here: Here, shop:
             server.signal(signal.SIGTERM)
             assert server.ends() == 0
             assert "Traceback" not in server.err
-    with sqlite3.connect(shop / "signoff.db") as db:
+    with closing(sqlite3.connect(shop / "signoff.db")) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import resource
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -148,10 +148,18 @@ def fork_while_open(path: str) -> None:
 
 def open_as_nobody(path: str) -> None:
     """Open a file that this process may read but not write; print what came of it."""
-    importlib.import_module("importlib.readers")  # nobody else may be able to read the Python of root
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # import all it takes: nobody may be unable to read root's Python
+        _attempt(_open_and_close(SqliteStore(Path(folder) / "x.db")))
     if os.getuid() == 0:
         os.setuid(65534)
     say(_attempt(SqliteStore(path).open()))
+
+
+async def _open_and_close(store: SqliteStore) -> None:
+    await store.open()
+    await store.close()
 
 
 def outgrow_a_file_size_limit(path: str) -> None:
