@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
-from signoff.errors import BlockingCall
+from signoff.errors import BlockingCall, ClientClosed
 from signoff.records import Entry, Promise, Run, RunState
 from signoff.stores.base import Page, Store
 
 T = TypeVar("T")
+
+GRACE_SECONDS = 1.0  # to end what was cancelled when a client is closed
+QUIET_TURNS = 3  # a generator that is freed is closed by a task, which begins two turns later
 
 
 class Background:
@@ -21,25 +26,91 @@ class Background:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="signoff client", daemon=True)
+        self._calls: set[Future[Any]] = set()
+        self._streams: set[AsyncGenerator[Any]] = set()
+        self._stopping = False
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T], method: str) -> T:
-        """Run ``work`` and return what it returns. Raises BlockingCall where an event loop runs already."""
+        """Run ``work`` and return what it returns.
+
+        Raises:
+            BlockingCall: An event loop runs on this thread.
+            ClientClosed: The loop was stopped before the work was done.
+        """
         if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
             work.close()
             raise BlockingCall(method)
+        if self._stopping:
+            work.close()
+            raise ClientClosed(method)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._calls.add(future)
         try:
             return future.result()
+        except CancelledError:
+            if not self._stopping:
+                raise
+            raise ClientClosed(method) from None
         except BaseException:
             future.cancel()
             raise
+        finally:
+            self._calls.discard(future)
 
-    def stop(self) -> None:
-        """End the loop and its thread."""
+    def iterate(self, stream: AsyncGenerator[T], method: str) -> Iterator[T]:
+        """Yield what ``stream`` yields. Raises as ``call`` does."""
+        self._streams.add(stream)
+        try:
+            while True:
+                yield self.call(_next(stream), method)
+        except StopAsyncIteration:
+            return
+        finally:
+            with suppress(ClientClosed):  # then stop() closed the stream
+                self.call(stream.aclose(), method)
+            self._streams.discard(stream)
+
+    def stop(self, last: Coroutine[Any, Any, None]) -> None:
+        """End the calls of other threads, do ``last``, end the loop and its thread. The second time, do nothing."""
+        if self._stopping:
+            last.close()
+            return
+        self._stopping = True
+        for future in self._calls.copy():
+            future.cancel()
+        asyncio.run_coroutine_threadsafe(self._wind_up(last), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _wind_up(self, last: Coroutine[Any, Any, None]) -> None:
+        await _others_end()  # the calls that were cancelled
+        for stream in self._streams.copy():
+            await stream.aclose()
+        await _others_end()  # httpx leaves the inside of a stream to the garbage collector
+        await last
+
+
+async def _others_end() -> None:
+    """Wait for all other tasks of the loop; cancel them when it takes too long."""
+    loop = asyncio.get_running_loop()
+    late = loop.time() + GRACE_SECONDS
+    quiet = 0
+    while quiet < QUIET_TURNS:
+        await asyncio.sleep(0)
+        quiet += 1
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            quiet = 0
+            await asyncio.wait(others, timeout=max(late - loop.time(), 0.1))
+            if loop.time() > late:
+                for task in others:
+                    task.cancel()
+            del others  # which hold generators, whose end begins another task
+
+
+async def _next(stream: AsyncGenerator[T]) -> T:
+    return await anext(stream)
 
 
 class Client:
@@ -64,14 +135,20 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of connections and the thread behind this client. An app's store stays open."""
-        self._call("Client.close", self._async.close())
-        self._background.stop()
+        """Let go of connections and the thread behind this client. An app's store stays open.
+
+        Calls of other threads that are under way end with ClientClosed.
+        """
+        self._background.stop(self._async.close())
 
     def close_with(self, store: Store) -> None:
         """Close the client and the store it used."""
-        self._call("close", store.close())
-        self.close()
+
+        async def close_both() -> None:
+            await self._async.close()
+            await store.close()
+
+        self._background.stop(close_both())
 
     def _call(self, method: str, work: Coroutine[Any, Any, T]) -> T:
         return self._background.call(work, method)
@@ -180,14 +257,7 @@ class Handle:
 
     def events(self, after: int = -1) -> Iterator[Entry]:
         """Iterate over the journal from ``after`` on, live, until the run ends."""
-        events = self._async.events(after)
-        try:
-            while True:
-                yield self._background.call(_next(events), "events")
-        except StopAsyncIteration:
-            return
-        finally:
-            self._background.call(events.aclose(), "events")
+        return self._background.iterate(self._async.events(after), "events")
 
     def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""
@@ -196,10 +266,6 @@ class Handle:
     def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
         """Send the run a signal. See ``AsyncClient.signal``."""
         return self._background.call(self._async.signal(name, value, request_id=request_id), "signal")
-
-
-async def _next(events: AsyncGenerator[Entry]) -> Entry:
-    return await anext(events)
 
 
 class Promises:

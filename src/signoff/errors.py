@@ -130,6 +130,14 @@ class BlockingCall(SignoffError, RuntimeError):
         self.method = method
 
 
+class ClientClosed(SignoffError, RuntimeError):
+    """A method was called on a client that is closed, or the client was closed before the call had ended."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"{method}: the client was closed; make another one for further calls")
+        self.method = method
+
+
 class OutsideWorkflow(SignoffError, RuntimeError):
     """A context was used elsewhere than in its run's workflow code, such as inside a step."""
 

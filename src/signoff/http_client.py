@@ -117,6 +117,7 @@ class HttpBackend:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
         await self.get_run(run_id)
         broken = 0
+        ended = False
         while True:
             try:
                 async with self._stream(
@@ -124,14 +125,17 @@ class HttpBackend:
                 ) as lines:
                     async for event, data in _events(lines):
                         if event == "end":
-                            return
+                            ended = True  # read on: a stream read to its end has nothing left to close
+                            continue
                         entry = from_wire(Entry, from_json(data))
                         after = entry.seq
                         broken = 0
                         yield entry
             except httpx.TransportError as error:
-                if broken == len(PATIENT):
+                if broken == len(PATIENT) and not ended:
                     raise self._unreachable(error) from error
+            if ended:
+                return
             await asyncio.sleep(PATIENT[min(broken, len(PATIENT) - 1)])
             broken += 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,14 @@ from signoff import (
     RunState,
     Signoff,
 )
-from signoff.errors import BlockingCall, InvalidValue, NotSerializable, RegistrationError, RequestConflict
+from signoff.errors import (
+    BlockingCall,
+    ClientClosed,
+    InvalidValue,
+    NotSerializable,
+    RegistrationError,
+    RequestConflict,
+)
 from signoff.records import EntryKind, PromiseState
 from tests.support import in_asyncio, new_app, opened, running
 
@@ -209,6 +217,24 @@ async def test_blocking_methods_refuse_to_block_an_event_loop(tmp_path: Path) ->
             call()
     await asyncio.to_thread(client.close)
     await app.store.close()
+
+
+def test_a_client_that_is_closed_ends_the_calls_of_other_threads_and_refuses_more(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    _register(app)
+    client = Client(app)
+    run = client.start("echo", 1)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(run.result)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        client.close()
+        with pytest.raises(ClientClosed, match=r"result: .* closed"):
+            waiting.result(10)
+    with pytest.raises(ClientClosed, match="start"):
+        client.start("echo", 1)
+    client.close()
+    asyncio.run(app.store.close())
 
 
 @in_asyncio

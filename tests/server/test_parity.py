@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Client, Entry, Promise, Run, RunState, Signoff, SignoffError
+from signoff.errors import ClientClosed
 from signoff.records import NewPromise
 from signoff.stores.base import Page, PromiseFilter
 from signoff.testing import VirtualClock
@@ -335,3 +337,20 @@ def test_the_blocking_client_works_on_a_server(tmp_path: Path) -> None:
         assert kinds == ["started", "opened", "completed", "succeeded"]
         assert handle.result() == {"approved": True, "by": "ana", "note": None}
         assert client.promises.create("p").id == "p"
+
+
+def test_a_stream_that_was_left_half_way_is_closed_with_its_client(tmp_path: Path) -> None:
+    """Python would warn of what was never awaited, and warnings are errors here."""
+    app = app_in(tmp_path)
+    with OnThread(lambda: serving(app)) as server:
+        for target in (server.url, app):
+            for keep in (False, True):
+                with Client(target) as client:
+                    events = client.start("ask").events()
+                    assert next(events).kind == "started"
+                    if not keep:
+                        events.close()
+                with pytest.raises(ClientClosed) if keep else nullcontext():
+                    assert list(events) == []
+                del events
+                gc.collect()
