@@ -194,6 +194,59 @@ def test_quick_commits_stay_on_the_loop_and_slow_ones_leave_it(tmp_path: Path) -
     assert asyncio.run(committing_thread(1e-9)) == "signoff-sqlite-writer"
 
 
+@pytest.mark.parametrize("inline_below_seconds", [0.0, 10.0])
+def test_the_log_has_its_full_size_after_some_commits_and_the_database_does_not(
+    tmp_path: Path, inline_below_seconds: float
+) -> None:
+    async def play() -> None:
+        store = SqliteStore(tmp_path / "x.db", inline_below_seconds=inline_below_seconds)
+        await store.open()
+        with raw(tmp_path / "x.db") as other:
+            other.execute("BEGIN")
+            pages = other.execute("PRAGMA page_count").fetchone()  # from now on it sees the database as it is
+            for number in range(40):
+                await store.create_run(NewRun(f"r{number}", "refund", "default", "{}"))
+            log = tmp_path / "x.db-wal"
+            await until(lambda: log.stat().st_size > 4_000_000)
+            for number in range(40, 80):
+                await store.create_run(NewRun(f"r{number}", "refund", "default", "{}"))
+            assert log.stat().st_size < 6_000_000
+            assert other.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+            other.execute("COMMIT")
+            assert other.execute("SELECT count(*) FROM runs").fetchone() == (80,)
+            assert other.execute("PRAGMA page_count").fetchone()[0] < pages[0] + 20
+            assert other.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        await store.close()
+        assert (tmp_path / "x.db").stat().st_size < 1_000_000
+
+    asyncio.run(play())
+
+
+def test_every_connection_waits_until_its_commits_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No kill can show it, only a power cut."""
+    connect = sqlite3.connect
+    opened: list[sqlite3.Connection] = []
+
+    def remember(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **kwargs))
+        return opened[-1]
+
+    monkeypatch.setattr("sqlite3.connect", remember)
+
+    async def play() -> None:
+        store = SqliteStore(tmp_path / "x.db")
+        await store.open()
+        await store.create_run(RUN)
+        writer = opened[-1]
+        assert writer.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        await store.close()
+
+    asyncio.run(play())
+
+
 def test_a_broken_clock_fails_what_was_asked_and_nothing_after_it(tmp_path: Path) -> None:
     class Clock(VirtualClock):
         broken = False

@@ -142,8 +142,36 @@ def _try_to_write(connection: sqlite3.Connection) -> None:
     connection.execute("ROLLBACK")
 
 
+def reserve_log(connection: sqlite3.Connection) -> None:
+    """Give the write-ahead log's file the size that it has when SQLite begins to use it from the front again.
+
+    Until then each commit would enlarge the file and wait for its new size to become durable as well, which costs
+    about as much as the commit itself. What is written here is rolled back; the file keeps its size.
+    """
+    file = connection.execute("PRAGMA database_list").fetchone()[2]
+    size = _number(connection, "wal_autocheckpoint") * _number(connection, "page_size")
+    if os.path.getsize(f"{file}-wal") >= size:
+        return
+    cache_size = _number(connection, "cache_size")
+    connection.execute(
+        "PRAGMA cache_size = 10"
+    )  # pages; what does not fit goes to the file before the commit
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE filler (bytes BLOB)")
+        connection.execute("INSERT INTO filler VALUES (zeroblob(?))", (size,))
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute(f"PRAGMA cache_size = {cache_size}")
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
 def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    return _number(connection, "user_version")
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

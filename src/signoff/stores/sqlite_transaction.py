@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from signoff.clock import Clock
-from signoff.stores.sqlite_schema import is_busy, translate
+from signoff.stores.sqlite_schema import is_busy, reserve_log, translate
 
 T = TypeVar("T")
 
@@ -135,6 +135,7 @@ class Committer:
         self.db = connection
         self.first_data_version = self.data_version()
         connection.execute("PRAGMA busy_timeout = 0")  # from now on the caller decides how to wait
+        self.commits = 0
         self.average_seconds = 0.0  # that commits took of late
         self._location = location
         self._clock = clock
@@ -164,6 +165,17 @@ class Committer:
         """Return a number that changes when another process has committed."""
         return int(self.db.execute("PRAGMA data_version").fetchone()[0])
 
+    def reserve_log(self) -> bool:
+        """Make commits quicker from now on. Returns False, with nothing done, if another process is writing."""
+        try:
+            reserve_log(self.db)
+            self.average_seconds = 0.0
+        except (sqlite3.Error, OSError) as error:
+            if isinstance(error, sqlite3.Error) and is_busy(error):
+                return False
+            log.info("store %s: its write-ahead log grows as it is used: %s", self._location, error)
+        return True
+
     def _try(self, batch: Sequence[Operation[Any]]) -> Transaction:
         self.db.execute("BEGIN IMMEDIATE")
         transaction = Transaction(self.db, self._clock.now(), self._lease_clock.now())
@@ -174,6 +186,7 @@ class Committer:
             return self._try([operation for operation in batch if operation is not spoiler])
         began = time.perf_counter()
         self.db.execute("COMMIT")
+        self.commits += 1
         self.average_seconds += (time.perf_counter() - began - self.average_seconds) / AVERAGE_OVER
         return transaction
 

@@ -30,6 +30,7 @@ log = logging.getLogger("signoff.store")
 INLINE_AT_MOST: Final = 128  # operations; a longer batch would hold up the loop it is committed on
 LOOK_ABROAD_SOON: Final = 0.002  # seconds between looks for other processes' commits, while they make some
 LOOK_ABROAD_LATER: Final = 0.005
+RESERVE_AFTER: Final = 20  # commits; who makes fewer has no use for a log of full size
 RETRY_SOON: Final = 0.001  # seconds before asking again for a lock that another process holds
 RETRY_LATER: Final = 0.025
 
@@ -111,6 +112,7 @@ class Writer:
         self._waiting: deque[Operation[Any]] = deque()
         self._bell = _Bell()
         self._closing = False
+        self._has_reserved = False
         self._data_version = committer.first_data_version
         self._looked_at = time.monotonic()
         self._disturbed_at = self._looked_at - 60.0
@@ -223,6 +225,9 @@ class Writer:
                 self._commit_waiting()
             elif self._closing:
                 return
+            if not self._has_reserved and self._committer.commits >= RESERVE_AFTER:
+                with self._lock:
+                    self._has_reserved = self._committer.reserve_log()
             if self._time_to_look_abroad() <= 0:
                 self._look_abroad()
 
