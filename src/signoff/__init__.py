@@ -4,6 +4,7 @@ from signoff.app import Signoff
 from signoff.blocking import Client, Handle
 from signoff.client import AsyncClient, AsyncHandle
 from signoff.context import Context
+from signoff.engine.collector import relax_collector
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.steps import current_step
 from signoff.errors import (
@@ -53,4 +54,5 @@ __all__ = [
     "StepTimeout",
     "WrongAnswer",
     "current_step",
+    "relax_collector",
 ]

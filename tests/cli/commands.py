@@ -19,6 +19,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 60.0  # for what takes a second where nobody else works
 
 ORDERS = """
+import gc
 import pathlib
 import time
 
@@ -103,6 +104,11 @@ async def shaky(ctx: Context) -> str:
         return "paid"
 
     return await ctx.step("call_bank", call, retry=RetryPolicy(initial_seconds=0.01))
+
+
+@app.workflow
+async def collector(ctx: Context) -> dict[str, int]:
+    return {"frozen": gc.get_freeze_count(), "young": gc.get_threshold()[0]}
 
 
 @app.workflow

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from signoff.engine.collector import YOUNG_OBJECTS
 from tests.cli.commands import Running, until
 from tests.cli.conftest import Here
 
@@ -72,6 +73,12 @@ def test_a_worker_takes_runs_of_its_group_only(here: Here, shop: Path) -> None:
         here("start", "add", "--arg", "1", "--id", "day-1", *store, cwd=shop)
         here("start", "add", "--arg", "1", "--id", "night-1", "--group", "night", "--wait", *store, cwd=shop)
         assert state(here, shop, "day-1") == "ready"
+
+
+def test_the_garbage_collector_leaves_a_worker_alone(here: Here, open_shop: Path) -> None:
+    ended = here("start", "collector", "--wait", "--json", cwd=open_shop)
+    assert ended.json["result"]["frozen"] > 10_000
+    assert ended.json["result"]["young"] == YOUNG_OBJECTS
 
 
 def test_a_server_stops_in_order_though_somebody_follows_a_run(here: Here, shop: Path) -> None:

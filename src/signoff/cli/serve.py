@@ -24,6 +24,7 @@ from signoff.cli.reload import Supervision, Supervisor
 from signoff.cli.stopping import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
 from signoff.cli.working import WorkerOptions, work
+from signoff.engine.collector import relax_collector
 
 if TYPE_CHECKING:
     from signoff.server import Server
@@ -185,6 +186,7 @@ def _run(
         if _steps_still_run():
             _leave(ExitCode.OK)
 
+    relax_collector()
     asyncio.run(until_asked())
     return ExitCode.OK
 
