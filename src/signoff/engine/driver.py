@@ -467,7 +467,9 @@ class Driver:
         return Execution(self.run, program, begin, replaying=replaying)
 
     async def _rebuild(self) -> Execution:
-        entries = await self._store.read_journal(self.run.id, after=self.run.first_seq - 1)
+        entries: Sequence[Entry] = ()
+        if self.epoch > 1:
+            entries = await self._store.read_journal(self.run.id, after=self.run.first_seq - 1)
         self._draft.now = self._store.clock.now()
         if not entries or entries[0].kind not in (EntryKind.STARTED, EntryKind.CONTINUED):
             self._draft.seq = len(entries)

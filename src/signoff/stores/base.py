@@ -254,7 +254,8 @@ class Store(Protocol):
     ) -> Sequence[Claim]:
         """Lease up to ``limit`` ready runs of these workflows in this group, oldest ready first.
 
-        Each gets ``epoch + 1`` and a lease of ``lease_seconds`` of the store.
+        Each gets ``epoch + 1`` and a lease of ``lease_seconds`` of the store. A run's first lease has epoch 1, and the
+        run's journal is empty then.
         """
         ...
 

@@ -40,6 +40,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 2
+FEW_ENTRIES = 64  # of a journal, read where they are asked for; reading more would hold up an event loop
 
 log = logging.getLogger("signoff.store")
 
@@ -118,7 +119,12 @@ class SqliteStore:
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
-        return await self._read(journal.read_journal, run_id, after, limit)
+        few = FEW_ENTRIES if limit is None else min(limit, FEW_ENTRIES)
+        entries = await self._read_soon(journal.read_journal, run_id, after, few)
+        if len(entries) < FEW_ENTRIES or limit == FEW_ENTRIES:
+            return entries
+        more = None if limit is None else limit - few
+        return entries + await self._read(journal.read_journal, run_id, entries[-1].seq, more)
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         return await self._read_soon(messages.read_messages, run_ids)
