@@ -258,3 +258,29 @@ async def test_random_numbers_and_ids_are_the_runs_own(tmp_path: Path) -> None:
         again = await rebuilt(app, await app.store.get_run("r0"), (await app.store.read_journal("r0"))[:1])
         assert again.outcome is not None
         assert again.outcome.result == (await app.store.get_run("r0")).result
+
+
+@in_asyncio
+async def test_the_tasks_of_a_run_hash_as_at_its_replay_and_unlike_those_of_other_runs(
+    tmp_path: Path,
+) -> None:
+    """asyncio keeps the tasks of all loops in one set: with like hashes, each costs as much as there are runs."""
+    app = new_app(tmp_path)
+    hashes: dict[str, list[tuple[int, int]]] = {}
+
+    @app.workflow
+    async def flow(ctx: Context, id: str) -> None:
+        task, future = asyncio.current_task(), asyncio.get_running_loop().create_future()
+        hashes.setdefault(id, []).append((hash(task), hash(future)))
+        await ctx.wait_for_signal("end")
+
+    async with opened(app) as client:
+        runs = [await client.start(flow, f"r{number}", id=f"r{number}") for number in range(100)]
+        async with doomed_worker(app):
+            await asyncio.gather(*(pauses(app, run.id) for run in runs))
+        for run in runs:
+            await run.signal("end")
+        async with app.worker():
+            await asyncio.gather(*(run.result(10) for run in runs))
+    assert all(first == again for first, again in hashes.values())
+    assert len({number for (first, _) in hashes.values() for number in first}) == 200

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import hashlib
 import itertools
 import random
 import sys
@@ -143,7 +144,7 @@ class Execution:
         self.continuation: str | None = None
         self.stop_reason: str | None = None
         self.is_discarded = False
-        self.loop = WorkflowLoop(self, begin.at)
+        self.loop = WorkflowLoop(self, begin.at, _number_of(run.id))
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
         self._listeners: dict[str, deque[SignalCall]] = {}
@@ -407,6 +408,11 @@ class Execution:
         self.failure = self.failure or NonDeterminism(
             self.run.id, n, f"{kind} {name!r}".strip(), issued, where
         )
+
+
+def _number_of(run_id: str) -> int:
+    digest = hashlib.blake2b(run_id.encode(errors="surrogatepass"), digest_size=7).digest()
+    return int.from_bytes(digest, "big")
 
 
 def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:

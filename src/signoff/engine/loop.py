@@ -91,13 +91,15 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     Args:
         owner: The run that keeps the timers.
         time: The journal's time at the start, in unix seconds.
+        first_number: The hash of its first future or task. It must be the same at every replay of a run, and far
+            from those of other runs: asyncio keeps the tasks of all loops in one set.
     """
 
-    def __init__(self, owner: LoopOwner, time: float) -> None:
+    def __init__(self, owner: LoopOwner, time: float, first_number: int = 1) -> None:
         self._owner = owner
         self._time = time
         self._ready: deque[asyncio.Handle] = deque()
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(first_number)
         self.tasks: dict[asyncio.Task[Any], None] = {}
 
     def next_number(self) -> int:
