@@ -17,6 +17,8 @@ import typing_extensions
 
 Function = Callable[..., Any]
 
+_PLAIN = (types.FunctionType, types.BuiltinFunctionType)
+
 # Functions come and go (a workflow may define one at each run), so nothing here keeps them, and no value
 # in these refers to its key.
 _signatures: WeakKeyDictionary[Function, dict[int, Signature]] = WeakKeyDictionary()
@@ -171,7 +173,7 @@ def _hint(function: Function, declared: object) -> Any:
 
 def _underlying(function: Any) -> Any:
     """Find the plain function in a partial, a bound method, a class or another callable."""
-    if isinstance(function, types.FunctionType | types.BuiltinFunctionType):
+    if isinstance(function, _PLAIN):
         return function
     if isinstance(function, functools.partial):
         return _underlying(function.func)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

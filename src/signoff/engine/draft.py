@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from pydantic_core import to_json
 
 from signoff.engine.calls import Call
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, NewRun, Run
@@ -56,7 +57,7 @@ class Draft:
         details: dict[str, Any] | None = None,
     ) -> Entry:
         """Add an entry."""
-        text = None if details is None else json.dumps(details)
+        text = None if details is None else to_json(details).decode()
         entry = Entry(self.seq, self.now, kind, n, call, name, value, error, text)
         self.seq += 1
         self._entries.append(entry)

@@ -77,6 +77,27 @@ class _Task(asyncio.Task[Any]):
         return self._number
 
 
+class _Handle(asyncio.Handle):
+    """A callback that is ready. It is made and run more often than anything else here."""
+
+    __slots__ = ()
+
+    def __init__(  # asyncio's also asks the loop whether it debugs
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: WorkflowLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
 class Stuck(Exception):
     """The code took ``TURNS_WITHOUT_WAITING`` turns without waiting for anything; ``where`` names the line."""
 
@@ -162,7 +183,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def call_soon(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 

@@ -40,7 +40,7 @@ class StepInfo:
     idempotency_key: str
 
 
-_current: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("signoff_step")
+_current: contextvars.ContextVar[tuple[StepCall, str, int]] = contextvars.ContextVar("signoff_step")
 
 
 def current_step() -> StepInfo:
@@ -54,12 +54,14 @@ def current_step() -> StepInfo:
         httpx.post(url, headers={"Idempotency-Key": signoff.current_step().idempotency_key})
     """
     try:
-        return _current.get()
+        call, run_id, number = _current.get()
     except LookupError:
         raise OutsideWorkflow("current_step()", "(no step is running here)") from None
+    key = call.step_options.key or f"{run_id}.{call.n}"
+    return StepInfo(run_id, call.n, call.name, number, key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
     """What came of one attempt: a value with its JSON, or an error."""
 
@@ -96,8 +98,7 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadP
     cancelled; a plain function goes on in its thread then, and what it returns is dropped.
     """
     options = call.step_options
-    key = options.key or f"{run_id}.{call.n}"
-    _current.set(StepInfo(run_id, call.n, call.name, number, key))
+    _current.set((call, run_id, number))
     try:
         if options.timeout is None:
             value = await _invoke(call, threads)

@@ -8,7 +8,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -199,14 +199,14 @@ class SqliteStore:
     async def release(self, worker_id: str) -> int:
         return await self._write(leases.release, worker_id)
 
-    async def _write(
+    def _write(
         self,
         work: Callable[Concatenate[Transaction, str, P], T | Refused],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> T:
+    ) -> Awaitable[T]:
         namespace = self.namespace
-        return await self._file.writer.write(lambda tx: work(tx, namespace, *args, **kwargs))
+        return self._file.writer.write(lambda tx: work(tx, namespace, *args, **kwargs))
 
     async def _read(
         self, read: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
