@@ -67,12 +67,12 @@ class LocalBackend:
 
     async def wait(self, run_id: str) -> Run:
         """Return the run once it has ended."""
-        with self._watch().watching(run_id, only_end=True) as wait_for_change:
-            while True:
+        while True:
+            with self._watch().awaiting_end(run_id) as ended:
                 run = await self._store.get_run(run_id)
                 if run.state.is_final:
                     return run
-                await wait_for_change()
+                await ended
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._store.cancel(run_id, reason=reason, by=by)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 
+from signoff.errors import SignoffError
 from signoff.stores.base import Change, Store
 
 LOOK_EVERY_SECONDS = 1.0  # should a word from another process be lost
+LOOK_AT_ONCE = 500  # runs
+REST = 4  # times as long as the last look took: while other processes are busy, looking is not all we do
 
 
 class Watch:
@@ -21,29 +24,28 @@ class Watch:
     """
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._for_changes: dict[str, set[asyncio.Event]] = {}
-        self._for_ends: dict[str, set[asyncio.Event]] = {}
+        self._for_ends: dict[str, set[asyncio.Future[None]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._disturbed = asyncio.Event()
         self._end: Callable[[], None] = store.listen(self._noticed)
 
     def close(self) -> None:
         """End the listening."""
         self._end()
+        self._stop_looking()
 
     @contextmanager
-    def watching(self, run_id: str, *, only_end: bool = False) -> Generator[Callable[[], Awaitable[None]]]:
+    def watching(self, run_id: str) -> Generator[Callable[[], Awaitable[None]]]:
         """Give a function that waits until the run may have changed since it was last called.
 
         Look at the run first, then wait, then look again: no change is missed.
-
-        Args:
-            run_id: The run.
-            only_end: Whether to wait for its end only.
         """
         changed = asyncio.Event()
-        waiting = self._for_ends if only_end else self._for_changes
-        waiting.setdefault(run_id, set()).add(changed)
+        self._for_changes.setdefault(run_id, set()).add(changed)
 
         async def wait() -> None:
             with contextlib.suppress(TimeoutError):
@@ -54,9 +56,54 @@ class Watch:
         try:
             yield wait
         finally:
-            waiting[run_id].discard(changed)
-            if not waiting[run_id]:
-                del waiting[run_id]
+            self._for_changes[run_id].discard(changed)
+            if not self._for_changes[run_id]:
+                del self._for_changes[run_id]
+
+    @contextmanager
+    def awaiting_end(self, run_id: str) -> Generator[Awaitable[None]]:
+        """Give a future that is done when the run has ended. Thousands may wait at once.
+
+        Look at the run before you wait for it: an end from before is found late, and is no reason to wait.
+        """
+        ended = self._loop.create_future()
+        self._for_ends.setdefault(run_id, set()).add(ended)
+        self._begin_to_look()
+        try:
+            yield ended
+        finally:
+            waiting = self._for_ends.get(run_id, set())
+            waiting.discard(ended)
+            if not waiting:
+                self._for_ends.pop(run_id, None)
+            if not self._for_ends:
+                self._stop_looking()
+
+    def _begin_to_look(self) -> None:
+        if self._looking is None:
+            self._looking = self._loop.create_task(self._look_again_and_again(), name="signoff watch")
+
+    def _stop_looking(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look_again_and_again(self) -> None:
+        """Look for ends that no word came of, for all who wait in few statements, as long as anybody waits."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_SECONDS):
+                    await self._disturbed.wait()
+            self._disturbed.clear()
+            began = self._loop.time()
+            waited_for = list(self._for_ends)
+            for first in range(0, len(waited_for), LOOK_AT_ONCE):
+                run_ids = waited_for[first : first + LOOK_AT_ONCE]
+                try:
+                    self._tell_ends(await self._store.ended(run_ids))
+                except SignoffError as error:
+                    self._give_up(run_ids, error)
+            await asyncio.sleep((self._loop.time() - began) * REST)
 
     def _noticed(self, change: Change) -> None:
         if change.runs is not None and not self._concerns_anyone(change):
@@ -71,7 +118,21 @@ class Watch:
         return not changes.keys().isdisjoint(change.runs or ()) or not ends.keys().isdisjoint(change.ended)
 
     def _tell(self, change: Change) -> None:
-        for waiting, runs in ((self._for_changes, change.runs), (self._for_ends, change.ended)):
-            for run_id in waiting if change.runs is None else waiting.keys() & (runs or ()):
-                for changed in waiting[run_id]:
-                    changed.set()
+        if change.runs is None:
+            self._disturbed.set()
+        self._tell_ends(change.ended)
+        for run_id in self._for_changes if change.runs is None else self._for_changes.keys() & change.runs:
+            for changed in self._for_changes[run_id]:
+                changed.set()
+
+    def _tell_ends(self, run_ids: Set[str]) -> None:
+        for run_id in self._for_ends.keys() & run_ids:
+            for ended in self._for_ends.pop(run_id):
+                if not ended.done():
+                    ended.set_result(None)
+
+    def _give_up(self, run_ids: Sequence[str], error: SignoffError) -> None:
+        for run_id in run_ids:
+            for ended in self._for_ends.pop(run_id, ()):
+                if not ended.done():
+                    ended.set_exception(error)

@@ -33,7 +33,7 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
-from signoff.stores.base import Change, PromiseFilter, RunFilter, Write
+from signoff.stores.base import Change, Outcome, PromiseFilter, RunFilter, Write
 from tests.stores.scene import (
     FAILURE,
     GROUP,
@@ -980,6 +980,23 @@ async def test_runs_are_listed_newest_first_page_by_page(scene: Scene) -> None:
                 if after is None:
                     break
             assert found == expected
+
+
+@rule
+async def test_of_many_runs_those_that_have_ended_are_told(scene: Scene) -> None:
+    for id in ("paused", "running", "done", "broken", "cancelled", "not asked for"):
+        await scene.start(id)
+    await scene.store.cancel("cancelled")
+    held = {claim.run.id: claim.run for claim in await scene.claim()}
+    await scene.start("ready")
+    await scene.pause(held["paused"])
+    await scene.complete(held["done"])
+    await scene.complete(held["not asked for"])
+    await scene.complete(held["broken"], Outcome(RunState.FAILED, error="{}", retryable=True))
+    asked = ["ready", "paused", "running", "done", "broken", "cancelled", "unknown", "done"]
+    assert await scene.store.ended(asked) == {"done", "broken", "cancelled"}
+    assert await scene.store.ended([]) == set()
+    assert await scene.within("acme").store.ended(asked) == set()
 
 
 @rule

@@ -192,6 +192,10 @@ class Store(Protocol):
         """Raises NotFound."""
         ...
 
+    async def ended(self, run_ids: Sequence[str]) -> set[str]:
+        """Which of these runs have ended (a run that failed retryably has); unknown ids are left out."""
+        ...
+
     async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
         """Newest first. ``after`` is a former page's ``next``."""
         ...

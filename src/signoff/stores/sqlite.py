@@ -113,6 +113,9 @@ class SqliteStore:
     async def get_run(self, run_id: str) -> Run:
         return await self._read_soon(runs.get_run, run_id)
 
+    async def ended(self, run_ids: Sequence[str]) -> set[str]:
+        return await self._read(runs.ended, run_ids)
+
     async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
         return await self._read(runs.list_runs, which, after, limit)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
+
+from pydantic_core import to_json
 
 from signoff.codec import encode_error
 from signoff.errors import IdConflict, InvalidState, NotFound, RunCancelled
@@ -37,6 +40,11 @@ RETURNING namespace, id
 """
 
 # One branch for each state asked for: SQLite merges them, each in the order of its index.
+ENDED = """
+SELECT id FROM runs INDEXED BY runs_by_id
+WHERE namespace = ? AND id IN (SELECT value FROM json_each(?)) AND state IN ('succeeded', 'failed', 'cancelled')
+"""
+
 LIST_BRANCH = f"""
 SELECT {RUN_COLUMNS}, number FROM runs INDEXED BY {{index}}
 WHERE namespace = :namespace AND state = '{{state}}' AND number < :before {{filters}}
@@ -138,6 +146,12 @@ def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:
     if row is None:
         raise NotFound("run", run_id)
     return to_run(row)
+
+
+def ended(db: sqlite3.Connection, namespace: str, run_ids: Sequence[str]) -> set[str]:
+    """Return those of these runs that have ended."""
+    rows = db.execute(ENDED, (namespace, to_json(list(run_ids)).decode())).fetchall()
+    return {row[0] for row in rows}
 
 
 def list_runs(
