@@ -35,7 +35,7 @@ class Item:
     """One call of a run, or one thing that happened to it.
 
     Attributes:
-        at: When it began, as far as the journal tells: a step's beginning is that of the entry before its outcome.
+        at: When it began. A step that does not say when began with the entry before its outcome.
         kind: A ``CallKind``, ``run``, or ``patch``.
         name: What the journal calls it; for a question its text, for what happened to the run, what.
         n: The number of the call.
@@ -180,7 +180,7 @@ class Timeline:
                 item.state = "abandoned"
 
     def _known(self, entry: Entry) -> Item:
-        return self._calls.get(entry.n or 0) or self._call(entry, self._before)
+        return self._calls.get(entry.n or 0) or self._call(entry, entry.fact("started_at") or self._before)
 
     def _call(self, entry: Entry, at: float) -> Item:
         item = Item(at, (entry.call or CallKind.STEP).value, entry.name or "", entry.n)

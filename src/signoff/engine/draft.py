@@ -17,12 +17,14 @@ class Draft:
     Attributes:
         seq: The next entry's number.
         now: The next entry's time, in unix seconds.
+        last_at: The last entry's time, in unix seconds.
         opens, closes, starts, cancels, taken: As in ``Write``.
     """
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
         self.now = 0.0
+        self.last_at = 0.0
         self._entries: list[Entry] = []
         self.opens: list[NewPromise] = []
         self.closes: list[str] = []
@@ -60,6 +62,7 @@ class Draft:
         text = None if details is None else to_json(details).decode()
         entry = Entry(self.seq, self.now, kind, n, call, name, value, error, text)
         self.seq += 1
+        self.last_at = self.now
         self._entries.append(entry)
         return entry
 

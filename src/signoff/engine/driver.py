@@ -51,6 +51,7 @@ log = logging.getLogger("signoff.worker")
 
 TURN_SECONDS = 0.005
 HOLD_SECONDS = 1.0  # a run whose next timer is nearer than this is not worth pausing
+NEAR_SECONDS = 0.01  # a step that began this near to the entry before its outcome need not say when
 _FINAL_ENTRY = {
     RunState.SUCCEEDED: EntryKind.SUCCEEDED,
     RunState.FAILED: EntryKind.FAILED,
@@ -223,21 +224,23 @@ class Driver:
         self._running.pop(call.n, None)
         if call.n not in execution.open:
             return
+        details: dict[str, Any] | None = None
+        if abs(attempt.started_at - self._draft.last_at) > NEAR_SECONDS:
+            details = {"started_at": attempt.started_at}
         if attempt.error is None:
-            if call.step_options.durable:
-                entry = self._draft.record(EntryKind.COMPLETED, call, value=attempt.text)
-            else:
-                entry = self._draft.record(EntryKind.COMPLETED, call, details={"durable": False})
+            value = attempt.text
+            if not call.step_options.durable:
+                value, details = None, {**(details or {}), "durable": False}
             call.live.append(attempt.value)
-            execution.deliver(entry)
+            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, value=value, details=details))
             return
         error = codec.encode_error(attempt.error)
         wait = attempt.retry_after
         if wait is None:
-            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, error=error))
+            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, error=error, details=details))
             return
         next_at = self._draft.now + wait
-        details = {"attempt": attempt.number, "next_at": next_at}
+        details = {**(details or {}), "attempt": attempt.number, "next_at": next_at}
         self._draft.record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
         execution.past.attempts[call.n] = (attempt.number, next_at)
         heapq.heappush(self._due, (next_at, call.n))
@@ -390,15 +393,18 @@ class Driver:
 
     def _start_steps(self) -> None:
         assert self.execution is not None
+        now = self._store.clock.now()
         for call in self._to_start:
             if call.n not in self.execution.open:
                 continue
             before, _ = self.execution.past.attempts.get(call.n, (0, 0.0))
-            self._running[call.n] = create_step_task(call, self._attempt(call, before + 1))
+            self._running[call.n] = create_step_task(call, self._attempt(call, before + 1, now))
         self._to_start.clear()
 
-    async def _attempt(self, call: StepCall, number: int) -> None:
-        self._events.append(await run_attempt(call, self.run.id, number, self._host.threads))
+    async def _attempt(self, call: StepCall, number: int, started_at: float) -> None:
+        attempt = await run_attempt(call, self.run.id, number, self._host.threads)
+        attempt.started_at = started_at
+        self._events.append(attempt)
         self.poke()
 
     # Waiting, pausing, ending
@@ -479,6 +485,7 @@ class Driver:
             execution.start()
             return execution
         self._draft.seq = entries[-1].seq + 1
+        self._draft.last_at = entries[-1].at
         self._draft.now = max(self._draft.now, entries[-1].at)
         return await replay(self._begin, entries, self._rerun)
 

@@ -63,13 +63,14 @@ def current_step() -> StepInfo:
 
 @dataclass(slots=True)
 class Attempt:
-    """What came of one attempt: a value with its JSON, or an error."""
+    """What came of one attempt: a value with its JSON, or an error. Whoever made it may say when it began."""
 
     call: StepCall
     number: int
     text: str | None = None
     value: Any = None
     error: Exception | None = None
+    started_at: float = 0.0  # unix seconds
 
     @property
     def retry_after(self) -> float | None:
