@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from signoff import (
     RunState,
     Signoff,
 )
-from signoff.errors import RunTimeout
+from signoff.errors import InvalidValue, NotSerializable, RunTimeout
 from signoff.records import EntryKind, PromiseState
 from signoff.testing import VirtualClock
 from tests.support import (
@@ -310,3 +311,25 @@ async def test_a_generation_of_a_generator_is_not_stopped_by_except_exception(tm
 
     async with running(app) as client:
         assert await (await client.start(flow, 0)).result(10) == 3
+
+
+# Results
+
+
+@in_asyncio
+async def test_a_result_that_would_come_back_as_something_else_fails_the_run(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def when(ctx: Context) -> datetime | str:
+        return "2026-11-22T00:00:00"
+
+    @app.workflow
+    async def how_many(ctx: Context) -> int:
+        return "many"  # pyright: ignore[reportReturnType]
+
+    async with running(app) as client:
+        with pytest.raises(NotSerializable, match="result"):
+            await (await client.start(when)).result(10)
+        with pytest.raises(InvalidValue, match="result"):
+            await (await client.start(how_many)).result(10)

@@ -356,7 +356,8 @@ class Execution:
 
     def _succeed(self, result: object) -> None:
         try:
-            self.outcome = Outcome(RunState.SUCCEEDED, result=codec.encode(result, path="result"))
+            text, _ = codec.normalize(result, codec.return_annotation(self.program.function), path="result")
+            self.outcome = Outcome(RunState.SUCCEEDED, result=text)
         except SignoffError as error:
             self.outcome = Outcome(RunState.FAILED, error=codec.encode_error(error))
 
