@@ -7,7 +7,6 @@ every journal entry that led to it is durable. What one pass over the events bri
 from __future__ import annotations
 
 import asyncio
-import heapq
 import json
 import logging
 import math
@@ -19,16 +18,8 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from signoff import codec
-from signoff.engine.calls import (
-    Call,
-    ChildCall,
-    DetachedCall,
-    ProgressCall,
-    PromiseCall,
-    SignalCall,
-    StepCall,
-    TimerCall,
-)
+from signoff.engine.agenda import Agenda, Interviewer
+from signoff.engine.calls import SignalCall, StepCall, TimerCall
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
 from signoff.engine.replay import replay
@@ -39,10 +30,7 @@ from signoff.records import (
     EntryKind,
     Message,
     MessageKind,
-    NewPromise,
-    PromiseKind,
     PromiseState,
-    Run,
     RunState,
 )
 from signoff.stores.base import Claim, Outcome, Store, Write
@@ -61,7 +49,7 @@ _FINAL_ENTRY = {
 T = TypeVar("T")
 
 
-class Host(Protocol):
+class Host(Interviewer, Protocol):
     """What a driver needs of its worker."""
 
     store: Store
@@ -70,10 +58,6 @@ class Host(Protocol):
 
     def program(self, workflow: str, version: str | None) -> Program:
         """Return the code of a workflow: that version if it is here, else the newest."""
-        ...
-
-    def unclear_question(self, run: Run, call: StepCall) -> str:
-        """Return the data of the question to ask about a step of which nobody knows whether it happened."""
         ...
 
 
@@ -99,9 +83,8 @@ class Driver:
         self._waiter: asyncio.Future[None] | None = None
         self._yielded_at = time.perf_counter()
         self._draft = Draft(seq)
-        self._to_start: list[StepCall] = []
+        self._agenda = Agenda(self._draft, self.run, host)
         self._running: dict[int, asyncio.Task[None]] = {}
-        self._due: list[tuple[float, int]] = []  # heap: timers, signal deadlines and back-offs by call number
 
     @property
     def epoch(self) -> int:
@@ -119,7 +102,7 @@ class Driver:
             if self.execution is None:
                 self.execution = await self._rebuild()
             else:
-                self._requeue_timers(self.execution)
+                self._agenda.remind_of_all(self.execution)
             while await self._go_on(self.execution):
                 pass
         except LeaseLost as lost:
@@ -159,18 +142,18 @@ class Driver:
             self.execution = await self._begin_next_generation(execution, execution.continuation)
             return True
         if self._host.draining:
-            return await self._drain()
+            return await self._drain(execution)
         if self._is_idle():
             if not execution.open:
                 execution.failure = WaitsForNothing(self.run.id, execution.waiting_line())
                 return True
-            if self._next_due(execution) - self._store.clock.now() > HOLD_SECONDS:
+            if self._agenda.due_at(execution) - self._store.clock.now() > HOLD_SECONDS:
                 return not await self._pause(execution)
-        self._announce_once_steps()
+        self._agenda.announce_once_steps()
         if self._draft:
             await self._persist(self._store.append)
         self._start_steps()
-        await self._wait()
+        await self._wait(execution)
         return True
 
     def _absorb(self, execution: Execution) -> None:
@@ -185,15 +168,16 @@ class Driver:
             self._collect(execution)
         self._fire_timers(execution)
 
-    async def _wait(self) -> None:
+    async def _wait(self, execution: Execution) -> None:
         if self._events:
             await self._be_fair()
             return
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
         alarm: asyncio.TimerHandle | None = None
-        if self._due:
-            delay = max(0.0, self._due[0][0] - self._store.clock.now())
+        due_at = self._agenda.due_at(execution)
+        if due_at < math.inf:
+            delay = max(0.0, due_at - self._store.clock.now())
             alarm = loop.call_later(min(delay, 3600.0), self.poke)
         try:
             await self._waiter
@@ -208,13 +192,13 @@ class Driver:
             await asyncio.sleep(0)
             self._yielded_at = time.perf_counter()
 
-    async def _drain(self) -> bool:
+    async def _drain(self, execution: Execution) -> bool:
         """Let running steps finish and be written; start nothing."""
         if self._draft:
             await self._persist(self._store.append)
         if not self._running:
             return False
-        await self._wait()
+        await self._wait(execution)
         return True
 
     # What came
@@ -243,7 +227,7 @@ class Driver:
         details = {**(details or {}), "attempt": attempt.number, "next_at": next_at}
         self._draft.record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
         execution.past.attempts[call.n] = (attempt.number, next_at)
-        heapq.heappush(self._due, (next_at, call.n))
+        self._agenda.remind(next_at, call.n)
 
     def _take_message(self, execution: Execution, message: Message) -> None:
         self._draft.taken.append(message.id)
@@ -290,7 +274,7 @@ class Driver:
         if action == "retry":
             details |= {"attempt": execution.past.asked[call.n], "next_at": self._draft.now}
             execution.past.learn([self._draft.record(EntryKind.ATTEMPT_FAILED, call, details=details)])
-            self._to_start.append(call)
+            self._agenda.to_start.append(call)
         elif action == "done":
             result = json.dumps(verdict.get("result"))  # pyright: ignore[reportUnknownMemberType, reportOptionalMemberAccess]
             execution.deliver(self._draft.record(EntryKind.COMPLETED, call, value=result, details=details))
@@ -300,106 +284,45 @@ class Driver:
             execution.deliver(self._draft.record(EntryKind.COMPLETED, call, error=error, details=details))
 
     def _fire_timers(self, execution: Execution) -> None:
-        while self._due and self._due[0][0] <= self._draft.now and not execution.ended:
-            _, n = heapq.heappop(self._due)
-            call = execution.open.get(n)
+        while not execution.ended:
+            call = self._agenda.take_due(execution, self._draft.now)
+            if call is None:
+                return
             if isinstance(call, TimerCall):
                 execution.deliver(self._draft.record(EntryKind.COMPLETED, call))
             elif isinstance(call, SignalCall):
                 timed_out = {"state": PromiseState.TIMED_OUT}
                 execution.deliver(self._draft.record(EntryKind.COMPLETED, call, details=timed_out))
             elif isinstance(call, StepCall):
-                self._to_start.append(call)
+                self._agenda.to_start.append(call)
             self._collect(execution)
 
-    # What the code asked for
+    # Steps
 
     def _collect(self, execution: Execution) -> None:
-        for id in execution.patched:
-            self._draft.add(EntryKind.PATCHED, name=id)
-        execution.patched.clear()
-        issued, execution.issued = execution.issued, []
-        for call in issued:
-            self._open(execution, call)
-        abandoned, execution.abandoned = execution.abandoned, []
-        for call in abandoned:
-            self._close(call)
+        self._agenda.collect(execution)
+        self._stop_steps()
 
-    def _open(self, execution: Execution, call: Call[Any]) -> None:
-        is_known = call.n in execution.past.opened
-        if isinstance(call, DetachedCall):
-            if not is_known:
-                self._draft.record(EntryKind.OPENED, call, details={"id": call.id})
-                self._draft.starts.append(call.new_run(execution.loop.time()))
-        elif isinstance(call, ProgressCall):
-            if not is_known:
-                self._draft.record(EntryKind.PROGRESSED, call, value=call.value)
-        elif call.n not in execution.open:
-            return  # settled or given up already
-        elif isinstance(call, StepCall):
-            self._open_step(execution, call)
-        elif isinstance(call, TimerCall):
-            heapq.heappush(self._due, (call.due_at, call.n))
-        elif isinstance(call, PromiseCall):
-            if not is_known:
-                new = call.new_promise(execution.loop.time())
-                details = {"id": new.id, "due_at": new.due_at}
-                self._draft.record(EntryKind.OPENED, call, value=call.data, details=details)
-                self._draft.opens.append(new)
-        elif isinstance(call, ChildCall):
-            if not is_known:
-                self._draft.record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
-                self._draft.starts.append(call.new_run(execution.loop.time()))
-        elif isinstance(call, SignalCall):
-            if call.due_at is not None:
-                heapq.heappush(self._due, (call.due_at, call.n))
-            if not is_known:
-                self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+    def _close_rest(self, execution: Execution) -> None:
+        self._agenda.close_rest(execution)
+        self._stop_steps()
 
-    def _open_step(self, execution: Execution, call: StepCall) -> None:
-        if call.n in execution.past.begun:
-            if call.n not in execution.past.opened:
-                self._ask_about(execution, call)
-            return
-        _, next_at = execution.past.attempts.get(call.n, (0, 0.0))
-        if next_at > self._draft.now:
-            heapq.heappush(self._due, (next_at, call.n))
-        else:
-            self._to_start.append(call)
-
-    def _ask_about(self, execution: Execution, call: StepCall) -> None:
-        data = self._host.unclear_question(self.run, call)
-        asked_before = execution.past.asked.get(call.n, 0)
-        id = f"{self.run.id}.{call.n}" + (f"~{asked_before + 1}" if asked_before else "")
-        execution.past.learn([self._draft.record(EntryKind.OPENED, call, value=data, details={"id": id})])
-        self._draft.opens.append(NewPromise(id, PromiseKind.QUESTION, self.run.id, call.n, data=data))
-
-    def _close(self, call: Call[Any]) -> None:
-        if isinstance(call, StepCall):
-            task = self._running.pop(call.n, None)
+    def _stop_steps(self) -> None:
+        for n in self._agenda.to_stop:
+            task = self._running.pop(n, None)
             if task is not None:
                 task.cancel()
-            self._to_start = [other for other in self._to_start if other is not call]
-        elif isinstance(call, PromiseCall):
-            if call.chosen_id is None:
-                self._draft.closes.append(call.id)
-        elif isinstance(call, ChildCall):
-            self._draft.cancels.append(call.id)
-
-    def _announce_once_steps(self) -> None:
-        for call in self._to_start:
-            if call.step_options.effect == "once":
-                self._draft.record(EntryKind.STEP_STARTED, call)
+        self._agenda.to_stop.clear()
 
     def _start_steps(self) -> None:
         assert self.execution is not None
         now = self._store.clock.now()
-        for call in self._to_start:
+        for call in self._agenda.to_start:
             if call.n not in self.execution.open:
                 continue
             before, _ = self.execution.past.attempts.get(call.n, (0, 0.0))
             self._running[call.n] = create_step_task(call, self._attempt(call, before + 1, now))
-        self._to_start.clear()
+        self._agenda.to_start.clear()
 
     async def _attempt(self, call: StepCall, number: int, started_at: float) -> None:
         attempt = await run_attempt(call, self.run.id, number, self._host.threads)
@@ -410,19 +333,12 @@ class Driver:
     # Waiting, pausing, ending
 
     def _is_idle(self) -> bool:
-        return not (self._running or self._to_start or self._events)
-
-    def _next_due(self, execution: Execution) -> float:
-        while self._due and self._due[0][1] not in execution.open:
-            heapq.heappop(self._due)
-        return self._due[0][0] if self._due else math.inf
+        return not (self._running or self._agenda.to_start or self._events)
 
     async def _pause(self, execution: Execution) -> bool:
-        for call in execution.open.values():
-            if isinstance(call, TimerCall) and call.n not in execution.past.opened:
-                execution.past.opened.add(call.n)
-                self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
-        wake_at = self._due[0][0] if self._due else None
+        self._agenda.note_timers(execution)
+        due_at = self._agenda.due_at(execution)
+        wake_at = due_at if due_at < math.inf else None
 
         async def pause(write: Write) -> bool:
             return await self._store.pause(write, wakes=self.wakes, wake_at=wake_at)
@@ -455,16 +371,10 @@ class Driver:
         await self._persist(self._store.append, first_seq=begin.seq)
         execution.discard()
         self.run = replace(self.run, first_seq=begin.seq)
-        self._due.clear()
-        self._to_start.clear()
+        self._agenda.clear()
         following = self._begin(begin)
         following.start()
         return following
-
-    def _close_rest(self, execution: Execution) -> None:
-        self._collect(execution)
-        for call in list(execution.open.values()):
-            self._close(call)
 
     # Rebuilding
 
@@ -500,14 +410,6 @@ class Driver:
             if wait is None:
                 return attempt
             await asyncio.sleep(wait)
-
-    def _requeue_timers(self, execution: Execution) -> None:
-        for call in execution.open.values():
-            if isinstance(call, (TimerCall, SignalCall)) and call.due_at is not None:
-                self._due.append((call.due_at, call.n))
-            elif isinstance(call, StepCall) and call.n not in execution.past.begun:
-                self._due.append((execution.past.attempts[call.n][1], call.n))
-        heapq.heapify(self._due)
 
     # Writing
 

@@ -1,0 +1,174 @@
+"""What a run's open calls need: steps to start, timers to fire, promises and children to open or give up."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import Any, Protocol
+
+from signoff.engine.calls import (
+    Call,
+    ChildCall,
+    DetachedCall,
+    ProgressCall,
+    PromiseCall,
+    SignalCall,
+    StepCall,
+    TimerCall,
+)
+from signoff.engine.draft import Draft
+from signoff.engine.execution import Execution
+from signoff.records import EntryKind, NewPromise, PromiseKind, Run
+
+
+class Interviewer(Protocol):
+    """Who words the question about a step that was interrupted."""
+
+    def unclear_question(self, run: Run, call: StepCall) -> str:
+        """Return the data of the question to ask about a step of which nobody knows whether it happened."""
+        ...
+
+
+class Agenda:
+    """Takes what the code asks for, and drafts what the store must be told of it.
+
+    Args:
+        draft: What is about to be written.
+        run: The run.
+        interviewer: Words the question about an interrupted step.
+
+    Attributes:
+        to_start: Steps to start once the draft is durable.
+        to_stop: Numbers of steps that the code has given up.
+    """
+
+    def __init__(self, draft: Draft, run: Run, interviewer: Interviewer) -> None:
+        self.to_start: list[StepCall] = []
+        self.to_stop: list[int] = []
+        self._draft = draft
+        self._run = run
+        self._interviewer = interviewer
+        self._due: list[tuple[float, int]] = []  # heap: timers, signal deadlines and back-offs by call number
+
+    def collect(self, execution: Execution) -> None:
+        """Take what the code asked for and gave up since the last time."""
+        for id in execution.patched:
+            self._draft.add(EntryKind.PATCHED, name=id)
+        execution.patched.clear()
+        issued, execution.issued = execution.issued, []
+        for call in issued:
+            self._open(execution, call)
+        abandoned, execution.abandoned = execution.abandoned, []
+        for call in abandoned:
+            self._close(call)
+
+    def close_rest(self, execution: Execution) -> None:
+        """Give up everything that is still open."""
+        self.collect(execution)
+        for call in list(execution.open.values()):
+            self._close(call)
+
+    def clear(self) -> None:
+        """Forget what was to be started and what was due."""
+        self._due.clear()
+        self.to_start.clear()
+
+    # Time
+
+    def remind(self, at: float, n: int) -> None:
+        """Make call ``n`` due at a time."""
+        heapq.heappush(self._due, (at, n))
+
+    def remind_of_all(self, execution: Execution) -> None:
+        """Make everything due again that an execution waits for, which was kept while the run was paused."""
+        for call in execution.open.values():
+            if isinstance(call, (TimerCall, SignalCall)) and call.due_at is not None:
+                self.remind(call.due_at, call.n)
+            elif isinstance(call, StepCall) and call.n not in execution.past.begun:
+                self.remind(execution.past.attempts[call.n][1], call.n)
+
+    def due_at(self, execution: Execution) -> float:
+        """When the next open call is due, in unix seconds; infinity if none is."""
+        while self._due and self._due[0][1] not in execution.open:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else math.inf
+
+    def take_due(self, execution: Execution, now: float) -> Call[Any] | None:
+        """Return an open call that is due, if there is one."""
+        return execution.open[heapq.heappop(self._due)[1]] if self.due_at(execution) <= now else None
+
+    # Writing
+
+    def note_timers(self, execution: Execution) -> None:
+        """Draft the timers that the journal does not know: the run is about to pause on them."""
+        for call in execution.open.values():
+            if isinstance(call, TimerCall) and call.n not in execution.past.opened:
+                execution.past.opened.add(call.n)
+                self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+
+    def announce_once_steps(self) -> None:
+        """Draft the starts of the steps that must not happen twice."""
+        for call in self.to_start:
+            if call.step_options.effect == "once":
+                self._draft.record(EntryKind.STEP_STARTED, call)
+
+    # Opening and closing
+
+    def _open(self, execution: Execution, call: Call[Any]) -> None:
+        is_known = call.n in execution.past.opened
+        if isinstance(call, DetachedCall):
+            if not is_known:
+                self._draft.record(EntryKind.OPENED, call, details={"id": call.id})
+                self._draft.starts.append(call.new_run(execution.loop.time()))
+        elif isinstance(call, ProgressCall):
+            if not is_known:
+                self._draft.record(EntryKind.PROGRESSED, call, value=call.value)
+        elif call.n not in execution.open:
+            return  # settled or given up already
+        elif isinstance(call, StepCall):
+            self._open_step(execution, call)
+        elif isinstance(call, TimerCall):
+            self.remind(call.due_at, call.n)
+        elif isinstance(call, PromiseCall):
+            if not is_known:
+                new = call.new_promise(execution.loop.time())
+                details = {"id": new.id, "due_at": new.due_at}
+                self._draft.record(EntryKind.OPENED, call, value=call.data, details=details)
+                self._draft.opens.append(new)
+        elif isinstance(call, ChildCall):
+            if not is_known:
+                self._draft.record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
+                self._draft.starts.append(call.new_run(execution.loop.time()))
+        elif isinstance(call, SignalCall):
+            if call.due_at is not None:
+                self.remind(call.due_at, call.n)
+            if not is_known:
+                self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+
+    def _open_step(self, execution: Execution, call: StepCall) -> None:
+        if call.n in execution.past.begun:
+            if call.n not in execution.past.opened:
+                self._ask_about(execution, call)
+            return
+        _, next_at = execution.past.attempts.get(call.n, (0, 0.0))
+        if next_at > self._draft.now:
+            self.remind(next_at, call.n)
+        else:
+            self.to_start.append(call)
+
+    def _ask_about(self, execution: Execution, call: StepCall) -> None:
+        data = self._interviewer.unclear_question(self._run, call)
+        asked_before = execution.past.asked.get(call.n, 0)
+        id = f"{self._run.id}.{call.n}" + (f"~{asked_before + 1}" if asked_before else "")
+        execution.past.learn([self._draft.record(EntryKind.OPENED, call, value=data, details={"id": id})])
+        self._draft.opens.append(NewPromise(id, PromiseKind.QUESTION, self._run.id, call.n, data=data))
+
+    def _close(self, call: Call[Any]) -> None:
+        if isinstance(call, StepCall):
+            self.to_stop.append(call.n)
+            self.to_start = [other for other in self.to_start if other is not call]
+        elif isinstance(call, PromiseCall):
+            if call.chosen_id is None:
+                self._draft.closes.append(call.id)
+        elif isinstance(call, ChildCall):
+            self._draft.cancels.append(call.id)
