@@ -39,12 +39,12 @@ WHERE number IN (
 RETURNING namespace, id
 """
 
-# One branch for each state asked for: SQLite merges them, each in the order of its index.
 ENDED = """
 SELECT id FROM runs INDEXED BY runs_by_id
 WHERE namespace = ? AND id IN (SELECT value FROM json_each(?)) AND state IN ('succeeded', 'failed', 'cancelled')
 """
 
+# One branch for each state asked for: SQLite merges them, each in the order of its index.
 LIST_BRANCH = f"""
 SELECT {RUN_COLUMNS}, number FROM runs INDEXED BY {{index}}
 WHERE namespace = :namespace AND state = '{{state}}' AND number < :before {{filters}}
