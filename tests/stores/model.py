@@ -1,0 +1,494 @@
+"""The store contract once more, in plain Python: what every store must do, without saying how."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from signoff.clock import Clock
+from signoff.codec import encode_error
+from signoff.errors import (
+    AlreadySettled,
+    IdConflict,
+    InvalidState,
+    InvalidValue,
+    LeaseLost,
+    NotFound,
+    RequestConflict,
+    RunCancelled,
+)
+from signoff.records import (
+    Entry,
+    EntryKind,
+    Message,
+    MessageKind,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    Settlement,
+)
+from signoff.stores.base import Claim, Outcome, Write
+
+Key = tuple[str, str]  # namespace and id
+
+
+@dataclass
+class Facts:
+    """What no reader sees of a run."""
+
+    ready_at: float
+    cancel_asked: bool = False
+    deadline_passed: bool = False
+
+
+@dataclass
+class Tables:
+    """Everything that is stored. Runs and promises are in the order of their creation."""
+
+    runs: dict[Key, Run] = field(default_factory=dict[Key, Run])
+    facts: dict[Key, Facts] = field(default_factory=dict[Key, Facts])
+    journals: dict[Key, list[Entry]] = field(default_factory=dict[Key, list[Entry]])
+    messages: dict[Key, list[Message]] = field(default_factory=dict[Key, list[Message]])
+    promises: dict[Key, Promise] = field(default_factory=dict[Key, Promise])
+    waiters: dict[tuple[str, str, str], set[tuple[str, int]]] = field(
+        default_factory=dict[tuple[str, str, str], set[tuple[str, int]]]
+    )
+    requests: dict[tuple[str, str, str], tuple[str, str]] = field(
+        default_factory=dict[tuple[str, str, str], tuple[str, str]]
+    )
+
+
+class Model:
+    """A store in memory. ``do`` makes each operation happen whole or not at all."""
+
+    def __init__(self, clock: Clock, lease_clock: Clock, lease_seconds: float) -> None:
+        self.tables = Tables()
+        self._clock = clock
+        self._lease_clock = lease_clock
+        self._lease_seconds = lease_seconds
+
+    def do(self, operation: str, *args: Any, **kwargs: Any) -> Any:
+        """Do an operation by its name. What it raises leaves nothing behind, unless it timed a promise out."""
+        before = copy.deepcopy(self.tables)
+        try:
+            return getattr(self, operation)(*args, **kwargs)
+        except TooLate as late:
+            raise late.error from None
+        except Exception:
+            self.tables = before
+            raise
+
+    # Runs
+
+    def create_run(self, namespace: str, new: NewRun) -> tuple[Run, bool]:
+        if (namespace, new.id) not in self.tables.runs:
+            return self._add_run(namespace, new), True
+        run = self.tables.runs[namespace, new.id]
+        if not _is_same(run, new):
+            raise IdConflict(new.id, "it is another run")
+        return run, False
+
+    def cancel(self, namespace: str, run_id: str, reason: str | None = None, by: str | None = None) -> Run:
+        run, facts = self._run(namespace, run_id)
+        if (run.state is RunState.READY and run.epoch == 0) or run.retryable:
+            error = encode_error(RunCancelled(run_id, reason))
+            self._change(run, state=RunState.CANCELLED, retryable=False, error=error, ended_at=self._now)
+            self._add_entry(run, EntryKind.CANCELLED, error)
+            self._finish(namespace, run_id, Outcome(RunState.CANCELLED, error=error))
+        elif not facts.cancel_asked and run.ended_at is None:
+            facts.cancel_asked = True
+            self._leave(namespace, run_id, MessageKind.CANCEL, by=by, note=reason)
+        return self._run(namespace, run_id)[0]
+
+    def retry(self, namespace: str, run_id: str) -> Run:
+        run, facts = self._run(namespace, run_id)
+        if not run.retryable:
+            raise InvalidState(run_id, run.state.value, "retry")
+        facts.ready_at = self._now
+        self._add_entry(run, EntryKind.RETRIED)
+        return self._change(run, state=RunState.READY, retryable=False, ended_at=None, error=None)
+
+    def signal(
+        self, namespace: str, run_id: str, name: str, value: str, by: str | None, request_id: str | None
+    ) -> bool:
+        request = (namespace, run_id, request_id or "")
+        if request_id is not None and request in self.tables.requests:
+            if self.tables.requests[request] != (name, value):
+                raise RequestConflict(request_id, run_id)
+            return False
+        run, _ = self._run(namespace, run_id)
+        if run.ended_at is not None and not run.retryable:
+            raise InvalidState(run_id, run.state.value, "signal")
+        if request_id is not None:
+            self.tables.requests[request] = (name, value)
+        self._leave(namespace, run_id, MessageKind.SIGNAL, name=name, value=value, by=by)
+        return True
+
+    def ended(self, namespace: str, run_ids: Sequence[str]) -> set[str]:
+        return {id for id in run_ids if (run := self.tables.runs.get((namespace, id))) and run.state.is_final}
+
+    # What the holder of a lease does
+
+    def claim(
+        self, namespace: str, worker_id: str, group: str, workflows: Sequence[str], limit: int
+    ) -> list[Claim]:
+        ready = [
+            run
+            for run in self.tables.runs.values()
+            if run.state is RunState.READY
+            and (run.namespace, run.group) == (namespace, group)
+            and run.workflow in workflows
+        ]
+        ready.sort(key=lambda run: self.tables.facts[namespace, run.id].ready_at)
+        lease_until = self._lease_clock.now() + self._lease_seconds
+        return [
+            Claim(
+                self._change(
+                    run,
+                    state=RunState.RUNNING,
+                    epoch=run.epoch + 1,
+                    worker_id=worker_id,
+                    lease_until=lease_until,
+                ),
+                tuple(self.tables.messages[namespace, run.id]),
+            )
+            for run in ready[:limit]
+        ]
+
+    def append(self, namespace: str, write: Write) -> None:
+        run = self.tables.runs.get((namespace, write.run_id))
+        if run is None or run.epoch != write.epoch or run.state is not RunState.RUNNING:
+            raise LeaseLost(write.run_id, write.epoch)
+        journal = self.tables.journals[namespace, run.id]
+        for entry in write.entries:
+            if entry.seq != len(journal):
+                raise InvalidValue("entries", "a hole")
+            journal.append(entry)
+        left = self.tables.messages[namespace, run.id]
+        left[:] = [message for message in left if message.id not in write.taken]
+        for promise in write.opens:
+            self._open(namespace, run.id, promise)
+        for promise_id in write.closes:
+            self._close(namespace, run.id, promise_id)
+        for child in write.starts:
+            self._start(namespace, run.id, child)
+        for child_id in write.cancels:
+            self._cancel_child(namespace, run.id, child_id)
+        if write.first_seq is not None:
+            self._change(self._run(namespace, run.id)[0], first_seq=write.first_seq)
+
+    def pause(self, namespace: str, write: Write, wakes: int, wake_at: float | None) -> bool:
+        self.append(namespace, write)
+        run, _ = self._run(namespace, write.run_id)
+        if run.wakes != wakes:
+            return False
+        self._change(run, state=RunState.PAUSED, wake_at=wake_at, worker_id=None, lease_until=None)
+        return True
+
+    def complete(self, namespace: str, write: Write, outcome: Outcome) -> None:
+        self.append(namespace, write)
+        run, _ = self._run(namespace, write.run_id)
+        self._change(
+            run,
+            state=outcome.state,
+            result=outcome.result,
+            error=outcome.error,
+            retryable=outcome.retryable,
+            ended_at=self._now,
+            worker_id=None,
+            lease_until=None,
+        )
+        if not outcome.retryable:
+            self._finish(namespace, run.id, outcome)
+
+    # Promises
+
+    def create_promise(self, namespace: str, new: NewPromise) -> tuple[Promise, bool]:
+        if (namespace, new.id) not in self.tables.promises:
+            return self._add_promise(namespace, replace(new, run_id=None, n=None)), True
+        promise = self.tables.promises[namespace, new.id]
+        if promise.kind is not new.kind or promise.run_id is not None:
+            raise IdConflict(new.id, "it is another promise")
+        return promise, False
+
+    def settle(
+        self, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+    ) -> tuple[Promise, bool]:
+        promise = self.tables.promises.get((namespace, promise_id))
+        if promise is None or promise.kind is not kind:
+            raise NotFound(kind.value, promise_id)
+        if (
+            promise.state is PromiseState.PENDING
+            and promise.due_at is not None
+            and promise.due_at <= self._now
+        ):
+            late = self._settle(promise, PromiseState.TIMED_OUT)
+            self._tell_all(late)
+            raise TooLate(AlreadySettled(promise_id, late.state.value, None, late.settled_at))
+        if promise.state is PromiseState.PENDING:
+            settled = self._settle(
+                promise,
+                settlement.state,
+                value=settlement.value,
+                settled_by=settlement.by,
+                note=settlement.note,
+                request_id=settlement.request_id,
+            )
+            self._tell_all(settled)
+            return settled, True
+        if settlement.request_id is not None and promise.request_id == settlement.request_id:
+            if (promise.state, promise.value) == (settlement.state, settlement.value):
+                return promise, False
+            raise RequestConflict(settlement.request_id, promise_id)
+        raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
+
+    # Time and leases
+
+    def due(self) -> float | None:
+        for promise in list(self.tables.promises.values()):
+            if (
+                promise.state is PromiseState.PENDING
+                and promise.due_at is not None
+                and promise.due_at <= self._now
+            ):
+                self._tell_all(self._settle(promise, PromiseState.TIMED_OUT))
+        for run in list(self.tables.runs.values()):
+            if run.state is RunState.PAUSED and run.wake_at is not None and run.wake_at <= self._now:
+                self._make_ready(run, wake_at=None)
+        for key, run in list(self.tables.runs.items()):
+            if self._has_deadline(run) and (run.deadline_at or 0.0) <= self._now:
+                self.tables.facts[key].deadline_passed = True
+                self._leave(*key, MessageKind.DEADLINE)
+        for run in list(self.tables.runs.values()):
+            if run.lease_until is not None and run.lease_until <= self._lease_clock.now():
+                self._make_ready(run, worker_id=None, lease_until=None)
+        return self._next_due()
+
+    def heartbeat(self, namespace: str, worker_id: str, held: Mapping[str, int]) -> set[str]:
+        lost: set[str] = set()
+        for run_id, epoch in held.items():
+            run = self.tables.runs.get((namespace, run_id))
+            if run is not None and (run.worker_id, run.epoch) == (worker_id, epoch):
+                self._change(run, lease_until=self._lease_clock.now() + self._lease_seconds)
+            else:
+                lost.add(run_id)
+        return lost
+
+    def release(self, worker_id: str) -> int:
+        held = [run for run in self.tables.runs.values() if run.worker_id == worker_id]
+        for run in held:
+            self._make_ready(run, worker_id=None, lease_until=None)
+        return len(held)
+
+    # Inside
+
+    @property
+    def _now(self) -> float:
+        return self._clock.now()
+
+    def _run(self, namespace: str, run_id: str) -> tuple[Run, Facts]:
+        if (namespace, run_id) not in self.tables.runs:
+            raise NotFound("run", run_id)
+        return self.tables.runs[namespace, run_id], self.tables.facts[namespace, run_id]
+
+    def _change(self, run: Run, **changes: Any) -> Run:
+        changed = self.tables.runs[run.namespace, run.id] = replace(run, **changes)
+        return changed
+
+    def _make_ready(self, run: Run, **changes: Any) -> None:
+        self.tables.facts[run.namespace, run.id].ready_at = self._now
+        self._change(run, state=RunState.READY, **changes)
+
+    def _has_deadline(self, run: Run) -> bool:
+        passed = self.tables.facts[run.namespace, run.id].deadline_passed
+        return run.deadline_at is not None and not passed and run.ended_at is None
+
+    def _next_due(self) -> float | None:
+        runs, promises = self.tables.runs.values(), self.tables.promises.values()
+        times = [promise.due_at for promise in promises if promise.state is PromiseState.PENDING]
+        times += [run.wake_at for run in runs if run.state is RunState.PAUSED]
+        times += [run.deadline_at for run in runs if self._has_deadline(run)]
+        leases = [run.lease_until for run in runs if run.lease_until is not None]
+        times += [self._now + (min(leases) - self._lease_clock.now())] if leases else []
+        return min((time for time in times if time is not None), default=None)
+
+    def _add_run(self, namespace: str, new: NewRun) -> Run:
+        key = (namespace, new.id)
+        run = Run(
+            namespace,
+            new.id,
+            new.workflow,
+            new.group,
+            new.arguments,
+            RunState.READY,
+            self._now,
+            new.parent_id,
+            new.parent_n,
+            new.deadline_at,
+        )
+        self.tables.runs[key], self.tables.facts[key] = run, Facts(self._now)
+        self.tables.journals[key], self.tables.messages[key] = [], []
+        return run
+
+    def _add_entry(self, run: Run, kind: EntryKind, error: str | None = None) -> None:
+        journal = self.tables.journals[run.namespace, run.id]
+        journal.append(Entry(len(journal), self._now, kind, error=error))
+
+    def _add_promise(self, namespace: str, new: NewPromise) -> Promise:
+        promise = Promise(
+            namespace,
+            new.id,
+            new.kind,
+            PromiseState.PENDING,
+            self._now,
+            new.run_id,
+            new.n,
+            new.due_at,
+            new.data,
+        )
+        self.tables.promises[namespace, new.id] = promise
+        return promise
+
+    def _settle(self, promise: Promise, state: PromiseState, **told: Any) -> Promise:
+        settled = replace(promise, state=state, settled_at=self._now, **told)
+        self.tables.promises[promise.namespace, promise.id] = settled
+        return settled
+
+    def _finish(self, namespace: str, run_id: str, outcome: Outcome) -> None:
+        self.tables.messages[namespace, run_id].clear()
+        for promise in list(self.tables.promises.values()):
+            if (promise.namespace, promise.run_id) == (namespace, run_id) and (
+                promise.state is PromiseState.PENDING
+            ):
+                self._tell_waiters(self._settle(promise, PromiseState.CANCELLED))
+        run = self.tables.runs[namespace, run_id]
+        if run.parent_id is not None and run.parent_n is not None:
+            self._tell_of_run(namespace, run.parent_id, run.parent_n, run_id, outcome)
+        for waiter, n in self._waiters(namespace, "run", run_id):
+            self._tell_of_run(namespace, waiter, n, run_id, outcome)
+
+    def _open(self, namespace: str, run_id: str, new: NewPromise) -> None:
+        assert new.n is not None
+        promise = self.tables.promises.get((namespace, new.id))
+        if promise is None:
+            self._add_promise(namespace, replace(new, run_id=run_id))
+        elif (promise.run_id, promise.n) == (run_id, new.n):
+            pass
+        elif promise.kind is not new.kind:
+            self._refuse(namespace, run_id, new.n, new.id, PromiseState.REJECTED.value)
+        elif self._join(namespace, "promise", new.id, run_id, new.n) and (
+            promise.state is not PromiseState.PENDING
+        ):
+            self._tell_of_promise(promise, run_id, new.n)
+
+    def _close(self, namespace: str, run_id: str, promise_id: str) -> None:
+        promise = self.tables.promises.get((namespace, promise_id))
+        if promise is not None and promise.run_id == run_id and promise.state is PromiseState.PENDING:
+            self._tell_waiters(self._settle(promise, PromiseState.CANCELLED))
+        else:
+            self._unjoin(namespace, "promise", promise_id, run_id)
+
+    def _start(self, namespace: str, parent_id: str, new: NewRun) -> None:
+        run = self.tables.runs.get((namespace, new.id))
+        if run is None:
+            self._add_run(namespace, new)
+        elif new.parent_n is None or (run.parent_id, run.parent_n) == (parent_id, new.parent_n):
+            pass
+        elif not _is_same(run, new):
+            self._refuse(namespace, parent_id, new.parent_n, new.id, RunState.FAILED.value)
+        elif self._join(namespace, "run", new.id, parent_id, new.parent_n) and (
+            run.state.is_final and not run.retryable
+        ):
+            outcome = Outcome(run.state, run.result, run.error)
+            self._tell_of_run(namespace, parent_id, new.parent_n, run.id, outcome)
+
+    def _cancel_child(self, namespace: str, parent_id: str, run_id: str) -> None:
+        run = self.tables.runs.get((namespace, run_id))
+        if run is not None and run.parent_id == parent_id:
+            self.cancel(namespace, run_id, None, f"run:{parent_id}")
+        else:
+            self._unjoin(namespace, "run", run_id, parent_id)
+
+    def _join(self, namespace: str, target: str, target_id: str, run_id: str, n: int) -> bool:
+        waiters = self.tables.waiters.setdefault((namespace, target, target_id), set())
+        is_new = (run_id, n) not in waiters
+        waiters.add((run_id, n))
+        return is_new
+
+    def _unjoin(self, namespace: str, target: str, target_id: str, run_id: str) -> None:
+        waiters = self.tables.waiters.get((namespace, target, target_id), set())
+        waiters -= {waiter for waiter in waiters if waiter[0] == run_id}
+
+    def _waiters(self, namespace: str, target: str, target_id: str) -> list[tuple[str, int]]:
+        return sorted(self.tables.waiters.get((namespace, target, target_id), ()))
+
+    # Messages
+
+    def _tell_all(self, promise: Promise) -> None:
+        if promise.run_id is not None and promise.n is not None:
+            self._tell_of_promise(promise, promise.run_id, promise.n)
+        self._tell_waiters(promise)
+
+    def _tell_waiters(self, promise: Promise) -> None:
+        for run_id, n in self._waiters(promise.namespace, "promise", promise.id):
+            self._tell_of_promise(promise, run_id, n)
+
+    def _tell_of_promise(self, promise: Promise, run_id: str, n: int) -> None:
+        self._leave(
+            promise.namespace,
+            run_id,
+            MessageKind.SETTLED,
+            n=n,
+            name=promise.id,
+            state=promise.state.value,
+            value=promise.value,
+            by=promise.settled_by,
+            note=promise.note,
+        )
+
+    def _tell_of_run(self, namespace: str, waiter: str, n: int, run_id: str, outcome: Outcome) -> None:
+        self._leave(
+            namespace,
+            waiter,
+            MessageKind.SETTLED,
+            n=n,
+            name=run_id,
+            state=outcome.state.value,
+            value=outcome.result,
+            error=outcome.error,
+        )
+
+    def _refuse(self, namespace: str, run_id: str, n: int, name: str, state: str) -> None:
+        left = self.tables.messages[namespace, run_id]
+        if any((each.kind, each.n, each.name) == (MessageKind.SETTLED, n, name) for each in left):
+            return
+        error = encode_error(IdConflict(name, "it is another"))
+        self._leave(namespace, run_id, MessageKind.SETTLED, n=n, name=name, state=state, error=error)
+
+    def _leave(self, namespace: str, run_id: str, kind: MessageKind, **what: Any) -> None:
+        run = self.tables.runs.get((namespace, run_id))
+        if run is None or (run.ended_at is not None and not run.retryable):
+            return
+        run = self._change(run, wakes=run.wakes + 1, wake_at=None)
+        if run.state is RunState.PAUSED:
+            self._make_ready(run)
+        self.tables.messages[namespace, run_id].append(Message(run.wakes, run_id, kind, self._now, **what))
+
+
+class TooLate(Exception):
+    """A settlement found its promise's deadline passed, which stands."""
+
+    def __init__(self, error: AlreadySettled) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _is_same(run: Run, new: NewRun) -> bool:
+    return (run.workflow, json.loads(run.arguments)) == (new.workflow, json.loads(new.arguments))

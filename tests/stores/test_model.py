@@ -1,0 +1,313 @@
+"""Random sequences of operations do the same to the reference model and to each store."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from signoff import codec
+from signoff.errors import AlreadySettled, SignoffError
+from signoff.records import (
+    Entry,
+    EntryKind,
+    Message,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    Settlement,
+)
+from signoff.stores.base import Outcome, PromiseFilter, RunFilter, Write
+from tests.stores.model import Model
+from tests.stores.scene import STORES, Scene
+
+NAMESPACES = ("default", "acme")
+WORKFLOWS = ("refund", "deploy")
+FINAL = (PromiseState.RESOLVED, PromiseState.REJECTED, PromiseState.CANCELLED)
+
+namespaces = st.sampled_from((NAMESPACES[0],) * 4 + NAMESPACES)
+run_ids = st.sampled_from(("r0", "r1", "r2", "r3"))
+promise_ids = st.sampled_from(("p0", "p1", "p2", "p3"))
+calls = st.integers(1, 3)
+workers = st.sampled_from(("w0", "w1"))
+groups = st.sampled_from(("g", "g", "g", "night"))
+arguments = st.sampled_from(('{"args": []}', '{"args": []}', '{ "args":[] }', '{"args": [1]}'))
+delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
+people = st.none() | st.sampled_from(("ana", "ben"))
+requests = st.none() | st.sampled_from(("q0", "q1"))
+values = st.sampled_from(("1", "2"))
+kinds = st.sampled_from(PromiseKind)
+settlements = st.builds(
+    Settlement, st.sampled_from(FINAL), st.none() | values, by=people, note=people, request_id=requests
+)
+outcomes = st.sampled_from(
+    (
+        Outcome(RunState.SUCCEEDED, result="1"),
+        Outcome(RunState.FAILED, error=codec.encode_error(ValueError("no"))),
+        Outcome(RunState.FAILED, error=codec.encode_error(ValueError("no")), retryable=True),
+        Outcome(RunState.CANCELLED, error=codec.encode_error(ValueError("no"))),
+    )
+)
+
+
+class SideBySide(RuleBasedStateMachine):
+    """Does each operation on the model and on a store, and looks at everything after it."""
+
+    store_name: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-model-")))
+        opening = self._stack.enter_async_context(STORES[self.store_name](folder))
+        self.scene: Scene = self._do(opening)
+        self.model = Model(self.scene.clock, self.scene.lease_clock, self.scene.store.lease_seconds)
+        self.settled: dict[tuple[str, str], Any] = {}
+
+    def teardown(self) -> None:
+        self._do(self._stack.aclose())
+        self._runner.close()
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(work)
+
+    def both(self, namespace: str, operation: str, *args: Any, **kwargs: Any) -> Any:
+        """Do an operation of one namespace on both, and return what it returned."""
+        expected = _outcome(lambda: self.model.do(operation, namespace, *args, **kwargs))
+        method = getattr(self.scene.within(namespace).store, operation)
+        found = _outcome(lambda: self._do(method(*args, **kwargs)))
+        assert found == expected
+        return found
+
+    # Time
+
+    @rule(seconds=st.sampled_from((1.0, 5.0, 30.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.scene.clock.advance(seconds)
+
+    @rule(seconds=st.sampled_from((1.0, 6.0)))
+    def lease_time_passes(self, seconds: float) -> None:
+        self.scene.lease_clock.advance(seconds)
+
+    @rule()
+    def due(self) -> None:
+        assert self._do(self.scene.store.due()) == self.model.do("due")
+        assert all(
+            promise.due_at is None or promise.due_at > self.scene.clock.now() for promise in self._pending()
+        )
+
+    # From outside
+
+    @rule(
+        namespace=namespaces,
+        id=run_ids,
+        workflow=st.sampled_from(WORKFLOWS),
+        group=groups,
+        text=arguments,
+        due=delays,
+    )
+    def create_run(
+        self, namespace: str, id: str, workflow: str, group: str, text: str, due: float | None
+    ) -> None:
+        self.both(namespace, "create_run", NewRun(id, workflow, group, text, deadline_at=self._after(due)))
+
+    @rule(namespace=namespaces, id=run_ids, by=people)
+    def cancel(self, namespace: str, id: str, by: str | None) -> None:
+        self.both(namespace, "cancel", id, reason=by, by=by)
+
+    @rule(namespace=namespaces, id=run_ids)
+    def retry(self, namespace: str, id: str) -> None:
+        self.both(namespace, "retry", id)
+
+    @rule(namespace=namespaces, id=run_ids, name=values, value=values, by=people, request=requests)
+    def signal(
+        self, namespace: str, id: str, name: str, value: str, by: str | None, request: str | None
+    ) -> None:
+        self.both(namespace, "signal", id, name, value, by=by, request_id=request)
+
+    @rule(namespace=namespaces, id=promise_ids, kind=kinds, due=delays)
+    def create_promise(self, namespace: str, id: str, kind: PromiseKind, due: float | None) -> None:
+        self.both(namespace, "create_promise", NewPromise(id, kind, due_at=self._after(due), data="{}"))
+
+    @rule(namespace=namespaces, id=promise_ids, kind=kinds, settlement=settlements)
+    def settle(self, namespace: str, id: str, kind: PromiseKind, settlement: Settlement) -> None:
+        before = self.model.tables.promises.get((namespace, id))
+        owner = self.model.tables.runs.get((namespace, (before and before.run_id) or ""))
+        found = self.both(namespace, "settle", id, kind, settlement)
+        is_settled_now = isinstance(found, list) and found[1] is True  # pyright: ignore[reportUnknownMemberType]
+        if is_settled_now and owner is not None and owner.state is RunState.PAUSED:
+            assert self._do(self.scene.within(namespace).state(owner.id)) is RunState.READY
+
+    # Workers
+
+    @rule(namespace=namespaces, worker=workers, group=groups, limit=st.integers(1, 4), both=st.booleans())
+    def claim(self, namespace: str, worker: str, group: str, limit: int, both: bool) -> None:
+        self.both(namespace, "claim", worker, group, WORKFLOWS if both else WORKFLOWS[:1], limit)
+
+    @rule(namespace=namespaces, worker=workers, stale=st.booleans())
+    def heartbeat(self, namespace: str, worker: str, stale: bool) -> None:
+        held = {run.id: run.epoch - stale for run in self._runs(namespace)}
+        self.both(namespace, "heartbeat", worker, {**held, "unknown": 1})
+
+    @rule(worker=workers)
+    def release(self, worker: str) -> None:
+        assert self._do(self.scene.store.release(worker)) == self.model.do("release", worker)
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def append(self, data: st.DataObject) -> None:
+        run = data.draw(st.sampled_from(self.running()))
+        self.both(run.namespace, "append", self.draw_write(data, run))
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), looked=st.sampled_from((0, 0, 0, 1)), delay=delays)
+    def pause(self, data: st.DataObject, looked: int, delay: float | None) -> None:
+        run = data.draw(st.sampled_from(self.running()))
+        write = self.draw_write(data, run)
+        self.both(run.namespace, "pause", write, wakes=run.wakes - looked, wake_at=self._after(delay))
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), outcome=outcomes)
+    def complete(self, data: st.DataObject, outcome: Outcome) -> None:
+        run = data.draw(st.sampled_from(self.running()))
+        self.both(run.namespace, "complete", self.draw_write(data, run), outcome)
+
+    def running(self) -> list[Run]:
+        return [run for run in self.model.tables.runs.values() if run.state is RunState.RUNNING]
+
+    def draw_write(self, data: st.DataObject, run: Run) -> Write:
+        """Make something that a worker may write: mostly in order, now and then by one that lost its lease."""
+        stale, hole = (data.draw(st.sampled_from((0,) * 9 + (1,))) for _ in range(2))
+        begin = len(self.model.tables.journals[run.namespace, run.id]) + hole
+        entries = [self._entry(begin + number) for number in range(data.draw(st.integers(0, 2)))]
+        left = [message.id for message in self.model.tables.messages[run.namespace, run.id]]
+        some_runs, some_promises = st.lists(run_ids, max_size=1), st.lists(promise_ids, max_size=2)
+        return Write(
+            run.id,
+            run.epoch - stale,
+            entries=entries,
+            opens=[
+                NewPromise(
+                    id, data.draw(kinds), run.id, data.draw(calls), due_at=self._after(data.draw(delays))
+                )
+                for id in data.draw(some_promises)
+            ],
+            closes=data.draw(some_promises),
+            starts=[
+                NewRun(
+                    id,
+                    data.draw(st.sampled_from(WORKFLOWS)),
+                    "g",
+                    data.draw(arguments),
+                    run.id,
+                    data.draw(calls),
+                )
+                for id in data.draw(some_runs)
+            ],
+            cancels=data.draw(some_runs),
+            taken=data.draw(st.lists(st.sampled_from(left), unique=True)) if left else [],
+            first_seq=data.draw(st.sampled_from((None, None, None, begin))),
+        )
+
+    # What must hold
+
+    @invariant()
+    def everything_is_the_same(self) -> None:
+        for namespace in NAMESPACES:
+            store = self.scene.within(namespace).store
+            expected = list(self._runs(namespace))
+            found = self._do(store.list_runs(RunFilter(), limit=100)).items
+            assert _comparable(list(reversed(found))) == _comparable(expected)
+            ids = [run.id for run in expected]
+            assert self._do(store.ended([*ids, "unknown"])) == self.model.ended(namespace, ids)
+            for run in expected:
+                journal = self._do(store.read_journal(run.id))
+                assert _comparable(journal) == _comparable(self.model.tables.journals[namespace, run.id])
+                assert [entry.seq for entry in journal] == list(range(len(journal)))
+            messages = [
+                (message, run.wakes)
+                for run in expected
+                for message in self.model.tables.messages[namespace, run.id]
+            ]
+            messages.sort(key=lambda each: (each[0].run_id, each[0].id))
+            assert _comparable(self._do(store.read_messages(ids))) == _comparable(messages)
+            promises = [each for each in self.model.tables.promises.values() if each.namespace == namespace]
+            assert list(self._do(store.list_promises(PromiseFilter(), limit=100)).items) == promises
+
+    @invariant()
+    def what_is_settled_stays_as_it_is(self) -> None:
+        for namespace in NAMESPACES:
+            listed = self._do(
+                self.scene.within(namespace).store.list_promises(PromiseFilter(), limit=100)
+            ).items
+            for promise in listed:
+                if promise.state is not PromiseState.PENDING:
+                    assert self.settled.setdefault((namespace, promise.id), promise) == promise
+
+    # Inside
+
+    def _after(self, seconds: float | None) -> float | None:
+        return None if seconds is None else self.scene.clock.now() + seconds
+
+    def _entry(self, seq: int) -> Entry:
+        return Entry(seq, self.scene.clock.now(), EntryKind.PROGRESSED, value="1")
+
+    def _runs(self, namespace: str) -> Sequence[Run]:
+        return [run for run in self.model.tables.runs.values() if run.namespace == namespace]
+
+    def _pending(self) -> Sequence[Any]:
+        listed = self._do(
+            self.scene.store.list_promises(PromiseFilter(state=PromiseState.PENDING), limit=100)
+        )
+        return listed.items
+
+
+def _outcome(operation: Any) -> Any:
+    """Return what an operation returned, or what it raised, in a form that can be compared."""
+    try:
+        return _comparable(operation())
+    except AlreadySettled as error:
+        return (AlreadySettled, vars(error))
+    except SignoffError as error:
+        return type(error)
+
+
+def _comparable(outcome: Any) -> Any:
+    """Replace errors by their types: their words are each store's own."""
+    if isinstance(outcome, list | tuple):
+        return [_comparable(each) for each in outcome]
+    if isinstance(outcome, Run | Message | Entry) and outcome.error is not None:
+        return replace(outcome, error=type(codec.decode_error(outcome.error)).__name__)
+    if hasattr(outcome, "messages"):
+        return [_comparable(outcome.run), _comparable(outcome.messages)]
+    return outcome
+
+
+@pytest.mark.parametrize("store_name", STORES)
+def test_a_store_does_what_the_model_does(store_name: str) -> None:
+    machine = type("SideBySide", (SideBySide,), {"store_name": store_name})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
