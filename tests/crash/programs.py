@@ -27,11 +27,16 @@ def make_app(store: Store, effects: Path) -> Signoff:
         await asyncio.sleep(0)
         return effect(value)
 
+    async def effect_at_once(value: object) -> object:
+        done = effect(value)  # before its first await, so it may begin while its start is being written
+        await asyncio.sleep(0)
+        return done
+
     @app.workflow
     async def sequential(ctx: Context) -> list[object]:
         done = [await ctx.step("first", effect, 1)]
         done.append(await ctx.step("second", async_effect, 2))
-        done.append(await ctx.step("charge", effect, "paid", effect="once"))
+        done.append(await ctx.step("charge", effect_at_once, "paid", effect="once"))
         done.append(await ctx.step("last", effect, str(ctx.uuid4())))
         return done
 

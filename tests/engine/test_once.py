@@ -12,6 +12,8 @@ import pytest
 import signoff
 from signoff import AsyncClient, Context, Signoff, StepFailed, WrongAnswer
 from signoff.records import EntryKind, Promise
+from signoff.stores.base import Store, Write
+from signoff.stores.sqlite import SqliteStore
 from tests.support import asked, doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running
 
 
@@ -58,6 +60,45 @@ async def test_its_start_is_journaled_and_it_runs_once(tmp_path: Path) -> None:
         assert await run.result(10) == {"receipt": "receipt 1", "shipped": True}
         assert len(await journaled(charge.app, "r", EntryKind.STEP_STARTED)) == 1
         assert charge.keys == ["r.1"]
+
+
+class _GatedStore:
+    """A store that writes the start of a step only when its gate is open."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, write: Write) -> None:
+        if any(entry.kind is EntryKind.STEP_STARTED for entry in write.entries):
+            self.asked.set()
+            await self.gate.wait()
+        await self._store.append(write)
+
+
+@in_asyncio
+async def test_it_does_not_begin_before_its_start_is_durable(tmp_path: Path) -> None:
+    store = _GatedStore(SqliteStore(tmp_path / "signoff.db"))
+    app = Signoff(store)
+    begun: list[bool] = []
+
+    async def charge() -> None:
+        begun.append(store.gate.is_set())
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(charge, effect="once")
+
+    async with running(app) as client:
+        run = await client.start(flow)
+        await asyncio.wait_for(store.asked.wait(), 10)
+        await client.list()  # some turns of the loop, in which it could have begun
+        store.gate.set()
+        await run.result(10)
+    assert begun == [True]
 
 
 @pytest.mark.parametrize(
