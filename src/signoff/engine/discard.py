@@ -17,7 +17,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Generator, Iterable
-from typing import Any, cast
+from typing import Any
 
 _SUSPENDABLE = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 _OPAQUE = (
@@ -26,9 +26,6 @@ _OPAQUE = (
     types.FunctionType,
     types.BuiltinFunctionType,
     types.CodeType,
-    str,
-    bytes,
-    int,
 )
 _FINALIZED = 1
 _DEPTH = 5  # frame -> with block's method -> context manager -> its dict -> its generator
@@ -48,23 +45,20 @@ def discard(roots: Iterable[object], opaque: tuple[type, ...] = ()) -> None:
 
 
 def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object]:
+    """Search level by level: code may refer to large data, all of which is looked through at each eviction."""
     found: list[object] = []
     seen: set[int] = set()
-    level = list(roots)
+    level = {id(root): root for root in roots}
     depth_of_rest = _DEPTH
     while level and depth_of_rest:
-        below: list[object] = []
-        deeper = False
-        for each in level:
-            if id(each) in seen or isinstance(each, opaque):
-                continue
-            seen.add(id(each))
-            below.extend(gc.get_referents(each))
-            if isinstance(each, _SUSPENDABLE):
-                found.append(cast("object", each))
-                deeper = True
-        level = below
+        leads_on = {kind for kind in set(map(type, level.values())) if not issubclass(kind, opaque)}
+        fresh = [each for key, each in level.items() if key not in seen and type(each) in leads_on]
+        seen.update(level)
+        deeper = [each for each in fresh if type(each) in _SUSPENDABLE]
+        found += deeper
         depth_of_rest = _DEPTH if deeper else depth_of_rest - 1
+        # What the collector does not track, such as a dict of numbers, leads to nothing suspended.
+        level = {id(each): each for each in gc.get_referents(*fresh) if gc.is_tracked(each)}
     return found
 
 
