@@ -1,0 +1,67 @@
+"""kill -9 of a server in the instant in which it has acknowledged something: nothing of that is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import signal
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from tests.cli.commands import Running
+from tests.server.conftest import app_in
+from tests.support import PATIENCE_SECONDS, pauses, running
+
+ACTS = {
+    "/v1/runs": {"workflow": "echo", "id": "started", "args": ["hello"]},
+    "/v1/questions/asked.1/answer": {"value": True, "user_id": "ana"},
+    "/v1/runs/listening/signals": {"name": "news", "value": 7},
+    "/v1/promises/promised.1/resolve": {"value": "paid"},
+}
+
+RESULTS = {
+    "started": "hello",
+    "asked": {"approved": True, "by": "ana", "note": None},
+    "listening": 7,
+    "promised": "paid",
+}
+
+
+def post(connection: http.client.HTTPConnection, path: str, body: object) -> http.client.HTTPResponse:
+    """Post something, and return as soon as the reply begins."""
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    return connection.getresponse()
+
+
+def connected(server: Running) -> closing[http.client.HTTPConnection]:
+    port = server.wait_for("listening")["port"]
+    return closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS))
+
+
+async def let_them_wait(folder: Path) -> None:
+    """Start a run that asks a person, one that listens for a signal and one that waits for a promise."""
+    app = app_in(folder)
+    async with running(app) as client:
+        for workflow, id in (("ask", "asked"), ("listen", "listening"), ("promised", "promised")):
+            await client.start(workflow, id=id)
+            await pauses(app, id)
+
+
+async def results(folder: Path) -> dict[str, Any]:
+    """What a worker makes of the runs."""
+    async with running(app_in(folder)) as client:
+        return {id: await (await client.get(id)).result(PATIENCE_SECONDS) for id in RESULTS}
+
+
+def test_what_a_server_acknowledged_is_there_though_it_was_killed_in_that_instant(tmp_path: Path) -> None:
+    asyncio.run(let_them_wait(tmp_path))
+    with ExitStack() as stack:  # they start together to save time, and die one after the other
+        servers = [stack.enter_context(Running("server", "--port", "0", cwd=tmp_path)) for _ in ACTS]
+        for server, (path, body) in zip(servers, ACTS.items(), strict=True):
+            with connected(server) as connection, post(connection, path, body) as reply:
+                server.signal(signal.SIGKILL)
+                assert reply.status in (200, 201)
+            assert server.ends() == -signal.SIGKILL
+    assert asyncio.run(results(tmp_path)) == RESULTS
