@@ -104,6 +104,13 @@ def test_unchanged_code_fits_an_exported_run(here: Here, build: Path, run_id: st
             "question 'Pay o-1?'",
         ),
         (
+            "asked",
+            "answer = await ctx.wait_for_user(",
+            "await __import__('asyncio').Event().wait(); answer = await ctx.wait_for_user(",
+            "question 'Refund order o-1?'",
+            "nothing: it waits or has ended before that",
+        ),
+        (
             "added",
             'await ctx.step("sum", lambda: a + b)',
             "a + b",

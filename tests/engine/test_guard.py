@@ -81,9 +81,31 @@ async def _sqlite() -> None:
     sqlite3.connect(":memory:").close()
 
 
+async def _bind() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+
+
+async def _sendto() -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as free:
+        free.sendto(b"", ("127.0.0.1", 9))
+
+
+async def _gethostbyname() -> None:
+    socket.gethostbyname("localhost")
+
+
+async def _posix_spawn() -> None:
+    os.posix_spawn(sys.executable, [sys.executable, "-V"], {})
+
+
+async def _fork() -> None:
+    os.fork() or os._exit(0)  # a child, should there be one, runs no tests
+
+
 IO = [
     *(_open_connection, _to_thread, _run_in_executor, _subprocess_exec, _subprocess_run, _os_system),
-    *(_http_client, _urllib, _getaddrinfo, _sqlite),
+    *(_http_client, _urllib, _getaddrinfo, _sqlite, _bind, _sendto, _gethostbyname, _posix_spawn, _fork),
     # Before these versions the interpreter does not tell.
     pytest.param(_start_thread, marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="not told")),
     pytest.param(_time_sleep, marks=pytest.mark.skipif(sys.version_info < (3, 13), reason="not told")),
@@ -113,7 +135,8 @@ async def test_io_outside_a_step_is_refused_by_its_line_even_if_the_code_swallow
         assert (await fails(app, "r")).retryable
         with pytest.raises(NotInStep) as caught:
             await run.result(10)
-        line = inspect.getsourcelines(io)[1] + 1
+        lines, begin = inspect.getsourcelines(io)
+        line = begin + len(lines) - 1
         assert caught.value.where == f"{__file__}:{line} in {io.__name__}"
         assert "ctx.step" in str(caught.value)
         assert after == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import sqlite3
@@ -329,3 +330,11 @@ async def test_a_worker_that_cannot_reach_its_store_waits_and_goes_on(tmp_path: 
         finally:
             locked.close()
         assert await run.result(20) == "kept"
+
+
+def test_by_default_a_lease_lasts_10_s_is_extended_every_3_s_and_let_go_after_60_s_without_a_turn(
+    tmp_path: Path,
+) -> None:
+    defaults = inspect.signature(Worker).parameters
+    assert SqliteStore(tmp_path / "signoff.db").lease_seconds == 10
+    assert (defaults["beat_seconds"].default, defaults["stalled_seconds"].default) == (3, 60)

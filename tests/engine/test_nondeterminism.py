@@ -136,6 +136,12 @@ async def waits_for_less(ctx: Context) -> None:
     await asyncio.Event().wait()
 
 
+async def waits_for_nothing_instead_of_the_question(ctx: Context) -> None:
+    await _step(ctx, "a")
+    await _step(ctx, "b")
+    await asyncio.Event().wait()
+
+
 @pytest.mark.parametrize(
     ("code", "n", "recorded", "issued"),
     [
@@ -151,6 +157,7 @@ async def waits_for_less(ctx: Context) -> None:
         (question_made_a_signal, 3, "question 'sure?'", "signal 'sure?'"),
         (waits_before_it, 2, "step 'b'", "signal 'new'"),
         (waits_for_less, 2, "step 'b'", "nothing"),
+        (waits_for_nothing_instead_of_the_question, 3, "question 'sure?'", "nothing"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -211,8 +218,34 @@ async def _old_progress(ctx: Context) -> Any:
     await ctx.wait_for_signal("go")
 
 
+async def _old_promise(ctx: Context) -> Any:
+    return await (await ctx.promise(id="paid"))
+
+
+async def _old_signal(ctx: Context) -> Any:
+    return await ctx.wait_for_signal("go")
+
+
 async def _other_child(ctx: Context) -> Any:
     return await ctx.rfc("other")
+
+
+async def _other_detached(ctx: Context) -> Any:
+    await ctx.detached("other")
+    await ctx.wait_for_signal("go")
+
+
+async def _other_progress(ctx: Context) -> Any:
+    await ctx.progress("done")
+    await ctx.wait_for_signal("go")
+
+
+async def _other_promise(ctx: Context) -> Any:
+    return await (await ctx.promise(id="sent"))
+
+
+async def _other_signal(ctx: Context) -> Any:
+    return await ctx.wait_for_signal("stop")
 
 
 async def _no_progress(ctx: Context) -> Any:
@@ -227,10 +260,14 @@ async def _no_progress(ctx: Context) -> Any:
         (_old_timer, _old_child, "timer ''", "child 'child'"),
         (_old_detached, _old_child, "detached 'child'", "child 'child'"),
         (_old_progress, _no_progress, "progress 'half'", "signal 'go'"),
+        (_old_detached, _other_detached, "detached 'child'", "detached 'other'"),
+        (_old_progress, _other_progress, "progress 'half'", "progress 'done'"),
+        (_old_promise, _other_promise, "promise 'paid'", "promise 'sent'"),
+        (_old_signal, _other_signal, "signal 'go'", "signal 'stop'"),
     ],
 )
 @in_asyncio
-async def test_children_timers_and_notes_are_checked_too(
+async def test_children_timers_notes_promises_and_signals_are_checked_too(
     tmp_path: Path, before: Code, after: Code, recorded: str, issued: str
 ) -> None:
     first = _app(tmp_path, before)
