@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -43,15 +44,16 @@ NAMESPACES = ("default", "acme")
 WORKFLOWS = ("refund", "deploy")
 FINAL = (PromiseState.RESOLVED, PromiseState.REJECTED, PromiseState.CANCELLED)
 
-namespaces = st.sampled_from((NAMESPACES[0],) * 4 + NAMESPACES)
-run_ids = st.sampled_from(("r0", "r1", "r2", "r3"))
-promise_ids = st.sampled_from(("p0", "p1", "p2", "p3"))
-calls = st.integers(1, 3)
+namespaces = st.sampled_from((NAMESPACES[0],) * 8 + NAMESPACES)
+run_ids = st.sampled_from(("r0", "r1", "r2", "r3", "r4"))
+promise_ids = st.sampled_from(("p0", "p1", "p2"))
+calls = st.integers(1, 2)
 workers = st.sampled_from(("w0", "w1"))
 groups = st.sampled_from(("g", "g", "g", "night"))
 arguments = st.sampled_from(('{"args": []}', '{"args": []}', '{ "args":[] }', '{"args": [1]}'))
 delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
 people = st.none() | st.sampled_from(("ana", "ben"))
+some_workflows = st.sampled_from((WORKFLOWS, WORKFLOWS, WORKFLOWS, WORKFLOWS[:1]))
 requests = st.none() | st.sampled_from(("q0", "q1"))
 values = st.sampled_from(("1", "2"))
 kinds = st.sampled_from(PromiseKind)
@@ -98,15 +100,17 @@ class SideBySide(RuleBasedStateMachine):
         assert found == expected
         return found
 
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        for id in ("r0", "r1", "r2"):
+            self.both("default", "create_run", NewRun(id, data.draw(st.sampled_from(WORKFLOWS)), "g", "{}"))
+        self.both("default", "claim", "w0", "g", WORKFLOWS, 3)
+
     # Time
 
-    @rule(seconds=st.sampled_from((1.0, 5.0, 30.0)))
-    def time_passes(self, seconds: float) -> None:
-        self.scene.clock.advance(seconds)
-
-    @rule(seconds=st.sampled_from((1.0, 6.0)))
-    def lease_time_passes(self, seconds: float) -> None:
-        self.scene.lease_clock.advance(seconds)
+    @rule(seconds=st.sampled_from((1.0, 5.0, 30.0)), of_leases=st.booleans())
+    def time_passes(self, seconds: float, of_leases: bool) -> None:
+        (self.scene.lease_clock if of_leases else self.scene.clock).advance(seconds)
 
     @rule()
     def due(self) -> None:
@@ -159,9 +163,11 @@ class SideBySide(RuleBasedStateMachine):
 
     # Workers
 
-    @rule(namespace=namespaces, worker=workers, group=groups, limit=st.integers(1, 4), both=st.booleans())
-    def claim(self, namespace: str, worker: str, group: str, limit: int, both: bool) -> None:
-        self.both(namespace, "claim", worker, group, WORKFLOWS if both else WORKFLOWS[:1], limit)
+    @rule(
+        namespace=namespaces, worker=workers, group=groups, limit=st.integers(1, 4), workflows=some_workflows
+    )
+    def claim(self, namespace: str, worker: str, group: str, limit: int, workflows: Sequence[str]) -> None:
+        self.both(namespace, "claim", worker, group, workflows, limit)
 
     @rule(namespace=namespaces, worker=workers, stale=st.booleans())
     def heartbeat(self, namespace: str, worker: str, stale: bool) -> None:
@@ -173,26 +179,31 @@ class SideBySide(RuleBasedStateMachine):
         assert self._do(self.scene.store.release(worker)) == self.model.do("release", worker)
 
     @precondition(lambda self: self.running())
-    @rule(data=st.data())
-    def append(self, data: st.DataObject) -> None:
-        run = data.draw(st.sampled_from(self.running()))
-        self.both(run.namespace, "append", self.draw_write(data, run))
+    @rule(data=st.data(), times=st.integers(1, 3))
+    def append(self, data: st.DataObject, times: int) -> None:
+        for _ in range(times):
+            run = self.draw_run(data)
+            self.both(run.namespace, "append", self.draw_write(data, run))
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), looked=st.sampled_from((0, 0, 0, 1)), delay=delays)
     def pause(self, data: st.DataObject, looked: int, delay: float | None) -> None:
-        run = data.draw(st.sampled_from(self.running()))
+        run = self.draw_run(data)
         write = self.draw_write(data, run)
         self.both(run.namespace, "pause", write, wakes=run.wakes - looked, wake_at=self._after(delay))
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), outcome=outcomes)
     def complete(self, data: st.DataObject, outcome: Outcome) -> None:
-        run = data.draw(st.sampled_from(self.running()))
+        run = self.draw_run(data)
         self.both(run.namespace, "complete", self.draw_write(data, run), outcome)
 
     def running(self) -> list[Run]:
         return [run for run in self.model.tables.runs.values() if run.state is RunState.RUNNING]
+
+    def draw_run(self, data: st.DataObject) -> Run:
+        """Choose a run to write to: mostly one that is running."""
+        return data.draw(st.sampled_from(self.running() * 5 + list(self.model.tables.runs.values())))
 
     def draw_write(self, data: st.DataObject, run: Run) -> Write:
         """Make something that a worker may write: mostly in order, now and then by one that lost its lease."""
@@ -308,6 +319,6 @@ def test_a_store_does_what_the_model_does(store_name: str) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
