@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from pathlib import Path
 
 import pytest
 
+from signoff import Context
 from tests.cli.commands import Running, signoff, until
 from tests.cli.conftest import Here
+from tests.support import fails, new_app, running
 
 pytestmark = pytest.mark.xdist_group("cli_runs")
 
@@ -145,7 +148,8 @@ def test_show_follow_ends_with_the_run(here: Here, open_shop: Path) -> None:
     here("start", "wait", "--id", "wait-1", cwd=open_shop)
     with Running("show", "wait-1", "--follow", cwd=open_shop) as following:
         until(lambda: any(line.get("call") == "signal" for line in following.lines))
-        here("signal", "wait-1", "go", '{"to": "Rome"}', cwd=open_shop)
+        sent = here("signal", "wait-1", "go", '{"to": "Rome"}', "--json", cwd=open_shop)
+        assert sent.json == {"run_id": "wait-1", "name": "go", "value": {"to": "Rome"}}
         assert following.ends() == 0
         kinds = [line["kind"] for line in following.lines[:-1]]
         assert kinds == ["started", "opened", "signalled", "succeeded"]
@@ -176,8 +180,25 @@ def test_a_run_that_succeeded_is_not_retried(here: Here, open_shop: Path) -> Non
     assert "done-1" in ended.err
 
 
+def test_a_run_that_failed_because_of_its_code_is_ready_when_retried(here: Here, shop: Path) -> None:
+    app = new_app(shop)
+
+    @app.workflow
+    async def stuck(ctx: Context) -> None:
+        await asyncio.Event().wait()  # nothing will ever set it
+
+    async def fail() -> None:
+        async with running(app) as client:
+            await client.start(stuck, id="stuck-1")
+            await fails(app, "stuck-1")
+
+    asyncio.run(fail())
+    retried = here("retry", "stuck-1", "--json", cwd=shop).json
+    assert (retried["id"], retried["state"]) == ("stuck-1", "ready")
+
+
 def test_promises_are_resolved_and_rejected_once(here: Here, open_shop: Path) -> None:
-    for run_id in ("later-1", "later-2"):
+    for run_id in ("later-1", "later-2", "later-3"):
         here("start", "pay_later", "--id", run_id, cwd=open_shop)
         shown(here, open_shop, run_id, "paused")
     resolved = here("resolve", "later-1-paid", '{"cents": 5}', "--json", cwd=open_shop)
@@ -187,6 +208,8 @@ def test_promises_are_resolved_and_rejected_once(here: Here, open_shop: Path) ->
         here("reject", "later-2-paid", '"no money"', cwd=open_shop).out
         == "promise later-2-paid is rejected\n"
     )
+    rejected = here("reject", "later-3-paid", '"no money"', "--json", cwd=open_shop, LOGNAME="ana").json
+    assert (rejected["state"], rejected["value"], rejected["settled_by"]) == ("rejected", "no money", "ana")
     assert shown(here, open_shop, "later-1", "succeeded")["run"]["result"] == {"cents": 5}  # type: ignore[index]
     shown(here, open_shop, "later-2", "failed")
     assert "rejected: no money" in here("show", "later-2", cwd=open_shop).out

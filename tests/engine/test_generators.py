@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from signoff import Context, RetryPolicy, RunCancelled, SignalTimeout
+from signoff import AsyncClient, Context, RetryPolicy, RunCancelled, SignalTimeout
 from signoff.errors import RegistrationError
 from signoff.records import EntryKind
 from signoff.testing import VirtualClock
+from tests.cli.commands import Running
 from tests.support import asked, doomed_worker, in_asyncio, journaled, new_app, opened, opens, pauses, running
 
 
@@ -166,6 +168,15 @@ def _website_app(folder: Path, web: _Web):
     return app, download_and_summarize
 
 
+@asynccontextmanager
+async def _server_process(folder: Path) -> AsyncIterator[AsyncClient]:
+    """A client of a ``signoff server`` process that serves the folder's database."""
+    with Running("server", "--port", "0", cwd=folder) as server:
+        listening = await asyncio.to_thread(server.wait_for, "listening")
+        async with AsyncClient(listening["url"]) as client:
+            yield client
+
+
 PARAMS = {"usable_id": "example", "url": "https://example.org", "email": "ana@example.org"}
 
 
@@ -173,14 +184,14 @@ PARAMS = {"usable_id": "example", "url": "https://example.org", "email": "ana@ex
 async def test_download_and_summarize_runs_as_it_stands(tmp_path: Path) -> None:
     web = _Web()
     app, download_and_summarize = _website_app(tmp_path, web)
-    async with opened(app) as client:
+    async with opened(app) as client, _server_process(tmp_path) as elsewhere:
         run = await client.start(download_and_summarize, PARAMS, id="s")
         async with app.worker():
             await pauses(app, "s")
-        await client.promises.resolve("s.3", False)
+        await elsewhere.promises.resolve("s.3", False)
         async with app.worker():
             await opens(app, "s.6")
-            await client.promises.resolve("s.6", True)
+            await elsewhere.promises.resolve("s.6", True)
             assert await run.result(10) == "summary 2 of example.html"
     # The download is not durable, so the second worker downloads again; a summary is.
     assert web.done == [

@@ -278,6 +278,15 @@ def test_the_same_page_asked_for_twice_is_one_run(town: Town, url: str) -> None:
     assert f"To: {ANA}" in mail.read_text()
 
 
+def test_a_summary_says_which_model_made_it(town: Town, url: str) -> None:
+    run_id = ask(town, url)
+    mail = mailed(town, run_id)
+    assert "Made by fake at 127.0.0.1." in mail.read_text()
+    assert "Made by fake at 127.0.0.1<" in get(link_in(mail)).text
+    decide(town, mail, "accept")
+    assert result(town, run_id) == {"text": "A summary.", "made_by": "fake at 127.0.0.1"}
+
+
 # The gateway
 
 

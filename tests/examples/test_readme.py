@@ -1,0 +1,62 @@
+"""The workflow that the README shows runs as it stands there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from examples.website_summary.processes import REPOSITORY
+from signoff import Client
+from tests.examples.servers import until
+
+WHAT_IT_CALLS = """
+
+paid = []
+
+
+def fetch_order(order_id):
+    return {"id": order_id, "customer": "bob"}
+
+
+def pay_back(order_id, cents):
+    paid.append((order_id, cents))
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module that a reader gets who copies the code and writes the two functions it calls."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = (REPOSITORY / "README.md").read_text().split("```python\n")[1:]
+    file = tmp_path / "shop.py"
+    file.write_text(code.partition("```")[0] + WHAT_IT_CALLS)
+    spec = importlib.util.spec_from_file_location("shop", file)
+    assert spec is not None
+    assert spec.loader is not None
+    shop = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(shop)
+    yield shop
+    shop.app.close()
+
+
+@pytest.mark.parametrize(
+    ("approved", "result", "paid"),
+    [(True, "approved by ana", [("o-1", 7000)]), (False, "rejected by ana: as discussed", [])],
+)
+def test_the_workflow_of_the_readme_pays_back_what_is_approved_and_nothing_else(
+    shop: ModuleType, approved: bool, result: str, paid: list[tuple[str, int]]
+) -> None:
+    with Client(shop.app) as client, shop.app.worker():
+        run = shop.app.start(shop.refund, "o-1", 7000, id="refund-o-1")
+        question = until(lambda: client.questions(run_id="refund-o-1").items)[0]
+        assert question.id == "refund-o-1.2"  # as in the README's commands
+        asked = json.loads(question.data)
+        assert (asked["text"], asked["metadata"]) == ("Refund 70.00 for order o-1?", {"customer": "bob"})
+        shop.app.answer(question.id, approved, user_id="ana", note="as discussed")
+        assert run.result(20) == result
+    assert shop.paid == paid
