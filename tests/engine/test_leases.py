@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import signal
 import sqlite3
@@ -17,11 +18,22 @@ from typing import Any
 import pytest
 
 import signoff
-from signoff import Context, RunState, Signoff
+from signoff import Context, PromiseTimeout, RunState, Signoff
 from signoff.engine.worker import Worker
 from signoff.records import EntryKind
 from signoff.stores.sqlite import SqliteStore
-from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, reaches, running, until
+from signoff.testing import VirtualClock
+from tests.support import (
+    doomed_worker,
+    in_asyncio,
+    journaled,
+    new_app,
+    opened,
+    pauses,
+    reaches,
+    running,
+    until,
+)
 
 
 def _app(folder: Path, **options: Any) -> Signoff:
@@ -338,3 +350,101 @@ def test_by_default_a_lease_lasts_10_s_is_extended_every_3_s_and_let_go_after_60
     defaults = inspect.signature(Worker).parameters
     assert SqliteStore(tmp_path / "signoff.db").lease_seconds == 10
     assert (defaults["beat_seconds"].default, defaults["stalled_seconds"].default) == (3, 60)
+
+
+class _Heard(logging.Handler):
+    """Sets an event when a logger of Signoff reports an error."""
+
+    def __init__(self, logger: str) -> None:
+        super().__init__(logging.ERROR)
+        self.event = asyncio.Event()
+        self._logger = logging.getLogger(logger)
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.event.set()
+
+    async def wait(self) -> None:
+        await asyncio.wait_for(self.event.wait(), 10)
+        self._logger.removeHandler(self)
+
+
+@pytest.mark.parametrize(
+    ("prevent", "allow"),
+    [("max_page_count = 1", "max_page_count = 1000000"), ("query_only = ON", "query_only = OFF")],
+    ids=["full", "read-only"],
+)
+@in_asyncio
+async def test_a_worker_whose_store_may_not_grow_or_be_written_waits_and_goes_on(
+    tmp_path: Path, prevent: str, allow: str
+) -> None:
+    clock = VirtualClock()
+    store = SqliteStore(tmp_path / "signoff.db", clock=clock)
+    app = Signoff(store)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    ran: list[int] = []
+
+    async def work() -> str:
+        ran.append(1)
+        begun.set()
+        await go_on.wait()
+        return "x" * 100_000
+
+    @app.workflow
+    async def step(ctx: Context) -> int:
+        return len(await ctx.step(work))
+
+    @app.workflow
+    async def wait(ctx: Context) -> str:
+        promises = [await ctx.promise(timeout_seconds=60) for _ in range(300)]
+        ends = await asyncio.gather(*promises, return_exceptions=True)
+        return f"{sum(isinstance(end, PromiseTimeout) for end in ends)} timed out"
+
+    async with running(app) as client:
+        stepping, waiting = await client.start(step), await client.start(wait)
+        await pauses(app, waiting.id)
+        await begun.wait()
+        db = store._file.writer._committer.db  # pyright: ignore[reportPrivateUsage]
+        run_waits, timers_wait = _Heard("signoff.worker"), _Heard("signoff.timers")
+        db.execute(f"PRAGMA {prevent}")  # a limit below the present size is the present size
+        go_on.set()
+        await run_waits.wait()
+        clock.advance(61)
+        await timers_wait.wait()
+        db.execute(f"PRAGMA {allow}")
+        assert await stepping.result(20) == 100_000
+        assert await waiting.result(20) == "300 timed out"
+        assert ran == [1]
+
+
+# How many
+
+
+@in_asyncio
+async def test_a_worker_holds_no_more_runs_than_its_concurrency_and_then_takes_the_rest(
+    tmp_path: Path,
+) -> None:
+    app = new_app(tmp_path)
+    begun: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+    held: list[int] = []
+
+    async with opened(app) as client:
+
+        async def work() -> None:
+            held.append(len(worker.held))
+            go_on = asyncio.Event()
+            begun.put_nowait(go_on)
+            await go_on.wait()
+
+        @app.workflow
+        async def flow(ctx: Context) -> None:
+            await ctx.step(work)
+
+        runs = [await client.start(flow) for _ in range(5)]
+        async with doomed_worker(app, concurrency=2) as worker, asyncio.timeout(20):
+            for _ in runs:
+                (await begun.get()).set()
+            for run in runs:
+                await run.result(10)
+        assert len(held) == 5
+        assert max(held) == 2
