@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from signoff import (
     PromiseTimeout,
     RunState,
     SignalTimeout,
+    Signoff,
 )
-from signoff.errors import OutsideWorkflow
-from signoff.records import EntryKind, PromiseState
+from signoff.errors import OutsideWorkflow, RegistrationError
+from signoff.records import CallKind, EntryKind, PromiseState
 from signoff.testing import VirtualClock
 from tests.support import (
+    asked,
     in_asyncio,
     journaled,
     new_app,
@@ -107,6 +110,54 @@ async def test_a_promise_nobody_waits_for_any_more_cannot_be_settled(tmp_path: P
         with pytest.raises(AlreadySettled):
             await client.promises.resolve("r.1")
         assert (await client.promises.get("r.1")).state is PromiseState.CANCELLED
+
+
+@in_asyncio
+async def test_a_promise_of_a_chosen_id_stays_open_when_a_run_gives_it_up(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            return await asyncio.wait_for(await ctx.promise(id="door"), 60)
+        except TimeoutError:
+            return "later " + await (await ctx.promise(id="door"))
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        await pauses(app, "r")
+        clock.advance(61)
+        await until(app, lambda: _opened(app, 2))
+        assert (await client.promises.resolve("door", "open")).state is PromiseState.RESOLVED
+        assert await run.result(10) == "later open"
+
+
+async def _opened(app: Signoff, promises: int) -> bool:
+    entries = await journaled(app, "r", EntryKind.OPENED)
+    return [entry.call for entry in entries].count(CallKind.PROMISE) == promises
+
+
+@in_asyncio
+async def test_a_questions_deadline_is_the_one_its_options_changed_it_to(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.wait_for_user("ok?", timeout_seconds=10).options(timeout_seconds=3600)
+        except SignalTimeout as error:
+            return f"{error.seconds:.0f} s"
+        return "answered"
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        await pauses(app, "r")
+        (question,) = await asked(client, "r")
+        assert question.due_at == clock.now() + 3600
+        clock.advance(3600)
+        assert await run.result(10) == "3600 s"
 
 
 # Timers and signals
@@ -240,3 +291,34 @@ async def test_a_call_that_is_never_awaited_warns(tmp_path: Path, call: str) -> 
         run = await client.start(flow)
         with pytest.warns(RuntimeWarning, match="never awaited"):
             await run.result(10)
+
+
+@pytest.mark.parametrize("call", ["step", "child", "question"])
+@in_asyncio
+async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call: str) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def child(ctx: Context) -> None: ...
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        if call == "step":
+            under_way, options = ctx.step("s", lambda: None), {"timeout": 10}
+        elif call == "child":
+            under_way, options = ctx.rfc(child), {"timeout": 10}
+        else:
+            under_way, options = ctx.wait_for_user("ok?"), {"timeout_seconds": 10}
+        task = asyncio.ensure_future(under_way)
+        await asyncio.sleep(0)
+        try:
+            under_way.options(**options)
+        except RegistrationError as error:
+            return str(error)
+        finally:
+            task.cancel()
+        return "taken"
+
+    async with running(app) as client:
+        run = await client.start(flow)
+        assert "options come before the await" in await run.result(10)

@@ -10,11 +10,18 @@ import pytest
 from signoff import (
     Context,
     IdConflict,
+    RetryPolicy,
 )
+from signoff.errors import RunTimeout
+from signoff.testing import VirtualClock
 from tests.support import (
+    doomed_worker,
     in_asyncio,
     new_app,
+    opens,
+    pauses,
     running,
+    until,
 )
 
 
@@ -77,6 +84,119 @@ async def test_a_child_of_a_chosen_id_is_joined_or_conflicts(tmp_path: Path) -> 
     async with running(app) as client:
         assert await (await client.start(child, 7, id="shared")).result(10) == 7
         assert await (await client.start(parent)).result(10) == [7, "shared"]
+
+
+@in_asyncio
+async def test_a_child_past_its_deadline_raises_in_its_parent(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+
+    @app.workflow
+    async def child(ctx: Context) -> None:
+        await ctx.wait_for_signal("never")
+
+    @app.workflow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.rfc(child).options(timeout=60)
+        except RunTimeout as error:
+            return error.run_id
+        return "no timeout"
+
+    async with running(app) as client:
+        run = await client.start(parent, id="r")
+        await pauses(app, "r.1")
+        clock.advance(61)
+        assert await run.result(10) == "r.1"
+
+
+@in_asyncio
+async def test_a_child_with_a_target_runs_only_in_that_group(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    by: list[list[str]] = []
+
+    @app.workflow
+    async def child(ctx: Context) -> str:
+        by.append(list(other.held))
+        return "done"
+
+    @app.workflow
+    async def parent(ctx: Context) -> str:
+        await ctx.rfc(child).options(target="poll://any@other")
+        return await ctx.rfc(child).options(target="default")
+
+    async with running(app) as client:
+        run = await client.start(parent, id="r")
+        await pauses(app, "r")
+        assert not by
+        async with doomed_worker(app, group="other") as other:
+            assert await run.result(10) == "done"
+        assert by == [["r.1"], []]
+
+
+@in_asyncio
+async def test_a_handle_is_done_when_its_value_is_there(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    async def inner(ctx: Context) -> None:
+        await ctx.wait_for_signal("function")
+
+    @app.workflow
+    async def child(ctx: Context) -> None: ...
+
+    @app.workflow
+    async def parent(ctx: Context) -> list[list[bool]]:
+        handles = [await ctx.lfi(inner), await ctx.rfi(child), await ctx.promise(id="p")]
+        done = [[handle.done() for handle in handles]]
+        for handle in handles:
+            await handle
+            done.append([each.done() for each in handles])
+        return done
+
+    async with running(app) as client:
+        run = await client.start(parent, id="r")
+        await run.signal("function")
+        await opens(app, "p")
+        await client.promises.resolve("p")
+        first, *_, last = await run.result(10)
+        assert first == [False] * 3
+        assert last == [True] * 3
+
+
+@in_asyncio
+async def test_workflow_code_called_as_a_function_is_called_again_and_cut_off_by_its_options(
+    tmp_path: Path,
+) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+    policy = RetryPolicy(initial_seconds=20, factor=3, max_attempts=3, jitter=False)
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[float]:
+        began = ctx.now()
+        called: list[float] = []
+
+        async def inner(ctx: Context) -> None:
+            called.append((ctx.now() - began).total_seconds())
+            await ctx.wait_for_signal("never")
+
+        try:
+            await ctx.lfc(inner).options(retry=policy, timeout=10)
+        except TimeoutError:
+            called.append((ctx.now() - began).total_seconds())
+        return called
+
+    async with running(app) as client:
+        begun_at = clock.now()
+        run = await client.start(flow, id="r")
+        for at in (10, 30, 40, 100, 110):
+
+            async def waits_until_then() -> bool:
+                return (await app.store.get_run("r")).wake_at == begun_at + at  # noqa: B023
+
+            await until(app, waits_until_then)
+            clock.set(begun_at + at)
+        assert await run.result(10) == [0, 30, 100, 110]
 
 
 @in_asyncio
