@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -1043,6 +1044,21 @@ async def test_promises_are_listed_oldest_first_page_by_page(scene: Scene) -> No
                 if after is None:
                     break
             assert found == expected
+
+
+@rule
+async def test_a_list_ends_with_its_last_page_even_if_that_is_full(scene: Scene) -> None:
+    for number in range(4):
+        await scene.start(f"r{number}")
+        await scene.store.create_promise(NewPromise(f"p{number}"))
+    for read in (
+        partial(scene.store.list_runs, RunFilter()),
+        partial(scene.store.list_promises, PromiseFilter()),
+    ):
+        first = await read(limit=2)
+        assert first.next is not None
+        last = await read(after=first.next, limit=2)
+        assert (len(last.items), last.next) == (2, None)
 
 
 @rule
