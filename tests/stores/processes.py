@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from signoff.errors import AlreadySettled, StoreError
 from signoff.records import NewRun, PromiseKind, PromiseState, Settlement
@@ -71,6 +74,40 @@ def open_many_times(path: str) -> None:
     asyncio.run(store.close())
 
 
+def die_at_each_statement_of_opening(folder: str) -> None:
+    """Open new files 0.db, 1.db, ...: n.db in a child that is killed as its nth statement begins.
+
+    Prints the number of the first child that lived.
+    """
+    for fatal in count():
+        child = os.fork()
+        if child == 0:
+            _die_at_statement(fatal)
+            asyncio.run(SqliteStore(Path(folder, f"{fatal}.db")).open())
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            assert status == 0
+            say(fatal)
+            return
+
+
+def _die_at_statement(fatal: int) -> None:
+    statements = count()
+    connect = sqlite3.connect
+
+    def die(_: str) -> None:
+        if next(statements) == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def doomed(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)
+        connection.set_trace_callback(die)
+        return connection
+
+    sqlite3.connect = doomed
+
+
 def settle_with_threads(path: str, promise_id: str, process_name: str, threads: str) -> None:
     """Settle one promise from many threads at once; print what each was told."""
     store = SqliteStore(path)
@@ -121,13 +158,13 @@ def append_for_ever(path: str, worker: str, runs: str) -> None:
     asyncio.run(work())
 
 
-def create_runs(path: str, prefix: str, count: str) -> None:
+def create_runs(path: str, prefix: str, runs: str) -> None:
     """Create runs one after the other."""
 
     async def work() -> None:
         store = SqliteStore(path)
         await store.open()
-        for number in range(int(count)):
+        for number in range(int(runs)):
             await store.create_run(NewRun(f"{prefix}{number}", "refund", "default", "{}"))
         await store.close()
 

@@ -12,7 +12,9 @@ import subprocess
 import tempfile
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
 from contextlib import closing
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from signoff.errors import InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
+from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
 from signoff.records import NewRun, PromiseKind, PromiseState, RunState
 from signoff.stores import (
     sqlite_journal,
@@ -30,11 +32,11 @@ from signoff.stores import (
     sqlite_runs,
     sqlite_states,
 )
-from signoff.stores.base import Change, RunFilter
+from signoff.stores.base import Change, RunFilter, Write
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.stores.processes import outcome, process
-from tests.stores.scene import Scene, entry, sqlite_scene, until
+from tests.stores.scene import GROUP, SUCCESS, Scene, entry, question, sqlite_scene, until
 
 RUN = NewRun("r", "refund", "default", "{}")
 
@@ -42,6 +44,31 @@ RUN = NewRun("r", "refund", "default", "{}")
 def raw(path: Path) -> closing[sqlite3.Connection]:
     """Open the file as another program would."""
     return closing(sqlite3.connect(path, isolation_level=None))
+
+
+class Watched(sqlite3.Connection):
+    """Calls ``before`` with each statement before it is executed."""
+
+    before: Callable[[str], None] | None = None
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        if self.before is not None:
+            self.before(sql)
+        return super().execute(sql, *args)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
+    """All connections that the test has opened so far; just after a store is opened, the last is its writer's."""
+    connect = sqlite3.connect
+    opened: list[Watched] = []
+
+    def watched(*args: Any, **more: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **more, factory=Watched))
+        return opened[-1]
+
+    monkeypatch.setattr("sqlite3.connect", watched)
+    return opened
 
 
 def _scene(folder: Path, test: Any) -> None:
@@ -107,6 +134,37 @@ def test_several_processes_may_create_one_file_at_once(tmp_path: Path) -> None:
     assert [one.wait(timeout=60) for one in running] == [0] * 4
     for command in commands:
         command.__exit__(None, None, None)
+
+
+def test_a_process_killed_at_any_statement_of_a_migration_leaves_a_file_that_opens_whole(
+    tmp_path: Path,
+) -> None:
+    [survivor] = outcome("die_at_each_statement_of_opening", tmp_path)
+
+    async def use(path: Path) -> None:
+        store = SqliteStore(path)
+        await store.open()
+        assert (await store.create_run(RUN))[1]
+        await store.close()
+
+    async def use_all() -> None:
+        await asyncio.gather(*(use(tmp_path / f"{number}.db") for number in range(int(survivor))))
+
+    def schema_of(path: Path) -> list[Any]:
+        with raw(path) as connection:
+            marks = [
+                connection.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "application_id")
+            ]
+            return [
+                *marks,
+                connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall(),
+            ]
+
+    asyncio.run(use_all())
+    whole = schema_of(tmp_path / f"{survivor}.db")
+    assert len(whole[-1]) < int(survivor), "most were killed within the migration"
+    for number in range(int(survivor)):
+        assert schema_of(tmp_path / f"{number}.db") == whole
 
 
 def open_once(path: Path) -> None:
@@ -223,17 +281,9 @@ def test_the_log_has_its_full_size_after_some_commits_and_the_database_does_not(
 
 
 def test_every_connection_waits_until_its_commits_are_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, opened: list[Watched]
 ) -> None:
     """No kill can show it, only a power cut."""
-    connect = sqlite3.connect
-    opened: list[sqlite3.Connection] = []
-
-    def remember(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        opened.append(connect(*args, **kwargs))
-        return opened[-1]
-
-    monkeypatch.setattr("sqlite3.connect", remember)
 
     async def play() -> None:
         store = SqliteStore(tmp_path / "x.db")
@@ -321,6 +371,102 @@ def test_a_loop_that_closes_early_harms_nobody(tmp_path: Path) -> None:
     asyncio.run(leave())
     asyncio.run(store.create_run(NewRun("s", "refund", "default", "{}")))
     asyncio.run(store.close())
+
+
+# What others see between two commits
+
+# What nobody may ever see, as no run takes its messages here.
+NEVER = {
+    "a settled promise without the message of a run that waits for it": """
+        WITH waiting AS (
+            SELECT target_id, run_id, n FROM waiters WHERE target = 'promise'
+            UNION ALL SELECT id, run_id, n FROM promises WHERE state <> 'cancelled'
+        )
+        SELECT waiting.* FROM waiting JOIN promises ON promises.id = target_id JOIN runs ON runs.id = waiting.run_id
+        WHERE promises.state <> 'pending' AND runs.ended_at IS NULL
+            AND (waiting.run_id, waiting.n, target_id) NOT IN (SELECT run_id, n, name FROM messages WHERE n >= 0)
+    """,
+    "a run that has ended without the message of a run that waits for it": """
+        WITH waiting AS (
+            SELECT target_id, run_id, n FROM waiters WHERE target = 'run'
+            UNION ALL SELECT id, parent_id, parent_n FROM runs WHERE parent_id IS NOT NULL
+        )
+        SELECT waiting.* FROM waiting JOIN runs ON runs.id = target_id
+        WHERE runs.ended_at IS NOT NULL
+            AND (run_id, n, target_id) NOT IN (SELECT run_id, n, name FROM messages WHERE n >= 0)
+    """,
+    "a message to a run that sleeps on": """
+        SELECT run_id FROM messages JOIN runs ON runs.id = run_id WHERE runs.state = 'paused'
+    """,
+    "an open promise of a run that has ended": """
+        SELECT promises.id FROM promises JOIN runs ON runs.id = run_id
+        WHERE promises.state = 'pending' AND runs.ended_at IS NOT NULL
+    """,
+    "a run that was cancelled at once without its journal's last entry": """
+        SELECT id FROM runs WHERE state = 'cancelled' AND id NOT IN (SELECT run_id FROM journal)
+    """,
+    "a run that is to stop and was not told": """
+        SELECT id FROM runs
+        WHERE cancel_asked AND id NOT IN (SELECT run_id FROM messages WHERE kind = 'cancel')
+            OR deadline_passed AND id NOT IN (SELECT run_id FROM messages WHERE kind = 'deadline')
+    """,
+    "a request that is known without its signal": """
+        SELECT run_id FROM requests WHERE run_id NOT IN (SELECT run_id FROM messages WHERE kind = 'signal')
+    """,
+}
+
+
+async def _time_passes(scene: Scene) -> None:
+    scene.clock.advance(60)
+    await scene.store.due()
+
+
+async def _answer_too_late(scene: Scene) -> None:
+    scene.clock.advance(60)
+    with pytest.raises(AlreadySettled):
+        await scene.settle("r.0")
+
+
+WAKERS: dict[str, Callable[[Scene], Awaitable[object]]] = {
+    "settle": lambda scene: scene.settle("r.0"),
+    "settle too late": _answer_too_late,
+    "due": _time_passes,
+    "complete": lambda scene: scene.store.complete(Write("begun", 1), SUCCESS),
+    "cancel at once": lambda scene: scene.store.cancel("ready"),
+    "cancel": lambda scene: scene.store.cancel("r"),
+    "signal": lambda scene: scene.store.signal("r", "go", "1", request_id="q"),
+}
+
+
+@pytest.mark.parametrize("waker", WAKERS)
+def test_nobody_ever_sees_what_was_settled_or_ended_before_those_who_wait_were_told(
+    tmp_path: Path, opened: list[Watched], waker: str
+) -> None:
+    seen: list[tuple[str, list[Any]]] = []
+
+    def look(_: str = "") -> None:
+        with raw(tmp_path / "signoff.db") as onlooker:
+            seen.extend((name, onlooker.execute(query).fetchall()) for name, query in NEVER.items())
+
+    async def play(scene: Scene) -> None:
+        writer = opened[-1]
+        parent = await scene.run("r", deadline_at=1_000_060.0)
+        children = [NewRun(id, id, GROUP, "{}", "r", n) for n, id in enumerate(("begun", "ready"), start=1)]
+        await scene.pause(parent, opens=[question("r", due_at=1_000_060.0)], starts=children)
+        [claim] = await scene.claim(workflows=["begun"])
+        await scene.append(claim.run, opens=[question("begun")])
+        other = await scene.run("other")
+        joins = [replace(child, parent_id="other") for child in children]
+        questions = [question("other", id="r.0"), question("other", 3, id="begun.0")]
+        await scene.pause(other, opens=questions, starts=joins)
+        writer.before = look
+        await WAKERS[waker](scene)
+        look()
+        assert await scene.state() is RunState.READY
+
+    _scene(tmp_path, play)
+    assert len(seen) > 2 * len(NEVER)
+    assert [found for found in seen if found[1]] == []
 
 
 # Several processes
@@ -427,6 +573,90 @@ def test_a_lock_that_is_never_freed_is_reported_and_nothing_is_written(tmp_path:
         await store.close()
 
     asyncio.run(play())
+
+
+def test_readers_and_a_writer_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    async def play() -> None:
+        store = SqliteStore(tmp_path / "x.db", busy_seconds=0.2)
+        await store.open()
+        await store.create_run(RUN)
+        with raw(tmp_path / "x.db") as other:
+            other.execute("BEGIN EXCLUSIVE")
+            other.execute("UPDATE runs SET state = 'failed'")
+            assert (await store.get_run("r")).state is RunState.READY
+            assert [run.state for run in (await store.list_runs(RunFilter())).items] == [RunState.READY]
+            other.execute("ROLLBACK")
+            other.execute("BEGIN")
+            assert other.execute("SELECT count(*) FROM messages").fetchone() == (0,)
+            assert await store.signal("r", "go", "1")
+            assert other.execute("SELECT count(*) FROM messages").fetchone() == (0,)
+        await store.close()
+
+    asyncio.run(play())
+
+
+def test_opening_waits_for_a_process_that_creates_the_file(
+    tmp_path: Path, opened: list[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself does not wait here."""
+    attempts: list[str] = []
+    with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None, check_same_thread=False)) as other:
+
+        def let_the_second_succeed(statement: str) -> None:
+            if "journal_mode" in statement:
+                attempts.append(statement)
+                if len(attempts) == 2:
+                    other.execute("COMMIT")
+
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(Watched, "before", staticmethod(let_the_second_succeed))
+        open_once(tmp_path / "x.db")
+    assert len(attempts) == 2
+
+
+def locked_once_at(writer: Watched, beginning: str) -> list[str]:
+    """Let the next such statement find the file locked. Returns what is filled with the statement."""
+    failed: list[str] = []
+
+    def fail(statement: str) -> None:
+        if not failed and statement.lstrip().startswith(beginning):
+            failed.append(statement)
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise error
+
+    writer.before = fail
+    return failed
+
+
+def test_a_small_read_that_finds_the_file_locked_is_left_to_a_reader(
+    tmp_path: Path, opened: list[Watched]
+) -> None:
+    async def play(scene: Scene) -> None:
+        writer = opened[-1]
+        await scene.start()
+        failed = locked_once_at(writer, "SELECT")
+        while not failed:  # the writer is not asked while its thread looks abroad
+            assert (await scene.store.get_run("r")).id == "r"
+
+    _scene(tmp_path, play)
+
+
+def test_a_look_for_other_commits_that_finds_the_file_locked_is_repeated_in_silence(
+    tmp_path: Path, opened: list[Watched], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Change] = []
+
+    async def play(scene: Scene) -> None:
+        scene.store.listen(heard.append)
+        failed = locked_once_at(opened[-1], "PRAGMA data_version")
+        await until(lambda: bool(failed))
+        with raw(tmp_path / "signoff.db") as other:
+            other.execute("INSERT INTO workers VALUES ('w', 'host', 1, 1.5, 'default')")
+        await until(lambda: Change(runs=None) in heard)
+
+    _scene(tmp_path, play)
+    assert [message for message in caplog.messages if "signoff.db" in message] == []
 
 
 def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
