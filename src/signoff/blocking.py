@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
@@ -26,6 +27,7 @@ class Background:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="signoff client", daemon=True)
+        self._lock = threading.Lock()  # around what must not happen while it stops
         self._calls: set[Future[Any]] = set()
         self._streams: set[AsyncGenerator[Any]] = set()
         self._stopping = False
@@ -41,11 +43,12 @@ class Background:
         if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
             work.close()
             raise BlockingCall(method)
-        if self._stopping:
-            work.close()
-            raise ClientClosed(method)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        self._calls.add(future)
+        with self._lock:
+            if self._stopping:
+                work.close()
+                raise ClientClosed(method)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._calls.add(future)
         try:
             return future.result()
         except CancelledError:
@@ -67,29 +70,43 @@ class Background:
         except StopAsyncIteration:
             return
         finally:
-            with suppress(ClientClosed):  # then stop() closed the stream
-                self.call(stream.aclose(), method)
             self._streams.discard(stream)
+            if not sys.is_finalizing():  # else the loop's thread is gone
+                with suppress(ClientClosed):  # then stop() closed the stream
+                    self.call(stream.aclose(), method)
 
-    def stop(self, last: Coroutine[Any, Any, None]) -> None:
-        """End the calls of other threads, do ``last``, end the loop and its thread. The second time, do nothing."""
-        if self._stopping:
+    def stop(self, last: Coroutine[Any, Any, None], method: str) -> None:
+        """End the calls of other threads, do ``last``, end the loop and its thread. The second time, do nothing.
+
+        Raises:
+            BlockingCall: An event loop runs on this thread.
+        """
+        if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
             last.close()
-            return
-        self._stopping = True
-        for future in self._calls.copy():
+            raise BlockingCall(method)
+        with self._lock:
+            if self._stopping:
+                last.close()
+                return
+            self._stopping = True
+            calls = self._calls.copy()
+        for future in calls:
             future.cancel()
-        asyncio.run_coroutine_threadsafe(self._wind_up(last), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            asyncio.run_coroutine_threadsafe(self._wind_up(last), self._loop).result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     async def _wind_up(self, last: Coroutine[Any, Any, None]) -> None:
-        await _others_end()  # the calls that were cancelled
-        for stream in self._streams.copy():
-            await stream.aclose()
-        await _others_end()  # httpx leaves the inside of a stream to the garbage collector
-        await last
+        try:
+            await _others_end()  # the calls that were cancelled
+            for stream in self._streams.copy():
+                await stream.aclose()
+            await _others_end()  # httpx leaves the inside of a stream to the garbage collector
+        finally:
+            await last
 
 
 async def _others_end() -> None:
@@ -139,7 +156,7 @@ class Client:
 
         Calls of other threads that are under way end with ClientClosed.
         """
-        self._background.stop(self._async.close())
+        self._background.stop(self._async.close(), "Client.close")
 
     def close_with(self, store: Store) -> None:
         """Close the client and the store it used."""
@@ -148,7 +165,7 @@ class Client:
             await self._async.close()
             await store.close()
 
-        self._background.stop(close_both())
+        self._background.stop(close_both(), "close")
 
     def _call(self, method: str, work: Coroutine[Any, Any, T]) -> T:
         return self._background.call(work, method)

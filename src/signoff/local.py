@@ -124,6 +124,9 @@ class LocalBackend:
         return self._store.clock.now() + seconds_from_now
 
     def _watch(self) -> Watch:
+        if self._watching is not None and self._watching.loop.is_closed():
+            self._watching.close()
+            self._watching = None
         if self._watching is None:
             self._watching = Watch(self._store)
         return self._watching

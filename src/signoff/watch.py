@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 
-from signoff.errors import SignoffError
+from signoff.errors import ClientClosed
 from signoff.stores.base import Change, Store
 
 LOOK_EVERY_SECONDS = 1.0  # should a word from another process be lost
@@ -21,11 +21,14 @@ class Watch:
 
     Args:
         store: An open store.
+
+    Attributes:
+        loop: The event loop.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._for_changes: dict[str, set[asyncio.Event]] = {}
         self._for_ends: dict[str, set[asyncio.Future[None]]] = {}
@@ -34,9 +37,11 @@ class Watch:
         self._end: Callable[[], None] = store.listen(self._noticed)
 
     def close(self) -> None:
-        """End the listening."""
+        """End the listening. Those who wait get ClientClosed, unless their event loop is gone."""
         self._end()
-        self._stop_looking()
+        if not self.loop.is_closed():
+            self._stop_looking()
+            self._give_up(list(self._for_ends), ClientClosed("result"))
 
     @contextmanager
     def watching(self, run_id: str) -> Generator[Callable[[], Awaitable[None]]]:
@@ -66,12 +71,14 @@ class Watch:
 
         Look at the run before you wait for it: an end from before is found late, and is no reason to wait.
         """
-        ended = self._loop.create_future()
+        ended = self.loop.create_future()
         self._for_ends.setdefault(run_id, set()).add(ended)
         self._begin_to_look()
         try:
             yield ended
         finally:
+            if not ended.cancel() and not ended.cancelled():
+                ended.exception()  # nobody need have waited for it
             waiting = self._for_ends.get(run_id, set())
             waiting.discard(ended)
             if not waiting:
@@ -80,8 +87,8 @@ class Watch:
                 self._stop_looking()
 
     def _begin_to_look(self) -> None:
-        if self._looking is None:
-            self._looking = self._loop.create_task(self._look_again_and_again(), name="signoff watch")
+        if self._looking is None or self._looking.done():
+            self._looking = self.loop.create_task(self._look_again_and_again(), name="signoff watch")
 
     def _stop_looking(self) -> None:
         if self._looking is not None:
@@ -95,23 +102,23 @@ class Watch:
                 async with asyncio.timeout(LOOK_EVERY_SECONDS):
                     await self._disturbed.wait()
             self._disturbed.clear()
-            began = self._loop.time()
+            began = self.loop.time()
             waited_for = list(self._for_ends)
             for first in range(0, len(waited_for), LOOK_AT_ONCE):
                 run_ids = waited_for[first : first + LOOK_AT_ONCE]
                 try:
                     self._tell_ends(await self._store.ended(run_ids))
-                except SignoffError as error:
+                except Exception as error:  # whatever it is, those who wait have to hear of it
                     self._give_up(run_ids, error)
-            await asyncio.sleep((self._loop.time() - began) * REST)
+            await asyncio.sleep((self.loop.time() - began) * REST)
 
     def _noticed(self, change: Change) -> None:
         if change.runs is not None and not self._concerns_anyone(change):
             return
         if threading.get_ident() == self._thread:
             self._tell(change)
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._tell, change)
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._tell, change)
 
     def _concerns_anyone(self, change: Change) -> bool:
         changes, ends = self._for_changes, self._for_ends
@@ -131,7 +138,7 @@ class Watch:
                 if not ended.done():
                     ended.set_result(None)
 
-    def _give_up(self, run_ids: Sequence[str], error: SignoffError) -> None:
+    def _give_up(self, run_ids: Sequence[str], error: Exception) -> None:
         for run_id in run_ids:
             for ended in self._for_ends.pop(run_id, ()):
                 if not ended.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from signoff.errors import (
     RequestConflict,
 )
 from signoff.records import EntryKind, PromiseState
+from signoff.stores.sqlite import SqliteStore
 from tests.support import in_asyncio, new_app, opened, running
 
 
@@ -211,6 +213,7 @@ async def test_blocking_methods_refuse_to_block_an_event_loop(tmp_path: Path) ->
         lambda: client.get("r"),
         lambda: client.promises.get("p"),
         client.list,
+        client.close,
     ]
     for call in blocking:
         with pytest.raises(BlockingCall, match="AsyncClient"):
@@ -235,6 +238,24 @@ def test_a_client_that_is_closed_ends_the_calls_of_other_threads_and_refuses_mor
         client.start("echo", 1)
     client.close()
     asyncio.run(app.store.close())
+
+
+def test_a_client_lets_go_of_its_thread_though_its_store_cannot_be_closed(tmp_path: Path) -> None:
+    class Stuck(SqliteStore):
+        async def close(self) -> None:
+            raise RuntimeError("it does not close")
+
+    before = set(threading.enumerate())
+    store = Stuck(tmp_path / "signoff.db")
+    app = Signoff(store)
+    _register(app)
+    app.start("echo", 1)
+    with pytest.raises(RuntimeError, match="it does not close"):
+        app.close()
+    assert [thread for thread in threading.enumerate() if thread.name == "signoff client"] == [
+        thread for thread in before if thread.name == "signoff client"
+    ]
+    asyncio.run(SqliteStore.close(store))
 
 
 @in_asyncio

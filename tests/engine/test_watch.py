@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, Signoff
-from signoff.errors import StoreUnavailable
+from signoff.errors import ClientClosed, StoreUnavailable
 from signoff.records import Run
 from signoff.stores.base import Change
 from signoff.stores.sqlite import SqliteStore
@@ -38,6 +38,16 @@ class CountingStore(SqliteStore):
     async def ended(self, run_ids: Sequence[str]) -> set[str]:
         self.asked["ended"] += 1
         return await super().ended(run_ids)
+
+
+class FailingStore(CountingStore):
+    """Cannot say at first which runs have ended."""
+
+    async def ended(self, run_ids: Sequence[str]) -> set[str]:
+        self.asked["ended"] += 1
+        if self.asked["ended"] == 1:
+            raise RuntimeError("out of order")
+        return await SqliteStore.ended(self, run_ids)
 
 
 class DeafStore(CountingStore):
@@ -103,3 +113,45 @@ async def test_nobody_looks_when_nobody_waits(tmp_path: Path) -> None:
                 await run.result(0.01)
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == before
+
+
+@in_asyncio
+async def test_who_waits_is_told_when_the_client_is_closed(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    _register(app)
+    async with opened(app):
+        client = AsyncClient(app)
+        run = await client.start("square", 3)
+        waiting = asyncio.create_task(run.result())
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(ClientClosed):
+            async with asyncio.timeout(10):
+                await waiting
+
+
+@in_asyncio
+async def test_a_look_that_fails_is_told_and_others_look_again(tmp_path: Path) -> None:
+    app = Signoff(FailingStore(tmp_path / "signoff.db"))
+    _register(app)
+    async with opened(app) as client:
+        run = await client.start("square", 3)
+        with pytest.raises(RuntimeError, match="out of order"):
+            await run.result(10)
+        waiting = asyncio.create_task(run.result(10))
+        async with app.worker():
+            assert await waiting == 9
+
+
+def test_a_client_that_is_kept_works_on_the_next_event_loop(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    _register(app)
+    client = AsyncClient(app)
+
+    async def square(number: int) -> int:
+        async with app.worker():
+            return await (await client.start("square", number)).result(10)
+
+    assert asyncio.run(square(2)) == 4
+    assert asyncio.run(square(3)) == 9
+    asyncio.run(app.store.close())

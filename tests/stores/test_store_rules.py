@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -740,6 +741,21 @@ async def test_a_run_that_failed_retryably_can_be_given_up(scene: Scene) -> None
     assert await scene.journal() == [EntryKind.COMPLETED, EntryKind.CANCELLED]
     with pytest.raises(InvalidState):
         await scene.store.retry("r")
+
+
+@rule
+@pytest.mark.parametrize(
+    "sizes", [[10] * 200, [40_000] * 10, [900_000] * 3 + [10] * 70, [10] * 64, [10] * 65]
+)
+async def test_a_journal_is_read_whole_or_in_parts_whatever_its_size(scene: Scene, sizes: list[int]) -> None:
+    run = await scene.run()
+    entries = [replace(entry(seq), value=json.dumps("x" * size)) for seq, size in enumerate(sizes)]
+    await scene.append(run, *entries)
+    for after in (-1, 0, 63, len(sizes) - 2, len(sizes)):
+        rest = entries[after + 1 :]
+        assert list(await scene.store.read_journal("r", after=after)) == rest
+        for limit in (0, 1, 3, 63, 64, 65, 1000):
+            assert list(await scene.store.read_journal("r", after=after, limit=limit)) == rest[:limit]
 
 
 @rule

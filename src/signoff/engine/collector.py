@@ -13,7 +13,7 @@ def relax_collector() -> None:
     """Have the collector look less often, and no more at what was imported.
 
     Runs live long and hold many small objects, without cycles; at Python's settings, looking through them takes a fifth
-    of a busy worker's time. ``signoff worker`` and ``signoff dev`` call this when your code is loaded; call it
+    of a busy worker's time. ``signoff worker``, ``dev`` and ``server`` call this when your code is loaded; call it
     likewise where you run a worker in a process of its own.
 
     Example::

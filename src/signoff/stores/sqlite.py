@@ -123,11 +123,13 @@ class SqliteStore:
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
         few = FEW_ENTRIES if limit is None else min(limit, FEW_ENTRIES)
-        entries = await self._read_soon(journal.read_journal, run_id, after, few)
-        if len(entries) < FEW_ENTRIES or limit == FEW_ENTRIES:
+        entries, has_all = await self._read_soon(journal.read_few, run_id, after, few)
+        if has_all or len(entries) == limit:
             return entries
-        more = None if limit is None else limit - few
-        return entries + await self._read(journal.read_journal, run_id, entries[-1].seq, more)
+        if entries:
+            after = entries[-1].seq
+        more = None if limit is None else limit - len(entries)
+        return entries + await self._read(journal.read_journal, run_id, after, more)
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         return await self._read_soon(messages.read_messages, run_ids)
@@ -294,8 +296,14 @@ class _File:
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Read on a reader's thread."""
         self.writer.check_usable()
-        assert self._readers is not None
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_here, read)
+        readers = self._readers
+        try:
+            if readers is None:
+                raise RuntimeError
+            reading = asyncio.get_running_loop().run_in_executor(readers, self._read_here, read)
+        except RuntimeError:  # another thread has just closed it
+            raise StoreUnavailable(self.location, "it is closed") from None
+        return await reading
 
     async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Do a small read at once if the writer is idle, else on a reader's thread."""

@@ -30,6 +30,9 @@ ORDER BY seq LIMIT ?
 """
 
 
+FEW_CHARACTERS = 65_536
+
+
 def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Sequence[Entry]) -> None:
     """Append entries for the holder of the lease. With none, only check that the lease holds.
 
@@ -65,6 +68,20 @@ def next_seq(tx: Transaction, namespace: str, run_id: str) -> int:
 def begin_generation(tx: Transaction, namespace: str, run_id: str, first_seq: int) -> None:
     """Note where the journal of a new generation begins."""
     tx.db.execute(BEGIN_GENERATION, (first_seq, namespace, run_id))
+
+
+def read_few(
+    db: sqlite3.Connection, namespace: str, run_id: str, after: int, most: int
+) -> tuple[list[Entry], bool]:
+    """Return the first entries after seq ``after``, up to some size, and whether the journal has no more."""
+    entries: list[Entry] = []
+    size = 0
+    for row in db.execute(READ, (namespace, run_id, after, most + 1)):
+        if len(entries) == most or size > FEW_CHARACTERS:
+            return entries, False
+        entries.append(to_entry(row))
+        size += sum(len(text) for text in row[6:] if text is not None)
+    return entries, True
 
 
 def read_journal(

@@ -142,16 +142,19 @@ def _try_to_write(connection: sqlite3.Connection) -> None:
     connection.execute("ROLLBACK")
 
 
-def reserve_log(connection: sqlite3.Connection) -> None:
+def reserve_log(connection: sqlite3.Connection) -> bool:
     """Give the write-ahead log's file the size that it has when SQLite begins to use it from the front again.
 
     Until then each commit would enlarge the file and wait for its new size to become durable as well, which costs
     about as much as the commit itself. What is written here is rolled back; the file keeps its size.
+
+    Returns:
+        Whether it did not have that size.
     """
     file = connection.execute("PRAGMA database_list").fetchone()[2]
     size = _number(connection, "wal_autocheckpoint") * _number(connection, "page_size")
     if os.path.getsize(f"{file}-wal") >= size:
-        return
+        return False
     cache_size = _number(connection, "cache_size")
     connection.execute(
         "PRAGMA cache_size = 10"
@@ -164,6 +167,12 @@ def reserve_log(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.execute(f"PRAGMA cache_size = {cache_size}")
+    log = os.open(f"{file}-wal", os.O_RDWR)
+    try:
+        os.fsync(log)  # the next commit would wait for all of it
+    finally:
+        os.close(log)
+    return True
 
 
 def _number(connection: sqlite3.Connection, pragma: str) -> int:

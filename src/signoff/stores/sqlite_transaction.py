@@ -168,8 +168,8 @@ class Committer:
     def reserve_log(self) -> bool:
         """Make commits quicker from now on. Returns False, with nothing done, if another process is writing."""
         try:
-            reserve_log(self.db)
-            self.average_seconds = 0.0
+            if reserve_log(self.db):
+                self.average_seconds = 0.0
         except (sqlite3.Error, OSError) as error:
             if isinstance(error, sqlite3.Error) and is_busy(error):
                 return False
