@@ -75,6 +75,7 @@ class LocalCall(Awaitable[Any]):
         self._kwargs = kwargs
         self._retry = NO_RETRY
         self._timeout: float | None = None
+        self._non_retryable: tuple[type[BaseException], ...] = ()
         self._task: asyncio.Task[Any] | None = None
         self._is_begun = False
 
@@ -91,7 +92,7 @@ class LocalCall(Awaitable[Any]):
         non_retryable_exceptions: tuple[type[BaseException], ...] = (),
         durable: bool = True,
     ) -> LocalCall:
-        """Change how the function is called.
+        """Change how the function is called; what is not given stays as it is.
 
         Args:
             retry: When to call it again from its beginning; by default never, since its steps retry themselves.
@@ -99,17 +100,22 @@ class LocalCall(Awaitable[Any]):
             non_retryable: Exceptions after which it is not called again.
             non_retryable_exceptions: Another spelling of ``non_retryable``.
             durable: Only True makes sense here: what such a function does is journaled call by call.
+
+        Raises:
+            RegistrationError: The function is under way already, or is to be durable=False.
         """
+        if self._is_begun:
+            raise RegistrationError(
+                f"{function_name(self._function)} is under way: options come before the await"
+            )
         if not durable:
             raise RegistrationError(
                 f"{function_name(self._function)} is workflow code: durable=False is for plain functions"
             )
         self._retry = retry or self._retry
-        self._timeout = timeout
-        self._non_retryable = non_retryable or non_retryable_exceptions
+        self._timeout = self._timeout if timeout is None else timeout
+        self._non_retryable = non_retryable or non_retryable_exceptions or self._non_retryable
         return self
-
-    _non_retryable: tuple[type[BaseException], ...] = ()
 
     def begin(self) -> asyncio.Task[Any]:
         """Start it beside the caller, once."""

@@ -293,13 +293,14 @@ async def test_a_call_that_is_never_awaited_warns(tmp_path: Path, call: str) -> 
             await run.result(10)
 
 
-@pytest.mark.parametrize("call", ["step", "child", "question"])
+@pytest.mark.parametrize("call", ["step", "child", "question", "function"])
 @in_asyncio
 async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call: str) -> None:
     app = new_app(tmp_path)
 
     @app.workflow
-    async def child(ctx: Context) -> None: ...
+    async def child(ctx: Context) -> None:
+        await ctx.wait_for_signal("go on")
 
     @app.workflow
     async def flow(ctx: Context) -> str:
@@ -307,6 +308,8 @@ async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call:
             under_way, options = ctx.step("s", lambda: None), {"timeout": 10}
         elif call == "child":
             under_way, options = ctx.rfc(child), {"timeout": 10}
+        elif call == "function":
+            under_way, options = ctx.lfc(child), {"timeout": 10}
         else:
             under_way, options = ctx.wait_for_user("ok?"), {"timeout_seconds": 10}
         task = asyncio.ensure_future(under_way)

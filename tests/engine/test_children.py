@@ -181,7 +181,7 @@ async def test_workflow_code_called_as_a_function_is_called_again_and_cut_off_by
             await ctx.wait_for_signal("never")
 
         try:
-            await ctx.lfc(inner).options(retry=policy, timeout=10)
+            await ctx.lfc(inner).options(timeout=10).options(retry=policy)
         except TimeoutError:
             called.append((ctx.now() - began).total_seconds())
         return called
