@@ -164,7 +164,7 @@ async def test_a_run_that_another_worker_moved_on_is_not_gone_on_with_from_memor
 _reached: dict[str, asyncio.Event] = {}  # by promise; no part of the workflow, which only sets them
 
 
-@pytest.mark.timeout(110)
+@pytest.mark.timeout(400)  # seconds; it takes 25 where nobody else works
 @in_asyncio
 async def test_no_answer_is_lost_in_ten_thousand_races_with_a_pause(tmp_path: Path) -> None:
     """Each answer comes some turns of the loop after the code has come to wait for it, and none comes after it."""
@@ -200,7 +200,7 @@ async def test_no_answer_is_lost_in_ten_thousand_races_with_a_pause(tmp_path: Pa
             *(client.promises.create(f"r{run}-{n}") for run in range(runs) for n in range(0, times, 2))
         )
         started = [await client.start(flow, id=f"r{n}") for n in range(runs)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await asyncio.gather(*(settle(client, run.id) for run in started))
         for run in started:
             assert await run.result(10) == sum(range(times))
