@@ -7,15 +7,18 @@ import contextlib
 import gc
 import os
 import random
+import sqlite3
 import weakref
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Context, Signoff
+from signoff import AsyncClient, Context, RunState, Signoff
 from signoff.records import EntryKind
 from signoff.stores.sqlite import SqliteStore
+from tests.stores.scene import multiply
 from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running, until
 
 SEED = int(os.environ.get("SIGNOFF_SEED", "20260714"))
@@ -205,3 +208,29 @@ async def test_no_answer_is_lost_in_ten_thousand_races_with_a_pause(tmp_path: Pa
         for run in started:
             assert await run.result(10) == sum(range(times))
     _reached.clear()
+
+
+@in_asyncio
+async def test_a_worker_holds_nothing_of_100_000_paused_runs_and_goes_on_with_any(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> bool:
+        return (await ctx.wait_for_user("ok?")).approved
+
+    async with opened(app) as client:
+        await client.start(flow, id="r0")
+        async with app.worker():
+            await pauses(app, "r0")
+        with closing(sqlite3.connect(tmp_path / "signoff.db")) as db, db:
+            for table in ("runs", "promises", "journal"):
+                multiply(db, table, 100_000)
+        gc.collect()
+        before = len(gc.get_objects())
+        async with app.worker():
+            for id in ("r1", "r77777", "r99999"):
+                await client.answer(f"{id}.1", True)
+                assert await (await client.get(id)).result(10) is True
+            gc.collect()
+            assert len(gc.get_objects()) - before < 5_000
+        assert len((await client.list(states=[RunState.PAUSED], limit=10)).items) == 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -127,6 +128,23 @@ async def sqlite_scene(folder: Path) -> AsyncIterator[Scene]:
         yield Scene(store, clock, lease_clock)
     finally:
         await store.close()
+
+
+def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
+    """Copy the rows of run ``r0``, the only ones, for runs ``r1``, ``r2`` ... until there are ``count`` runs."""
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    renamed = {
+        "number": "NULL",
+        "id": "'r' || k || substr(id, 3)",
+        "run_id": "'r' || k",
+    }
+    values = ", ".join(renamed.get(column, column) for column in columns)
+    connection.execute(
+        f"""
+        WITH RECURSIVE numbers(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM numbers WHERE k < {count - 1})
+        INSERT INTO {table} SELECT {values} FROM numbers, {table}
+        """
+    )
 
 
 STORES = {"sqlite": sqlite_scene}

@@ -36,7 +36,7 @@ from signoff.stores.base import Change, RunFilter, Write
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.stores.processes import outcome, process
-from tests.stores.scene import GROUP, SUCCESS, Scene, entry, question, sqlite_scene, until
+from tests.stores.scene import GROUP, SUCCESS, Scene, entry, multiply, question, sqlite_scene, until
 
 RUN = NewRun("r", "refund", "default", "{}")
 
@@ -741,23 +741,6 @@ def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -
         assert [run.id for run in page.items] == ["r99999", "r99998", "r99997"]
 
     _scene(tmp_path, play)
-
-
-def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
-    """Copy the only row, with its number in place of 0 in its ids."""
-    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-    renamed = {
-        "number": "NULL",
-        "id": "'r' || k || substr(id, 3)",
-        "run_id": "'r' || k",
-    }
-    values = ", ".join(renamed.get(column, column) for column in columns)
-    connection.execute(
-        f"""
-        WITH RECURSIVE numbers(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM numbers WHERE k < {count - 1})
-        INSERT INTO {table} SELECT {values} FROM numbers, {table}
-        """
-    )
 
 
 MODULES = (sqlite_journal, sqlite_leases, sqlite_messages, sqlite_promises, sqlite_runs, sqlite_states)
