@@ -40,9 +40,7 @@ class Background:
             BlockingCall: An event loop runs on this thread.
             ClientClosed: The loop was stopped before the work was done.
         """
-        if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
-            work.close()
-            raise BlockingCall(method)
+        _refuse_to_block(work, method)
         with self._lock:
             if self._stopping:
                 work.close()
@@ -70,10 +68,12 @@ class Background:
         except StopAsyncIteration:
             return
         finally:
-            self._streams.discard(stream)
-            if not sys.is_finalizing():  # else the loop's thread is gone
-                with suppress(ClientClosed):  # then stop() closed the stream
-                    self.call(stream.aclose(), method)
+            try:
+                if not sys.is_finalizing():  # else the loop's thread is gone
+                    with suppress(ClientClosed):  # then stop() closed the stream
+                        self.call(stream.aclose(), method)
+            finally:
+                self._streams.discard(stream)
 
     def stop(self, last: Coroutine[Any, Any, None], method: str) -> None:
         """End the calls of other threads, do ``last``, end the loop and its thread. The second time, do nothing.
@@ -81,9 +81,7 @@ class Background:
         Raises:
             BlockingCall: An event loop runs on this thread.
         """
-        if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
-            last.close()
-            raise BlockingCall(method)
+        _refuse_to_block(last, method)
         with self._lock:
             if self._stopping:
                 last.close()
@@ -107,6 +105,13 @@ class Background:
             await _others_end()  # httpx leaves the inside of a stream to the garbage collector
         finally:
             await last
+
+
+def _refuse_to_block(work: Coroutine[Any, Any, Any], method: str) -> None:
+    """Raise BlockingCall, and drop the work, where an event loop runs on this thread."""
+    if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
+        work.close()
+        raise BlockingCall(method)
 
 
 async def _others_end() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, RunState, Signoff
+from signoff.engine.execution import Execution
 from signoff.records import EntryKind
 from signoff.stores.sqlite import SqliteStore
 from tests.stores.scene import multiply
@@ -159,6 +160,27 @@ async def test_a_run_that_another_worker_moved_on_is_not_gone_on_with_from_memor
             await _has_taken(app, 2)
             await run.signal("go", 3)
             assert await run.result(10) == [1, 2, 3]
+
+
+@in_asyncio
+async def test_a_run_that_has_ended_is_freed_without_the_collector(tmp_path: Path) -> None:
+    """Each may hold a MiB of arguments, and a busy worker's collector seldom looks."""
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> int:
+        return await ctx.step("one", lambda: 1)
+
+    gc.collect()
+    before = sum(isinstance(each, Execution) for each in gc.get_objects())
+    gc.disable()
+    try:
+        async with running(app) as client:
+            for _ in range(50):
+                assert await (await client.start(flow)).result(10) == 1
+            assert sum(isinstance(each, Execution) for each in gc.get_objects()) - before < 10
+    finally:
+        gc.enable()
 
 
 # No lost wake-up

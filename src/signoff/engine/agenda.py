@@ -38,8 +38,8 @@ class Agenda:
         interviewer: Words the question about an interrupted step.
 
     Attributes:
-        to_start: Steps to start once the draft is durable.
-        to_stop: Numbers of steps that the code has given up.
+        to_start: Steps to start once the draft is durable. Whoever starts them empties it.
+        to_stop: Numbers of steps that the code has given up. Whoever stops them empties it.
     """
 
     def __init__(self, draft: Draft, run: Run, interviewer: Interviewer) -> None:

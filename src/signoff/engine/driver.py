@@ -297,7 +297,7 @@ class Driver:
                 self._agenda.to_start.append(call)
             self._collect(execution)
 
-    # Steps
+    # What the code asked for
 
     def _collect(self, execution: Execution) -> None:
         self._agenda.collect(execution)
@@ -306,6 +306,8 @@ class Driver:
     def _close_rest(self, execution: Execution) -> None:
         self._agenda.close_rest(execution)
         self._stop_steps()
+
+    # Steps
 
     def _stop_steps(self) -> None:
         for n in self._agenda.to_stop:

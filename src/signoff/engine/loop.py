@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 import sysconfig
+import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from types import FrameType
@@ -116,8 +117,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             from those of other runs: asyncio keeps the tasks of all loops in one set.
     """
 
-    def __init__(self, owner: LoopOwner, time: float, first_number: int = 1) -> None:
-        self._owner = owner
+    def __init__(self, owner: LoopOwner, time: float, first_number: int) -> None:
+        # The owner holds this loop: a cycle would keep what is over until the collector looks.
+        self._owner: LoopOwner = weakref.proxy(owner)
         self._time = time
         self._ready: deque[asyncio.Handle] = deque()
         self._numbers = itertools.count(first_number)

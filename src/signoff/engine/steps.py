@@ -63,14 +63,14 @@ def current_step() -> StepInfo:
 
 @dataclass(slots=True)
 class Attempt:
-    """What came of one attempt: a value with its JSON, or an error. Whoever made it may say when it began."""
+    """What came of one attempt: a value with its JSON, or an error."""
 
     call: StepCall
     number: int
     text: str | None = None
     value: Any = None
     error: Exception | None = None
-    started_at: float = 0.0  # unix seconds
+    started_at: float = 0.0  # unix seconds; whoever made the attempt says so
 
     @property
     def retry_after(self) -> float | None:

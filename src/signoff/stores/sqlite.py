@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -40,7 +41,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 2
-FEW_ENTRIES = 64  # of a journal, read where they are asked for; reading more would hold up an event loop
 
 log = logging.getLogger("signoff.store")
 
@@ -122,14 +122,11 @@ class SqliteStore:
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
-        few = FEW_ENTRIES if limit is None else min(limit, FEW_ENTRIES)
-        entries, has_all = await self._read_soon(journal.read_few, run_id, after, few)
-        if has_all or len(entries) == limit:
+        entries, are_all = await self._read_soon(journal.read_few, run_id, after, limit)
+        if are_all:
             return entries
-        if entries:
-            after = entries[-1].seq
         more = None if limit is None else limit - len(entries)
-        return entries + await self._read(journal.read_journal, run_id, after, more)
+        return entries + await self._read(journal.read_journal, run_id, entries[-1].seq, more)
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         return await self._read_soon(messages.read_messages, run_ids)
@@ -296,13 +293,12 @@ class _File:
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Read on a reader's thread."""
         self.writer.check_usable()
-        readers = self._readers
-        try:
-            if readers is None:
-                raise RuntimeError
-            reading = asyncio.get_running_loop().run_in_executor(readers, self._read_here, read)
-        except RuntimeError:  # another thread has just closed it
-            raise StoreUnavailable(self.location, "it is closed") from None
+        readers, reading = self._readers, None
+        if readers is not None:
+            with contextlib.suppress(RuntimeError):  # another thread has just shut them down
+                reading = asyncio.get_running_loop().run_in_executor(readers, self._read_here, read)
+        if reading is None:
+            raise StoreUnavailable(self.location, "it is closed")
         return await reading
 
     async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:

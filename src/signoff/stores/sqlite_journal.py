@@ -10,6 +10,10 @@ from signoff.records import Entry
 from signoff.stores.sqlite_rows import ENTRY_COLUMNS, from_entry, to_entry
 from signoff.stores.sqlite_transaction import Transaction
 
+# How much of a journal is read where it is asked for, on an event loop perhaps.
+FEW_ENTRIES = 64
+FEW_CHARACTERS = 65_536
+
 # Where the journal goes on, for the holder of the lease: no row for anyone else.
 FENCE = """
 SELECT (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = :namespace AND run_id = :run_id)
@@ -28,9 +32,6 @@ SELECT {ENTRY_COLUMNS} FROM journal
 WHERE namespace = ? AND run_id = ? AND seq > ?
 ORDER BY seq LIMIT ?
 """
-
-
-FEW_CHARACTERS = 65_536
 
 
 def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Sequence[Entry]) -> None:
@@ -71,14 +72,15 @@ def begin_generation(tx: Transaction, namespace: str, run_id: str, first_seq: in
 
 
 def read_few(
-    db: sqlite3.Connection, namespace: str, run_id: str, after: int, most: int
+    db: sqlite3.Connection, namespace: str, run_id: str, after: int, limit: int | None
 ) -> tuple[list[Entry], bool]:
-    """Return the first entries after seq ``after``, up to some size, and whether the journal has no more."""
+    """Return the first entries after seq ``after``, at least one if there is one, and whether they are all."""
+    most = FEW_ENTRIES if limit is None else min(limit, FEW_ENTRIES)
     entries: list[Entry] = []
     size = 0
     for row in db.execute(READ, (namespace, run_id, after, most + 1)):
         if len(entries) == most or size > FEW_CHARACTERS:
-            return entries, False
+            return entries, len(entries) == limit
         entries.append(to_entry(row))
         size += sum(len(text) for text in row[6:] if text is not None)
     return entries, True

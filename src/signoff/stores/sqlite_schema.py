@@ -156,9 +156,7 @@ def reserve_log(connection: sqlite3.Connection) -> bool:
     if os.path.getsize(f"{file}-wal") >= size:
         return False
     cache_size = _number(connection, "cache_size")
-    connection.execute(
-        "PRAGMA cache_size = 10"
-    )  # pages; what does not fit goes to the file before the commit
+    connection.execute("PRAGMA cache_size = 10")  # pages; others go to the log before the commit
     try:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("CREATE TABLE filler (bytes BLOB)")
@@ -167,7 +165,7 @@ def reserve_log(connection: sqlite3.Connection) -> bool:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.execute(f"PRAGMA cache_size = {cache_size}")
-    log = os.open(f"{file}-wal", os.O_RDWR)
+    log = os.open(f"{file}-wal", os.O_RDWR)  # SQLite locks other files: closing this one drops no lock
     try:
         os.fsync(log)  # the next commit would wait for all of it
     finally:
