@@ -26,6 +26,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.stores.base import Claim, Outcome, RunFilter, Store, Write
+from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 
@@ -147,7 +148,22 @@ def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
     )
 
 
-STORES = {"sqlite": sqlite_scene}
+@asynccontextmanager
+async def postgres_scene(folder: Path) -> AsyncIterator[Scene]:
+    clock, lease_clock = VirtualClock(1_000_000.0), VirtualClock(5_000.0)
+    store = PostgresStore("postgresql://signoff@127.0.0.1:54329/dev", clock=clock, lease_clock=lease_clock)
+    await store.open()
+    import psycopg
+    with psycopg.connect("postgresql://signoff@127.0.0.1:54329/dev", autocommit=True) as c:
+        for t in ("runs", "journal", "promises", "waiters", "messages", "requests", "workers"):
+            c.execute(f"DELETE FROM signoff.{t}")
+    try:
+        yield Scene(store, clock, lease_clock)
+    finally:
+        await store.close()
+
+
+STORES = {"sqlite": sqlite_scene, "postgres": postgres_scene}
 
 
 def rule(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

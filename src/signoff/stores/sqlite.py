@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import sqlite3
 import threading
@@ -33,6 +32,7 @@ from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.listeners import Listeners
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
 from signoff.stores.sqlite_writer import Writer
@@ -41,8 +41,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 2
-
-log = logging.getLogger("signoff.store")
 
 
 class SqliteStore:
@@ -236,7 +234,7 @@ class _File:
     ) -> None:
         self.path = path_of(address)
         self.location = f"sqlite:///{self.path}"
-        self.listeners = _Listeners()
+        self.listeners = Listeners()
         self._clock = clock
         self._lease_clock = lease_clock
         self._busy_seconds = busy_seconds
@@ -271,7 +269,7 @@ class _File:
                 location=self.location,
                 busy_seconds=self._busy_seconds,
                 inline_below_seconds=self._inline_below_seconds,
-                committed=self.listeners.tell_commit,
+                committed=self._tell_commit,
                 disturbed=self.listeners.tell_disturbance,
             )
             self._mine = threading.local()
@@ -289,6 +287,9 @@ class _File:
                 self._connections.pop().close()
             if writer is not None:
                 writer.close()
+
+    def _tell_commit(self, transaction: Transaction) -> None:
+        self.listeners.tell(transaction.change)
 
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Read on a reader's thread."""
@@ -316,56 +317,3 @@ class _File:
             return read(connection)
         except sqlite3.Error as error:
             raise translate(error, self.location) from error
-
-
-class _Listeners:
-    """Who in this process wants to know of commits, by namespace."""
-
-    def __init__(self) -> None:
-        self._callbacks: tuple[tuple[str, Callable[[Change], None]], ...] = ()
-        self._lock = threading.Lock()
-
-    def add(self, namespace: str, callback: Callable[[Change], None]) -> Callable[[], None]:
-        entry = (namespace, callback)
-        with self._lock:
-            self._callbacks = (*self._callbacks, entry)
-
-        def end() -> None:
-            with self._lock:
-                self._callbacks = tuple(known for known in self._callbacks if known is not entry)
-
-        return end
-
-    def tell_commit(self, transaction: Transaction) -> None:
-        changes: dict[str, Change] = {}
-        for namespace, callback in self._callbacks:
-            change = changes.get(namespace)
-            if change is None:
-                change = changes[namespace] = _change(transaction, namespace)
-            if change.runs or change.due:
-                _tell(callback, change)
-
-    def tell_disturbance(self) -> None:
-        for _, callback in self._callbacks:
-            _tell(callback, Change(runs=None))
-
-    def tell_jump(self) -> None:
-        for _, callback in self._callbacks:
-            _tell(callback, Change(runs=frozenset(), ready=False, due=True))
-
-
-def _change(transaction: Transaction, namespace: str) -> Change:
-    return Change(
-        runs=frozenset(transaction.runs.get(namespace, ())),
-        woken=frozenset(transaction.woken.get(namespace, ())),
-        ended=frozenset(transaction.ended.get(namespace, ())),
-        ready=namespace in transaction.ready,
-        due=transaction.due,
-    )
-
-
-def _tell(callback: Callable[[Change], None], change: Change) -> None:
-    try:
-        callback(change)
-    except Exception:
-        log.exception("a listener of the store failed; the commit stands")

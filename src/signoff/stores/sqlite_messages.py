@@ -10,7 +10,8 @@ from typing import Any, Literal
 from signoff.errors import InvalidState, NotFound, RequestConflict
 from signoff.records import Message, MessageKind
 from signoff.stores import sqlite_states as states
-from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, same_json, to_message
+from signoff.stores.same import same_json
+from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, to_message
 from signoff.stores.sqlite_transaction import Transaction
 
 LEAVE = """

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
-from signoff.errors import InvalidValue
 from signoff.records import (
     CallKind,
     Entry,
@@ -88,25 +85,3 @@ def to_message(row: Row) -> Message:
 
 def to_worker(row: Row) -> WorkerInfo:
     return WorkerInfo(*row)
-
-
-def page_number(after: str | None, otherwise: int) -> int:
-    """Return where a page begins: the number of the last row of the page before it."""
-    if after is None:
-        return otherwise
-    if re.fullmatch("[0-9]{1,18}", after) is None:
-        raise InvalidValue("after", f"{after!r} is no page of this list; pass a page's `next`")
-    return int(after)
-
-
-def same_json(one: str | None, other: str | None) -> bool:
-    """Whether two JSON texts hold the same value, however they are spaced and their keys ordered."""
-    if one == other:
-        return True
-    if one is None or other is None:
-        return False
-    return _canonical(one) == _canonical(other)
-
-
-def _canonical(text: str) -> str:
-    return json.dumps(json.loads(text), sort_keys=True)

@@ -17,7 +17,9 @@ from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome, Page, RunFilter
-from signoff.stores.sqlite_rows import RUN_COLUMNS, page_number, same_json, to_run
+from signoff.stores.paging import LAST_NUMBER, page_number
+from signoff.stores.same import same_json
+from signoff.stores.sqlite_rows import RUN_COLUMNS, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
@@ -51,8 +53,6 @@ WHERE namespace = :namespace AND state = '{{state}}' AND number < :before {{filt
 """
 
 LIST_ORDER = "ORDER BY number DESC LIMIT :limit"
-
-LAST_NUMBER = 2**63 - 1
 
 
 def create_run(tx: Transaction, namespace: str, new: NewRun) -> tuple[Run, bool]:
