@@ -1,0 +1,110 @@
+"""Folders of servers that go, with the servers, when the last process that uses them is gone, however it ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tests.postgres.keeper import remove_unheld
+
+PROJECT = Path(__file__).parents[2]
+# Below the ports that the kernel gives to outgoing connections: one of those could take a stopped server's port.
+PORTS = range(15_000, 32_000)
+
+
+class ServerFolder:
+    """A folder that this process holds, maybe beside others."""
+
+    def __init__(self, path: Path, held: IO[bytes], keeper: subprocess.Popen[bytes] | None) -> None:
+        self.path = path
+        self._held = held
+        self._keeper = keeper  # None if another process made the folder
+
+    @classmethod
+    def hold(cls, name: str) -> ServerFolder:
+        """Make a folder, or hold the one of this name that others hold already."""
+        with locked(root() / "lock"):
+            for path in root().glob("server-*"):
+                remove_unheld(path)
+            path = root() / f"server-{name}"
+            try:
+                path.mkdir()
+            except FileExistsError:
+                held, keeper = (path / "held").open("rb"), None
+                fcntl.flock(held, fcntl.LOCK_SH)
+            else:
+                held = (path / "held").open("wb")
+                fcntl.flock(held, fcntl.LOCK_SH)
+                keeper = _start_keeper(path)
+            return cls(path, held, keeper)
+
+    def release(self) -> None:
+        """Hold the folder no longer; waits for its removal if this process made it and no other holds it."""
+        self._held.close()
+        if self._keeper:
+            self._keeper.wait()
+
+    def port(self) -> int:
+        """A free port of the loopback address, for this folder's server as long as the folder exists."""
+        file = self.path / "port"
+        if file.exists():
+            return int(file.read_text())
+        with locked(root() / "lock"):
+            taken = {int(other.read_text()) for other in root().glob("server-*/port")}
+            port = next(port for port in _shuffled_ports() if port not in taken and _is_free(port))
+            file.write_text(str(port))
+            return port
+
+
+def root() -> Path:
+    """The folder of all that is here, which the servers' account can reach."""
+    for parent in (Path(tempfile.gettempdir()), Path("/tmp")):
+        if os.getuid() != 0 or all(folder.stat().st_mode & 0o001 for folder in (parent, *parent.parents)):
+            break
+    path = parent.resolve() / f"signoff-postgres-{os.getuid()}"
+    path.mkdir(mode=0o755, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise RuntimeError(f"{path} belongs to somebody else: remove it, or set TMPDIR to another folder")
+    return path
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Be the only one, of all processes, in this block."""
+    with path.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _start_keeper(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.postgres.keeper", path],
+        cwd=PROJECT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is not meant for it
+    )
+
+
+def _shuffled_ports() -> list[int]:
+    return random.SystemRandom().sample(PORTS, len(PORTS))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
