@@ -16,8 +16,8 @@ from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
 from signoff.records import Promise
 from signoff.registry import Registry, workflow_name
+from signoff.stores.address import store_at
 from signoff.stores.base import Store
-from signoff.stores.sqlite import SqliteStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +28,7 @@ class Signoff:
     Its methods block, for scripts and plain functions; async code uses ``AsyncClient(app)``.
 
     Args:
-        store: ``sqlite:///file.db`` (relative to the working directory), or a store.
+        store: ``sqlite:///file.db`` (relative to the working directory), ``postgresql://user@host/database``, or a store.
         group: The group that runs are started in and that workers poll.
         namespace: The tenant.
 
@@ -51,7 +51,7 @@ class Signoff:
         group: str = "default",
         namespace: str = "default",
     ) -> None:
-        self.store: Store = SqliteStore(store, namespace=namespace) if isinstance(store, str) else store
+        self.store: Store = store_at(store, namespace=namespace) if isinstance(store, str) else store
         self.group = group
         self.registry = Registry(group)
 

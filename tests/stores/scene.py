@@ -29,6 +29,7 @@ from signoff.stores.base import Claim, Outcome, RunFilter, Store, Write
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
+from tests.postgres.databases import fresh_database
 
 GROUP = "default"
 WORKFLOW = "refund"
@@ -149,18 +150,15 @@ def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
 
 
 @asynccontextmanager
-async def postgres_scene(folder: Path) -> AsyncIterator[Scene]:
+async def postgres_scene(_: Path) -> AsyncIterator[Scene]:
     clock, lease_clock = VirtualClock(1_000_000.0), VirtualClock(5_000.0)
-    store = PostgresStore("postgresql://signoff@127.0.0.1:54329/dev", clock=clock, lease_clock=lease_clock)
-    await store.open()
-    import psycopg
-    with psycopg.connect("postgresql://signoff@127.0.0.1:54329/dev", autocommit=True) as c:
-        for t in ("runs", "journal", "promises", "waiters", "messages", "requests", "workers"):
-            c.execute(f"DELETE FROM signoff.{t}")
-    try:
-        yield Scene(store, clock, lease_clock)
-    finally:
-        await store.close()
+    with fresh_database() as url:
+        store = PostgresStore(url, clock=clock, lease_clock=lease_clock)
+        await store.open()
+        try:
+            yield Scene(store, clock, lease_clock)
+        finally:
+            await store.close()
 
 
 STORES = {"sqlite": sqlite_scene, "postgres": postgres_scene}

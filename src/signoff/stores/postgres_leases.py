@@ -52,7 +52,8 @@ def heartbeat(
     lease_seconds: float,
 ) -> set[str]:
     """Extend leases. Returns the runs that are not held any more."""
-    values = (namespace, worker_id, list(held), list(held.values()), lease_now, lease_seconds)
+    run_ids = sorted(held)  # the order in which all lock runs
+    values = (namespace, worker_id, run_ids, [held[id] for id in run_ids], lease_now, lease_seconds)
     kept = {row[0] for row in db.execute(HEARTBEAT, values).fetchall()}
     return set(held) - kept
 

@@ -199,16 +199,17 @@ def append(namespace: str, write: Write) -> Request[None]:
     def read(reply: Reply, touched: Touched) -> None:
         _note_write(reply, namespace, write, touched)
 
+    _check_order(write)
     if write.entries and not (
         write.opens or write.closes or write.starts or write.cancels or write.taken or write.first_seq
     ):
-        _check_order(write)
         return Request(namespace, from_write(write), read, append_to=write.run_id)
     return Request(namespace, {"op": "write", "write": from_write(write)}, read)
 
 
 def pause(namespace: str, write: Write, wakes: int, wake_at: float | None) -> Request[bool]:
     """Write the batch and pause the run, unless something came meanwhile."""
+    _check_order(write)
 
     def read(reply: Reply, touched: Touched) -> bool:
         _note_write(reply, namespace, write, touched)
@@ -224,6 +225,7 @@ def complete(namespace: str, write: Write, outcome: Outcome) -> Request[None]:
     """Write the batch and end the run."""
     if not outcome.state.is_final:
         raise InvalidValue("outcome.state", f"{outcome.state.value} is not an end")
+    _check_order(write)
 
     def read(reply: Reply, touched: Touched) -> None:
         _note_write(reply, namespace, write, touched)
@@ -284,8 +286,7 @@ def settle(
 
 
 def _check_order(write: Write) -> None:
-    first = write.entries[0].seq
-    for seq, entry in enumerate(write.entries, first):
+    for seq, entry in enumerate(write.entries, write.entries[0].seq if write.entries else 0):
         if entry.seq != seq:
             raise InvalidValue("entries", f"seq {entry.seq} follows {seq - 1} in a write to {write.run_id!r}")
 

@@ -273,4 +273,7 @@ def _divided(batch: Sequence[Request[Any]]) -> tuple[list[Request[Any]], list[Re
         else:
             seen.add(key)
             appends.append(request)
+    appends.sort(
+        key=lambda request: (request.append_to, request.namespace)
+    )  # the order in which all lock runs
     return appends, operations

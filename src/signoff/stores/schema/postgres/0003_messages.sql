@@ -21,12 +21,13 @@ END $$;
 -- Tell call n of a run how a promise was settled.
 CREATE FUNCTION signoff.tell(p_promise signoff.promises, p_run_id text, p_n integer, p_now double precision)
 RETURNS text[]
-LANGUAGE sql AS $$
-    SELECT signoff.leave(
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN signoff.leave(
         p_promise.namespace, p_run_id, 'settled', p_now, p_n, p_promise.id, p_promise.state, p_promise.value, NULL,
         p_promise.settled_by, p_promise.note
-    )
-$$;
+    );
+END $$;
 
 -- Tell those who joined a promise how it was settled.
 CREATE FUNCTION signoff.tell_waiters(p_promise signoff.promises, p_now double precision) RETURNS text[]
@@ -62,11 +63,12 @@ CREATE FUNCTION signoff.tell_end(
     p_namespace text, p_run_id text, p_n integer, p_ended_id text, p_state text, p_result text, p_error text,
     p_now double precision
 ) RETURNS text[]
-LANGUAGE sql AS $$
-    SELECT signoff.leave(
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN signoff.leave(
         p_namespace, p_run_id, 'settled', p_now, p_n, p_ended_id, p_state, p_result, p_error
-    )
-$$;
+    );
+END $$;
 
 -- Leave an error as the outcome of a call, unless it is left already.
 CREATE FUNCTION signoff.refuse(
@@ -85,14 +87,16 @@ END $$;
 -- Create a promise. Returns nothing if the id is taken.
 CREATE FUNCTION signoff.create_promise_row(p_namespace text, p_run_id text, p_new jsonb, p_now double precision)
 RETURNS SETOF signoff.promises
-LANGUAGE sql AS $$
-    INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id, n, due_at, data)
-    SELECT signoff.shard_of(id), p_namespace, id, kind, 'pending', p_now, p_run_id,
-        CASE WHEN p_run_id IS NOT NULL THEN n END, due_at, data
-    FROM jsonb_to_record(p_new) AS new (id text, kind text, n integer, due_at double precision, data text)
-    ON CONFLICT (shard, namespace, id) DO NOTHING
-    RETURNING *
-$$;
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY
+        INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id, n, due_at, data)
+        SELECT signoff.shard_of(id), p_namespace, id, kind, 'pending', p_now, p_run_id,
+            CASE WHEN p_run_id IS NOT NULL THEN n END, due_at, data
+        FROM jsonb_to_record(p_new) AS new (id text, kind text, n integer, due_at double precision, data text)
+        ON CONFLICT (shard, namespace, id) DO NOTHING
+        RETURNING *;
+END $$;
 
 -- Create a promise of a run, or let the run join the one that has the id.
 CREATE FUNCTION signoff.open_promise(p_namespace text, p_run_id text, p_new jsonb, p_now double precision)

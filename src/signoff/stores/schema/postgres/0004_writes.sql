@@ -26,14 +26,26 @@ BEGIN
     RETURN woken;
 END $$;
 
+-- Where a journal goes on.
+CREATE FUNCTION signoff.next_seq(p_namespace text, p_run_id text) RETURNS integer
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT seq + 1 FROM signoff.journal
+        WHERE run_id = p_run_id AND namespace = p_namespace
+        ORDER BY seq DESC LIMIT 1
+    ), 0);
+END $$;
+
 -- Append an entry of the store's own, without a fence: the caller has the run's row locked.
 CREATE FUNCTION signoff.note(p_run signoff.runs, p_kind text, p_error text, p_now double precision) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO signoff.journal (run_id, namespace, seq, at, kind, error)
-    SELECT p_run.id, p_run.namespace, coalesce(max(seq), -1) + 1, p_now, p_kind, p_error
-    FROM signoff.journal
-    WHERE run_id = p_run.id AND namespace = p_run.namespace
-$$;
+    VALUES (
+        p_run.id, p_run.namespace, signoff.next_seq(p_run.namespace, p_run.id), p_now, p_kind, p_error
+    );
+END $$;
 
 -- Ask a run to stop; end it if it never started or failed retryably.
 CREATE FUNCTION signoff.cancel(
@@ -127,25 +139,29 @@ CREATE TYPE signoff.entry AS (
 
 -- Whether these entries are the journal's already, word for word: a write whose reply was lost is repeated.
 CREATE FUNCTION signoff.are_written(p_namespace text, p_run_id text, p_entries jsonb) RETURNS boolean
-LANGUAGE sql AS $$
-    SELECT count(*) > 0 AND bool_and(
-        (found.at, found.kind, found.n, found.call, found.name, found.value, found.error, found.details)
-        IS NOT DISTINCT FROM
-        (new.at, new.kind, new.n, new.call, new.name, new.value, new.error, new.details)
-    )
-    FROM jsonb_populate_recordset(NULL::signoff.entry, p_entries) AS new
-    LEFT JOIN signoff.journal AS found
-        ON found.run_id = p_run_id AND found.namespace = p_namespace AND found.seq = new.seq
-$$;
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (
+        SELECT count(*) > 0 AND bool_and(
+            (found.at, found.kind, found.n, found.call, found.name, found.value, found.error, found.details)
+            IS NOT DISTINCT FROM
+            (new.at, new.kind, new.n, new.call, new.name, new.value, new.error, new.details)
+        )
+        FROM jsonb_populate_recordset(NULL::signoff.entry, p_entries) AS new
+        LEFT JOIN signoff.journal AS found
+            ON found.run_id = p_run_id AND found.namespace = p_namespace AND found.seq = new.seq
+    );
+END $$;
 
 -- One fenced write: the batch, then the pause or the end of the run.
--- Returns {"lost": true}, {"next": seq} if the entries do not go on there, or what was done.
+-- The entries follow one another; returns {"lost": true}, {"next": seq} if the journal goes on elsewhere, or what was
+-- done.
 CREATE FUNCTION signoff.write(p_namespace text, p_write jsonb, p_now double precision) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
     v_run_id constant text := p_write ->> 'run_id';
     v_epoch constant integer := (p_write ->> 'epoch')::integer;
-    entries constant jsonb := coalesce(p_write -> 'entries', '[]');
+    entries constant jsonb := p_write -> 'entries';
     run signoff.runs;
     next_seq integer;
     item jsonb;
@@ -161,37 +177,42 @@ BEGIN
     IF run.state <> 'running' THEN
         RETURN signoff.repeated(run, p_write);
     END IF;
-    SELECT coalesce(max(seq), -1) + 1 INTO next_seq FROM signoff.journal
-    WHERE run_id = v_run_id AND namespace = p_namespace;
-    IF (
-        SELECT bool_and(new.seq = next_seq + place - 1)
-        FROM jsonb_array_elements(entries) WITH ORDINALITY AS listed (entry, place)
-        CROSS JOIN LATERAL (SELECT (entry ->> 'seq')::integer) AS new (seq)
-    ) THEN
-        INSERT INTO signoff.journal (run_id, namespace, seq, at, kind, n, call, name, value, error, details)
-        SELECT v_run_id, p_namespace, new.* FROM jsonb_populate_recordset(NULL::signoff.entry, entries) AS new;
-    ELSIF jsonb_array_length(entries) > 0 AND NOT signoff.are_written(p_namespace, v_run_id, entries) THEN
-        RETURN jsonb_build_object('next', next_seq);
+    IF p_write ? 'entries' THEN
+        next_seq := signoff.next_seq(p_namespace, v_run_id);
+        IF next_seq = (entries #>> '{0,seq}')::integer THEN
+            INSERT INTO signoff.journal (run_id, namespace, seq, at, kind, n, call, name, value, error, details)
+            SELECT v_run_id, p_namespace, new.* FROM jsonb_populate_recordset(NULL::signoff.entry, entries) AS new;
+        ELSIF NOT signoff.are_written(p_namespace, v_run_id, entries) THEN
+            RETURN jsonb_build_object('next', next_seq);
+        END IF;
     END IF;
     IF p_write ? 'taken' THEN
         DELETE FROM signoff.messages
         WHERE run_id = v_run_id AND namespace = p_namespace
             AND id IN (SELECT value::integer FROM jsonb_array_elements_text(p_write -> 'taken'));
     END IF;
-    FOR item IN SELECT value FROM jsonb_array_elements(p_write -> 'opens') LOOP
-        woken := woken || signoff.open_promise(p_namespace, v_run_id, item, p_now);
-    END LOOP;
-    FOR item IN SELECT value FROM jsonb_array_elements(p_write -> 'closes') LOOP
-        woken := woken || signoff.close_promise(p_namespace, v_run_id, item #>> '{}', p_now);
-    END LOOP;
-    FOR item IN SELECT value FROM jsonb_array_elements(p_write -> 'starts') LOOP
-        woken := woken || signoff.start_child(p_namespace, v_run_id, item, p_now);
-    END LOOP;
-    FOR item IN SELECT value FROM jsonb_array_elements(p_write -> 'cancels') LOOP
-        woken := woken || signoff.cancel_child(
-            p_namespace, v_run_id, item ->> 'id', item ->> 'error', p_now
-        );
-    END LOOP;
+    IF p_write ? 'opens' THEN
+        FOR item IN SELECT value FROM jsonb_array_elements(p_write -> 'opens') LOOP
+            woken := woken || signoff.open_promise(p_namespace, v_run_id, item, p_now);
+        END LOOP;
+    END IF;
+    IF p_write ? 'closes' THEN
+        FOR item IN SELECT value FROM jsonb_array_elements(p_write -> 'closes') LOOP
+            woken := woken || signoff.close_promise(p_namespace, v_run_id, item #>> '{}', p_now);
+        END LOOP;
+    END IF;
+    IF p_write ? 'starts' THEN
+        FOR item IN SELECT value FROM jsonb_array_elements(p_write -> 'starts') LOOP
+            woken := woken || signoff.start_child(p_namespace, v_run_id, item, p_now);
+        END LOOP;
+    END IF;
+    IF p_write ? 'cancels' THEN
+        FOR item IN SELECT value FROM jsonb_array_elements(p_write -> 'cancels') LOOP
+            woken := woken || signoff.cancel_child(
+                p_namespace, v_run_id, item ->> 'id', item ->> 'error', p_now
+            );
+        END LOOP;
+    END IF;
     IF p_write ? 'first_seq' THEN
         UPDATE signoff.runs SET first_seq = (p_write ->> 'first_seq')::integer
         WHERE id = v_run_id AND namespace = p_namespace;
@@ -215,12 +236,13 @@ END $$;
 
 -- What a write finds that meets its own effect, since its first reply was lost; {"lost": true} if it is not its own.
 CREATE FUNCTION signoff.repeated(p_run signoff.runs, p_write jsonb) RETURNS jsonb
-LANGUAGE sql AS $$
-    SELECT CASE
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN CASE
         WHEN jsonb_array_length(coalesce(p_write -> 'entries', '[]')) > 0
             AND NOT signoff.are_written(p_run.namespace, p_run.id, p_write -> 'entries') THEN '{"lost": true}'
         WHEN p_write ? 'pause' AND p_write ? 'entries' AND p_run.state IN ('paused', 'ready') THEN '{"paused": true}'
         WHEN p_write ? 'outcome' AND p_write ? 'entries' AND p_run.state = p_write #>> '{outcome,state}' THEN '{}'
         ELSE '{"lost": true}'
-    END::jsonb
-$$;
+    END::jsonb;
+END $$;

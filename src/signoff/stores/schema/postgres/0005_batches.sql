@@ -1,101 +1,117 @@
 -- Many operations of one process in one statement, and so in one transaction and one commit.
 
--- Append entries to many journals at once, each behind the fence of its epoch.
--- Returns, in order, {} for each write, or what signoff.write says of one that does not fit.
+-- Append entries to many journals at once, each behind the fence of its epoch. The writes come in the order in which
+-- everybody locks runs. Returns, in order, {} for each write, or what signoff.write says of one that does not fit.
 CREATE FUNCTION signoff.append_all(p_writes jsonb, p_now double precision) RETURNS jsonb
-LANGUAGE sql AS $$
-    WITH writes AS MATERIALIZED (
-        SELECT (write ->> 'namespace') AS namespace, (write ->> 'run_id') AS run_id,
-            (write ->> 'epoch')::integer AS epoch, write, place
+LANGUAGE plpgsql AS $$
+DECLARE
+    results jsonb;
+BEGIN
+    IF jsonb_array_length(p_writes) = 1 THEN
+        RETURN jsonb_build_array(signoff.write(p_writes #>> '{0,namespace}', p_writes -> 0, p_now));
+    END IF;
+    WITH held AS MATERIALIZED (
+        SELECT place, write, run.*
         FROM jsonb_array_elements(p_writes) WITH ORDINALITY AS listed (write, place)
-    ),
-    held AS MATERIALIZED (
-        SELECT writes.place, writes.namespace, writes.run_id, writes.write
-        FROM writes JOIN signoff.runs ON runs.id = writes.run_id AND runs.namespace = writes.namespace
-        WHERE runs.epoch = writes.epoch AND runs.state = 'running'
-        ORDER BY runs.id, runs.namespace
-        FOR NO KEY UPDATE OF runs
+        CROSS JOIN LATERAL (
+            SELECT id, namespace, state FROM signoff.runs
+            WHERE id = write ->> 'run_id' AND namespace = write ->> 'namespace'
+                AND epoch = (write ->> 'epoch')::integer
+            FOR NO KEY UPDATE
+        ) AS run
     ),
     fitting AS MATERIALIZED (
-        SELECT held.*
-        FROM held CROSS JOIN LATERAL (
-            SELECT coalesce(max(seq), -1) + 1 AS seq FROM signoff.journal
-            WHERE run_id = held.run_id AND namespace = held.namespace
-        ) AS next
-        WHERE next.seq = (held.write #>> '{entries,0,seq}')::integer
+        SELECT * FROM held
+        WHERE state = 'running' AND signoff.next_seq(namespace, id) = (write #>> '{entries,0,seq}')::integer
     ),
     added AS (
         INSERT INTO signoff.journal (run_id, namespace, seq, at, kind, n, call, name, value, error, details)
-        SELECT fitting.run_id, fitting.namespace, new.*
+        SELECT fitting.id, fitting.namespace, new.*
         FROM fitting
         CROSS JOIN LATERAL jsonb_populate_recordset(NULL::signoff.entry, fitting.write -> 'entries') AS new
     )
     SELECT jsonb_agg(
         CASE
             WHEN fitting.place IS NOT NULL THEN '{}'
-            ELSE signoff.write(writes.namespace, writes.write, p_now)
-        END ORDER BY writes.place
-    )
-    FROM writes LEFT JOIN fitting USING (place)
-$$;
+            ELSE signoff.write(listed.write ->> 'namespace', listed.write, p_now)
+        END ORDER BY place
+    ) INTO results
+    FROM jsonb_array_elements(p_writes) WITH ORDINALITY AS listed (write, place) LEFT JOIN fitting USING (place);
+    RETURN results;
+END $$;
 
--- Lock the runs that a batch concerns, in one order for everybody: two batches never wait for each other in a circle.
+-- The runs that an operation changes, as far as that can be known before.
+CREATE FUNCTION signoff.concerned(p_op jsonb) RETURNS text[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_namespace constant text := p_op ->> 'namespace';
+    v_write constant jsonb := p_op -> 'write';
+    v_run_id constant text := coalesce(v_write ->> 'run_id', p_op ->> 'run_id');
+    ids text[] := ARRAY[v_run_id];
+BEGIN
+    IF v_write ? 'outcome' OR p_op ->> 'op' = 'cancel' THEN
+        ids := ids || ARRAY(
+            SELECT parent_id FROM signoff.runs
+            WHERE id = v_run_id AND namespace = v_namespace AND parent_id IS NOT NULL
+        ) || ARRAY(
+            SELECT run_id FROM signoff.waiters
+            WHERE shard = v_run_id AND namespace = v_namespace AND target = 'run' AND target_id = v_run_id
+        );
+    END IF;
+    IF v_write ? 'cancels' THEN
+        ids := ids || ARRAY(SELECT value ->> 'id' FROM jsonb_array_elements(v_write -> 'cancels'));
+    END IF;
+    IF v_write ? 'closes' OR p_op ->> 'op' = 'settle' THEN
+        ids := ids || ARRAY(
+            SELECT waiters.run_id
+            FROM jsonb_array_elements_text(
+                coalesce(v_write -> 'closes', jsonb_build_array(p_op -> 'promise_id'))
+            ) AS promise_id
+            JOIN signoff.waiters
+                ON waiters.shard = signoff.shard_of(promise_id) AND waiters.namespace = v_namespace
+                AND waiters.target = 'promise' AND waiters.target_id = promise_id
+        );
+    END IF;
+    IF p_op ->> 'op' = 'settle' THEN
+        ids := ids || ARRAY(
+            SELECT run_id FROM signoff.promises
+            WHERE shard = signoff.shard_of(p_op ->> 'promise_id') AND namespace = v_namespace
+                AND id = p_op ->> 'promise_id' AND run_id IS NOT NULL
+        );
+    END IF;
+    RETURN array_remove(ids, NULL);
+END $$;
+
+-- Lock the runs that a batch concerns, in one order for everybody and before anything else: so two batches do not wait
+-- for each other in a circle.
 CREATE FUNCTION signoff.lock_runs(p_appends jsonb, p_operations jsonb) RETURNS void
-LANGUAGE sql AS $$
-    WITH operations AS MATERIALIZED (
-        SELECT operation ->> 'op' AS op, operation ->> 'namespace' AS namespace, operation ->> 'run_id' AS run_id,
-            operation ->> 'promise_id' AS promise_id, operation -> 'write' AS write
-        FROM jsonb_array_elements(p_operations) AS operation
-    ),
-    writes AS (
-        SELECT namespace, write ->> 'run_id' AS run_id, write FROM operations WHERE write IS NOT NULL
-    ),
-    settled AS (
-        SELECT namespace, promise_id FROM operations WHERE promise_id IS NOT NULL
-        UNION ALL
-        SELECT namespace, closed FROM writes CROSS JOIN jsonb_array_elements_text(write -> 'closes') AS closed
-    ),
-    ended AS (
-        SELECT namespace, run_id FROM writes WHERE write ? 'outcome'
-        UNION ALL
-        SELECT namespace, run_id FROM operations WHERE op = 'cancel'
-        UNION ALL
-        SELECT namespace, cancelled ->> 'id' FROM writes CROSS JOIN jsonb_array_elements(write -> 'cancels') AS cancelled
-    ),
-    concerned AS (
-        SELECT run_id, namespace FROM operations
-        UNION
-        SELECT run_id, namespace FROM writes
-        UNION
-        SELECT run_id, namespace FROM ended
-        UNION
-        SELECT write ->> 'run_id', write ->> 'namespace' FROM jsonb_array_elements(p_appends) AS write
-        UNION
-        SELECT runs.parent_id, runs.namespace
-        FROM ended JOIN signoff.runs ON runs.id = ended.run_id AND runs.namespace = ended.namespace
-        UNION
-        SELECT promises.run_id, promises.namespace
-        FROM settled JOIN signoff.promises
-            ON promises.shard = signoff.shard_of(settled.promise_id) AND promises.namespace = settled.namespace
-            AND promises.id = settled.promise_id
-        UNION
-        SELECT waiters.run_id, waiters.namespace
-        FROM settled JOIN signoff.waiters
-            ON waiters.shard = signoff.shard_of(settled.promise_id) AND waiters.namespace = settled.namespace
-            AND waiters.target = 'promise' AND waiters.target_id = settled.promise_id
-        UNION
-        SELECT waiters.run_id, waiters.namespace
-        FROM ended JOIN signoff.waiters
-            ON waiters.shard = ended.run_id AND waiters.namespace = ended.namespace
-            AND waiters.target = 'run' AND waiters.target_id = ended.run_id
-    ),
-    locked AS (
-        SELECT 1 FROM signoff.runs JOIN concerned ON runs.id = concerned.run_id AND runs.namespace = concerned.namespace
-        ORDER BY runs.id, runs.namespace
-        FOR NO KEY UPDATE OF runs
-    )
-    SELECT count(*) FROM locked
-$$;
+LANGUAGE plpgsql AS $$
+DECLARE
+    operation jsonb;
+    concerned text[];
+    run record;
+    ids text[] := '{}';
+    namespaces text[] := '{}';
+BEGIN
+    FOR operation IN SELECT value FROM jsonb_array_elements(p_operations) LOOP
+        concerned := signoff.concerned(operation);
+        ids := ids || concerned;
+        namespaces := namespaces || array_fill(operation ->> 'namespace', ARRAY[cardinality(concerned)]);
+    END LOOP;
+    IF p_appends IS NOT NULL THEN
+        ids := ids || ARRAY(SELECT value ->> 'run_id' FROM jsonb_array_elements(p_appends));
+        namespaces := namespaces || ARRAY(SELECT value ->> 'namespace' FROM jsonb_array_elements(p_appends));
+    END IF;
+    IF cardinality(ids) > 1 OR p_operations #>> '{0,op}' = 'settle' THEN
+        FOR run IN
+            SELECT DISTINCT id COLLATE "C" AS id, namespace COLLATE "C" AS namespace
+            FROM unnest(ids, namespaces) AS listed (id, namespace)
+            ORDER BY 1, 2
+        LOOP
+            PERFORM FROM signoff.runs WHERE id = run.id AND namespace = run.namespace FOR NO KEY UPDATE;
+        END LOOP;
+    END IF;
+END $$;
 
 -- One operation. Returns what it found and did; "woken" are the runs that were left a message.
 CREATE FUNCTION signoff.operate(p_op jsonb, p_now double precision, p_lease_now double precision) RETURNS jsonb
@@ -161,7 +177,7 @@ BEGIN
     -- This very claim, when the reply was lost.
     claimed := ARRAY(
         SELECT runs FROM signoff.runs
-        WHERE worker_id = p_op ->> 'worker_id' AND state = 'running' AND claim_token = p_op ->> 'token'
+        WHERE worker_id = p_op ->> 'worker_id' AND claim_token = p_op ->> 'token'
     );
     IF cardinality(claimed) = 0 THEN
         claimed := ARRAY(
@@ -187,9 +203,17 @@ BEGIN
     );
 END $$;
 
+-- Every statement has its index; plans are made once for a connection, when a table may still be empty, and must be
+-- the right ones for a table that is large.
 -- A batch: {"appends": [...], "operations": [...]}, with "now" and "lease_now" where time is not the database's.
 CREATE FUNCTION signoff.apply(p_batch jsonb) RETURNS jsonb
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
 DECLARE
     db_now constant double precision := extract(epoch FROM clock_timestamp());
     v_now constant double precision := coalesce((p_batch ->> 'now')::double precision, db_now);

@@ -2,15 +2,16 @@
 
 -- When the next thing is due, in business time: a lease that ends in three seconds is due in three seconds.
 CREATE FUNCTION signoff.next_due(p_now double precision, p_lease_now double precision) RETURNS double precision
-LANGUAGE sql STABLE AS $$
-    SELECT least(
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN least(
         (SELECT min(due_at) FROM signoff.promises WHERE state = 'pending' AND due_at IS NOT NULL),
-        (SELECT min(wake_at) FROM signoff.runs WHERE state = 'paused' AND wake_at IS NOT NULL),
+        (SELECT min(wake_at) FROM signoff.runs WHERE wake_at IS NOT NULL),
         (SELECT min(deadline_at) FROM signoff.runs
             WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL),
-        (SELECT p_now + min(lease_until) - p_lease_now FROM signoff.runs WHERE state = 'running')
-    )
-$$;
+        (SELECT p_now + min(lease_until) - p_lease_now FROM signoff.runs WHERE worker_id IS NOT NULL)
+    );
+END $$;
 
 -- Time out promises. A run is locked before its promises, by everybody; what others have locked is left to them.
 CREATE FUNCTION signoff.time_out_promises(p_now double precision, p_limit integer)
@@ -46,24 +47,33 @@ END $$;
 
 -- Tell runs that their deadline has passed.
 CREATE FUNCTION signoff.pass_deadlines(p_now double precision, p_limit integer) RETURNS TABLE (namespace text, id text)
-LANGUAGE sql AS $$
-    WITH passed AS (
-        UPDATE signoff.runs AS runs SET deadline_passed = true
-        FROM (
-            SELECT id, namespace FROM signoff.runs
-            WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL AND deadline_at <= p_now
-            ORDER BY deadline_at LIMIT p_limit
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) AS due
-        WHERE runs.id = due.id AND runs.namespace = due.namespace
-        RETURNING runs.namespace, runs.id
-    )
-    SELECT namespace, id FROM passed
-$$;
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        WITH passed AS (
+            UPDATE signoff.runs AS runs SET deadline_passed = true
+            FROM (
+                SELECT id, namespace FROM signoff.runs
+                WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL AND deadline_at <= p_now
+                ORDER BY deadline_at LIMIT p_limit
+                FOR NO KEY UPDATE SKIP LOCKED
+            ) AS due
+            WHERE runs.id = due.id AND runs.namespace = due.namespace
+            RETURNING runs.namespace, runs.id
+        )
+        SELECT namespace, id FROM passed;
+END $$;
 
 -- Do what time has brought. Returns {"next": when the next thing is due, "now": the time here, "touched": {...}}.
 CREATE FUNCTION signoff.due(p_now double precision, p_lease_now double precision, p_limit integer) RETURNS jsonb
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
 DECLARE
     db_now constant double precision := extract(epoch FROM clock_timestamp());
     v_now constant double precision := coalesce(p_now, db_now);
@@ -92,17 +102,21 @@ CREATE FUNCTION signoff.heartbeat(
     p_namespace text, p_worker_id text, p_run_ids text[], p_epochs integer[], p_lease_now double precision,
     p_lease_seconds double precision
 ) RETURNS SETOF text
-LANGUAGE sql AS $$
-    UPDATE signoff.runs AS runs
-    SET lease_until = coalesce(p_lease_now, extract(epoch FROM clock_timestamp())) + p_lease_seconds
-    FROM (
-        SELECT runs.id, runs.namespace
-        FROM unnest(p_run_ids, p_epochs) AS held (run_id, epoch)
-        JOIN signoff.runs ON runs.id = held.run_id AND runs.namespace = p_namespace
-        WHERE runs.epoch = held.epoch AND runs.worker_id = p_worker_id AND runs.state = 'running'
-        ORDER BY runs.id, runs.namespace
-        FOR NO KEY UPDATE OF runs
-    ) AS kept
-    WHERE runs.id = kept.id AND runs.namespace = kept.namespace
-    RETURNING runs.id
-$$;
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY
+        UPDATE signoff.runs AS runs
+        SET lease_until = coalesce(p_lease_now, extract(epoch FROM clock_timestamp())) + p_lease_seconds
+        FROM (
+            SELECT run.id, run.namespace
+            FROM unnest(p_run_ids, p_epochs) AS held (run_id, epoch)
+            CROSS JOIN LATERAL (
+                SELECT id, namespace, worker_id FROM signoff.runs
+                WHERE id = held.run_id AND namespace = p_namespace AND epoch = held.epoch
+                FOR NO KEY UPDATE
+            ) AS run
+            WHERE run.worker_id = p_worker_id
+        ) AS kept
+        WHERE runs.id = kept.id AND runs.namespace = kept.namespace
+        RETURNING runs.id;
+END $$;
