@@ -28,7 +28,7 @@ class Signoff:
     Its methods block, for scripts and plain functions; async code uses ``AsyncClient(app)``.
 
     Args:
-        store: ``sqlite:///file.db`` (relative to the working directory), ``postgresql://user@host/database``, or a store.
+        store: ``sqlite:///file.db`` (relative to the working directory), ``postgresql://user@host/db``, or a store.
         group: The group that runs are started in and that workers poll.
         namespace: The tenant.
 
