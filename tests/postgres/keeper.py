@@ -50,7 +50,8 @@ def _remove(folder: Path) -> None:
         with suppress(psutil.NoSuchProcess):
             server.kill()
     wait_for_end(alive, seconds=PATIENCE_SECONDS)
-    _free_shared_memory(folder / "data" / "postmaster.pid")
+    for pid_file in folder.glob("*/data/postmaster.pid"):
+        _free_shared_memory(pid_file)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
 import signal
 import subprocess
 import time
@@ -15,8 +12,10 @@ from typing import Literal, Self
 
 import psutil
 
-from tests.postgres.account import give, unprivileged
-from tests.postgres.folder import ServerFolder
+from tests.postgres import port
+from tests.postgres.account import unprivileged
+from tests.postgres.cluster import new_cluster, password
+from tests.postgres.folder import HeldFolder
 from tests.postgres.installations import Installation, newest
 from tests.postgres.processes import wait_for_end
 
@@ -53,7 +52,7 @@ class PostgresServer:
     Args:
         installation: The version; the newest one if None.
         settings: ``DURABLE`` or ``FAST``, or any of Postgres' settings.
-        folder: A folder that other processes may hold too; one of its own if None.
+        folder: Where, in a folder that somebody else holds; in one of its own if None.
     """
 
     def __init__(
@@ -61,14 +60,18 @@ class PostgresServer:
         installation: Installation | None = None,
         *,
         settings: Mapping[str, str] = DURABLE,
-        folder: ServerFolder | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.installation = installation or newest()
+        self.installation = (installation or newest()).reachable()
         self.settings = settings
-        self._folder = folder or ServerFolder.hold(f"{os.getpid()}-{secrets.token_hex(4)}")
-        self.folder = self._folder.path
-        self.port = self._folder.port()
-        self._password = secrets.token_urlsafe(12)
+        self._held: HeldFolder | None = None
+        if folder is None:
+            self._held = HeldFolder.hold_new()
+            folder = self._held.path / "server"
+        self.folder = folder
+        self.folder.mkdir()
+        self.port = port.reserve(self.folder)
+        self._password = password()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -99,12 +102,17 @@ class PostgresServer:
         """Start, on the same port with the same data as before; returns when it takes connections."""
         assert not self.running
         data = self.folder / "data"
-        if not (data / "PG_VERSION").exists():
-            self._make(data)
+        if not data.exists():
+            new_cluster(data, self.installation)
         settings = {**SETTINGS, "port": str(self.port), **self.settings}
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program("postgres"), "-D", data, *(f"--{name}={settings[name]}" for name in settings)],
+                [
+                    self.installation.bin / "postgres",
+                    "-D",
+                    data,
+                    *(f"--{name}={settings[name]}" for name in settings),
+                ],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -146,32 +154,8 @@ class PostgresServer:
         """Stop if it runs, and remove the folder."""
         if self.running:
             self.stop("immediate")
-        self._folder.release()
-
-    def _program(self, name: str) -> Path:
-        return self.installation.bin / name
-
-    def _make(self, data: Path) -> None:
-        shutil.rmtree(data, ignore_errors=True)
-        data.mkdir()
-        password = self.folder / "password"
-        password.write_text(self._password)
-        give(data)
-        give(password)
-        command = [
-            *(self._program("initdb"), "-D", data, "--no-sync", "--no-instructions"),
-            *("--username=postgres", "--auth=scram-sha-256", f"--pwfile={password}"),
-            *("--encoding=UTF8", "--locale=C"),
-        ]
-        if self.installation.has_icu:  # text is then sorted as in most people's databases
-            command += ["--locale-provider=icu", "--icu-locale=und"]
-        if self.installation.major >= 16:
-            command += ["--set=scram_iterations=1"]  # 5 ms less a connection
-        made = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, check=False, **unprivileged()
-        )
-        if made.returncode:
-            raise RuntimeError(f"initdb failed: {made.stderr}")
+        if self._held:
+            self._held.release()
 
     def _takes_connections(self) -> bool:
         assert self._process is not None
