@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -35,16 +35,16 @@ class HeldFolder:
             for path in held_folders():
                 remove_unheld(path)
             path = root() / f"{HELD}{name}"
-            try:
-                path.mkdir()
-            except FileExistsError:
-                held, keeper = (path / "held").open("rb"), None
-                fcntl.flock(held, fcntl.LOCK_SH)
-            else:
-                held = (path / "held").open("wb")
-                fcntl.flock(held, fcntl.LOCK_SH)
-                keeper = _start_keeper(path)
-            return cls(path, held, keeper)
+            while True:
+                try:
+                    path.mkdir()
+                except FileExistsError:
+                    if held := _joined(path):
+                        return cls(path, held, None)
+                else:
+                    held = (path / "held").open("wb")
+                    fcntl.flock(held, fcntl.LOCK_SH)
+                    return cls(path, held, _start_keeper(path))
 
     @classmethod
     def hold_new(cls) -> HeldFolder:
@@ -88,6 +88,17 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _joined(path: Path) -> IO[bytes] | None:
+    """Hold an existing folder; None if it is gone, for its last holder was."""
+    with suppress(FileNotFoundError):
+        held = (path / "held").open("rb")
+        fcntl.flock(held, fcntl.LOCK_SH)  # waits while it is being removed
+        if (path / "held").exists():
+            return held
+        held.close()
+    return None
 
 
 def _start_keeper(path: Path) -> subprocess.Popen[bytes]:

@@ -52,7 +52,9 @@ def _remove(folder: Path) -> None:
     wait_for_end(alive, seconds=PATIENCE_SECONDS)
     for pid_file in folder.glob("*/data/postmaster.pid"):
         _free_shared_memory(pid_file)
-    shutil.rmtree(folder, ignore_errors=True)
+    # All at once, so that nobody takes what is half removed for a folder to join.
+    removed = folder.rename(f"{folder}-removed")
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 def _runs_in(process: psutil.Process, folder: Path) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -12,10 +10,8 @@ from typing import Literal, Self
 
 import psutil
 
-from tests.postgres import port
-from tests.postgres.account import unprivileged
 from tests.postgres.cluster import new_cluster, password
-from tests.postgres.folder import HeldFolder
+from tests.postgres.daemon import PATIENCE_SECONDS, Daemon
 from tests.postgres.installations import Installation, newest
 from tests.postgres.processes import wait_for_end
 
@@ -36,11 +32,10 @@ SETTINGS = {
     "max_wal_size": "1GB",
 }
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-PATIENCE_SECONDS = 60.0
 
 
 class PostgresServer:
-    """A server with a folder and a port of its own, which it keeps from start to start.
+    """A server that keeps its data and its port from start to start.
 
     Both are gone after ``remove``, at the end of a ``with`` block, and when this process has ended in any way.
 
@@ -64,15 +59,9 @@ class PostgresServer:
     ) -> None:
         self.installation = (installation or newest()).reachable()
         self.settings = settings
-        self._held: HeldFolder | None = None
-        if folder is None:
-            self._held = HeldFolder.hold_new()
-            folder = self._held.path / "server"
-        self.folder = folder
-        self.folder.mkdir()
-        self.port = port.reserve(self.folder)
         self._password = password()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._daemon = Daemon("postgres", folder)
+        self._data = self.folder / "data"
 
     def __enter__(self) -> Self:
         try:
@@ -85,52 +74,44 @@ class PostgresServer:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
-    def url(self, database: str = "postgres") -> str:
-        """Where a superuser connects."""
-        return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/{database}"
+    @property
+    def port(self) -> int:
+        return self._daemon.port
 
     @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+    def folder(self) -> Path:
+        return self._daemon.folder
 
     @property
     def log(self) -> str:
         """What all its starts have logged."""
-        return (self.folder / "log").read_text()
+        return self._daemon.log
+
+    @property
+    def pid(self) -> int:
+        """The process that started all the others."""
+        return self._daemon.pid
+
+    def url(self, database: str = "postgres") -> str:
+        """Where a superuser connects."""
+        return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Start, on the same port with the same data as before; returns when it takes connections."""
-        assert not self.running
-        data = self.folder / "data"
-        if not data.exists():
-            new_cluster(data, self.installation)
+        """Start, on the same port with the same data as before; returns when it takes connections.
+
+        Raises:
+            RuntimeError: It ended at once; the error has its log.
+        """
+        if not self._data.exists():
+            new_cluster(self._data, self.installation)
         settings = {**SETTINGS, "port": str(self.port), **self.settings}
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    self.installation.bin / "postgres",
-                    "-D",
-                    data,
-                    *(f"--{name}={settings[name]}" for name in settings),
-                ],
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is not meant for it
-                **unprivileged(),
-            )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._takes_connections():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"Postgres in {self.folder} does not get ready:\n{self.log[-2000:]}")
-            time.sleep(0.005)
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        command = [self.installation.bin / "postgres", "-D", self._data, *options]
+        self._daemon.start(command, is_ready=self._takes_connections)
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop: ``smart`` waits for the clients to leave, ``fast`` cuts them off, ``immediate`` is a crash."""
-        assert self._process is not None
-        self._process.send_signal(SIGNALS[mode])
-        self._process.wait(PATIENCE_SECONDS)
+        self._daemon.stop(SIGNALS[mode])
 
     def restart(self, mode: StopMode = "fast") -> None:
         """Stop and start."""
@@ -139,30 +120,23 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill all its processes (-9), as when a machine fails. The next start recovers what was committed."""
-        assert self._process is not None
-        postmaster = psutil.Process(self._process.pid)
+        postmaster = psutil.Process(self.pid)
         postmaster.suspend()  # so that it starts no further ones
         backends = postmaster.children(recursive=True)
-        for process in (postmaster, *backends):
-            process.kill()
-        self._process.wait()
+        for backend in backends:
+            backend.kill()
+        self._daemon.stop(signal.SIGKILL)
         # As long as one of them lives, the data folder counts as in use.
         alive = wait_for_end(backends, seconds=PATIENCE_SECONDS)
         assert not alive, alive
 
     def remove(self) -> None:
         """Stop if it runs, and remove the folder."""
-        if self.running:
-            self.stop("immediate")
-        if self._held:
-            self._held.release()
+        self._daemon.remove(SIGNALS["immediate"])
 
     def _takes_connections(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise RuntimeError(f"Postgres in {self.folder} ended as it started:\n{self.log[-2000:]}")
         try:
-            lines = (self.folder / "data/postmaster.pid").read_text().splitlines()
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        return len(lines) > 7 and int(lines[0]) == self._process.pid and lines[7].strip() == "ready"
+        return len(lines) > 7 and int(lines[0]) == self.pid and lines[7].strip() == "ready"
