@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 
-class Account(TypedDict, total=False):
-    """What ``subprocess`` takes to run something as somebody else; empty for the present user."""
-
-    user: int
-    group: int
-    extra_groups: list[int]
-
-
-def unprivileged() -> Account:
-    """The present user, or nobody if that is root."""
+def unprivileged() -> dict[str, Any]:
+    """What ``subprocess`` takes to run something as nobody if this is root, and as the present user otherwise."""
     if os.getuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")

@@ -9,17 +9,17 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from tests.postgres.folder import ServerFolder, locked
+from tests.postgres.folder import locked, of_this_run
 from tests.postgres.installations import installations
 from tests.postgres.server import FAST, PostgresServer
 
@@ -71,22 +71,21 @@ def shared_server_url(major: int) -> str:
     """The server of this test run, started by the first process that asks; it stops when all of them have ended."""
     if url := os.environ.get("SIGNOFF_TEST_POSTGRES"):
         return url
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{secrets.token_hex(4)}"
-    folder = ServerFolder.hold(f"{run}-{major}")
-    with locked(folder.path / "starting"):
-        address = folder.path / "url"
+    folder = of_this_run().path
+    address = folder / f"url-{major}"
+    with locked(address.with_suffix(".lock")):
         if not address.exists():
             [installation] = [found for found in installations() if found.major == major]
-            server = PostgresServer(installation, settings=FAST, folder=folder)
+            place = folder / f"server-{major}-{os.getpid()}"
+            server = PostgresServer(installation, settings=FAST, folder=place)
             server.start()
             address.touch(mode=0o600)
             address.write_text(server.url())
-            _kept.append(server)
-        _kept.append(folder)
+            _started.append(server)
         return address.read_text()
 
 
-_kept: list[object] = []
+_started: list[PostgresServer] = []  # kept, for Python warns of processes that it forgets as they run
 
 
 class Databases:
@@ -107,7 +106,7 @@ class Databases:
         atexit.register(self.close)
 
     def url(self, name: str) -> str:
-        return urlsplit(self._server_url)._replace(path=f"/{name}").geturl()
+        return re.sub(r"^(\w+://[^/?]*)(/[^?]*)?", rf"\1/{name}", self._server_url)
 
     def take(self) -> str:
         """An empty database."""

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
-import random
-import socket
+import secrets
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from tests.postgres.keeper import remove_unheld
 
 PROJECT = Path(__file__).parents[2]
-# Below the ports that the kernel gives to outgoing connections: one of those could take a stopped server's port.
-PORTS = range(15_000, 32_000)
+HELD = "held-"
 
 
-class ServerFolder:
+class HeldFolder:
     """A folder that this process holds, maybe beside others."""
 
     def __init__(self, path: Path, held: IO[bytes], keeper: subprocess.Popen[bytes] | None) -> None:
@@ -30,22 +29,27 @@ class ServerFolder:
         self._keeper = keeper  # None if another process made the folder
 
     @classmethod
-    def hold(cls, name: str) -> ServerFolder:
+    def hold(cls, name: str) -> HeldFolder:
         """Make a folder, or hold the one of this name that others hold already."""
         with locked(root() / "lock"):
-            for path in root().glob("server-*"):
+            for path in held_folders():
                 remove_unheld(path)
-            path = root() / f"server-{name}"
-            try:
-                path.mkdir()
-            except FileExistsError:
-                held, keeper = (path / "held").open("rb"), None
-                fcntl.flock(held, fcntl.LOCK_SH)
-            else:
-                held = (path / "held").open("wb")
-                fcntl.flock(held, fcntl.LOCK_SH)
-                keeper = _start_keeper(path)
-            return cls(path, held, keeper)
+            path = root() / f"{HELD}{name}"
+            while True:
+                try:
+                    path.mkdir()
+                except FileExistsError:
+                    if held := _joined(path):
+                        return cls(path, held, None)
+                else:
+                    held = (path / "held").open("wb")
+                    fcntl.flock(held, fcntl.LOCK_SH)
+                    return cls(path, held, _start_keeper(path))
+
+    @classmethod
+    def hold_new(cls) -> HeldFolder:
+        """Make a folder of this process alone."""
+        return cls.hold(f"{os.getpid()}-{secrets.token_hex(4)}")
 
     def release(self) -> None:
         """Hold the folder no longer; waits for its removal if this process made it and no other holds it."""
@@ -53,16 +57,17 @@ class ServerFolder:
         if self._keeper:
             self._keeper.wait()
 
-    def port(self) -> int:
-        """A free port of the loopback address, for this folder's server as long as the folder exists."""
-        file = self.path / "port"
-        if file.exists():
-            return int(file.read_text())
-        with locked(root() / "lock"):
-            taken = {int(other.read_text()) for other in root().glob("server-*/port")}
-            port = next(port for port in _shuffled_ports() if port not in taken and _is_free(port))
-            file.write_text(str(port))
-            return port
+
+@functools.cache
+def of_this_run() -> HeldFolder:
+    """The folder that all processes of a test run hold to their end: the workers of xdist, and what they start."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    return HeldFolder.hold(run) if run else HeldFolder.hold_new()
+
+
+def held_folders() -> list[Path]:
+    """All such folders of this user."""
+    return list(root().glob(f"{HELD}*"))
 
 
 def root() -> Path:
@@ -85,6 +90,17 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+def _joined(path: Path) -> IO[bytes] | None:
+    """Hold an existing folder; None if it is gone, for its last holder was."""
+    with suppress(FileNotFoundError):
+        held = (path / "held").open("rb")
+        fcntl.flock(held, fcntl.LOCK_SH)  # waits while it is being removed
+        if (path / "held").exists():
+            return held
+        held.close()
+    return None
+
+
 def _start_keeper(path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "tests.postgres.keeper", path],
@@ -95,16 +111,3 @@ def _start_keeper(path: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is not meant for it
     )
-
-
-def _shuffled_ports() -> list[int]:
-    return random.SystemRandom().sample(PORTS, len(PORTS))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

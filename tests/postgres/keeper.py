@@ -50,8 +50,11 @@ def _remove(folder: Path) -> None:
         with suppress(psutil.NoSuchProcess):
             server.kill()
     wait_for_end(alive, seconds=PATIENCE_SECONDS)
-    _free_shared_memory(folder / "data" / "postmaster.pid")
-    shutil.rmtree(folder, ignore_errors=True)
+    for pid_file in folder.glob("*/data/postmaster.pid"):
+        _free_shared_memory(pid_file)
+    # All at once, so that nobody takes what is half removed for a folder to join.
+    removed = folder.rename(f"{folder}-removed")
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 def _runs_in(process: psutil.Process, folder: Path) -> bool:

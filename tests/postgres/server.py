@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,8 +10,8 @@ from typing import Literal, Self
 
 import psutil
 
-from tests.postgres.account import give, unprivileged
-from tests.postgres.folder import ServerFolder
+from tests.postgres.cluster import new_cluster, password
+from tests.postgres.daemon import PATIENCE_SECONDS, Daemon
 from tests.postgres.installations import Installation, newest
 from tests.postgres.processes import wait_for_end
 
@@ -37,11 +32,10 @@ SETTINGS = {
     "max_wal_size": "1GB",
 }
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-PATIENCE_SECONDS = 60.0
 
 
 class PostgresServer:
-    """A server with a folder and a port of its own, which it keeps from start to start.
+    """A server that keeps its data and its port from start to start.
 
     Both are gone after ``remove``, at the end of a ``with`` block, and when this process has ended in any way.
 
@@ -53,7 +47,7 @@ class PostgresServer:
     Args:
         installation: The version; the newest one if None.
         settings: ``DURABLE`` or ``FAST``, or any of Postgres' settings.
-        folder: A folder that other processes may hold too; one of its own if None.
+        folder: Where, in a folder that somebody else holds; in one of its own if None.
     """
 
     def __init__(
@@ -61,15 +55,13 @@ class PostgresServer:
         installation: Installation | None = None,
         *,
         settings: Mapping[str, str] = DURABLE,
-        folder: ServerFolder | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.installation = installation or newest()
+        self.installation = (installation or newest()).reachable()
         self.settings = settings
-        self._folder = folder or ServerFolder.hold(f"{os.getpid()}-{secrets.token_hex(4)}")
-        self.folder = self._folder.path
-        self.port = self._folder.port()
-        self._password = secrets.token_urlsafe(12)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._password = password()
+        self._daemon = Daemon("postgres", folder)
+        self._data = self.folder / "data"
 
     def __enter__(self) -> Self:
         try:
@@ -82,47 +74,44 @@ class PostgresServer:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
-    def url(self, database: str = "postgres") -> str:
-        """Where a superuser connects."""
-        return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/{database}"
+    @property
+    def port(self) -> int:
+        return self._daemon.port
 
     @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+    def folder(self) -> Path:
+        return self._daemon.folder
 
     @property
     def log(self) -> str:
         """What all its starts have logged."""
-        return (self.folder / "log").read_text()
+        return self._daemon.log
+
+    @property
+    def pid(self) -> int:
+        """The process that started all the others."""
+        return self._daemon.pid
+
+    def url(self, database: str = "postgres") -> str:
+        """Where a superuser connects."""
+        return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Start, on the same port with the same data as before; returns when it takes connections."""
-        assert not self.running
-        data = self.folder / "data"
-        if not (data / "PG_VERSION").exists():
-            self._make(data)
+        """Start, on the same port with the same data as before; returns when it takes connections.
+
+        Raises:
+            RuntimeError: It ended at once; the error has its log.
+        """
+        if not self._data.exists():
+            new_cluster(self._data, self.installation)
         settings = {**SETTINGS, "port": str(self.port), **self.settings}
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._program("postgres"), "-D", data, *(f"--{name}={settings[name]}" for name in settings)],
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is not meant for it
-                **unprivileged(),
-            )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._takes_connections():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"Postgres in {self.folder} does not get ready:\n{self.log[-2000:]}")
-            time.sleep(0.005)
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        command = [self.installation.bin / "postgres", "-D", self._data, *options]
+        self._daemon.start(command, is_ready=self._takes_connections)
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop: ``smart`` waits for the clients to leave, ``fast`` cuts them off, ``immediate`` is a crash."""
-        assert self._process is not None
-        self._process.send_signal(SIGNALS[mode])
-        self._process.wait(PATIENCE_SECONDS)
+        self._daemon.stop(SIGNALS[mode])
 
     def restart(self, mode: StopMode = "fast") -> None:
         """Stop and start."""
@@ -131,54 +120,23 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill all its processes (-9), as when a machine fails. The next start recovers what was committed."""
-        assert self._process is not None
-        postmaster = psutil.Process(self._process.pid)
+        postmaster = psutil.Process(self.pid)
         postmaster.suspend()  # so that it starts no further ones
         backends = postmaster.children(recursive=True)
-        for process in (postmaster, *backends):
-            process.kill()
-        self._process.wait()
+        for backend in backends:
+            backend.kill()
+        self._daemon.stop(signal.SIGKILL)
         # As long as one of them lives, the data folder counts as in use.
         alive = wait_for_end(backends, seconds=PATIENCE_SECONDS)
         assert not alive, alive
 
     def remove(self) -> None:
         """Stop if it runs, and remove the folder."""
-        if self.running:
-            self.stop("immediate")
-        self._folder.release()
-
-    def _program(self, name: str) -> Path:
-        return self.installation.bin / name
-
-    def _make(self, data: Path) -> None:
-        shutil.rmtree(data, ignore_errors=True)
-        data.mkdir()
-        password = self.folder / "password"
-        password.write_text(self._password)
-        give(data)
-        give(password)
-        command = [
-            *(self._program("initdb"), "-D", data, "--no-sync", "--no-instructions"),
-            *("--username=postgres", "--auth=scram-sha-256", f"--pwfile={password}"),
-            *("--encoding=UTF8", "--locale=C"),
-        ]
-        if self.installation.has_icu:  # text is then sorted as in most people's databases
-            command += ["--locale-provider=icu", "--icu-locale=und"]
-        if self.installation.major >= 16:
-            command += ["--set=scram_iterations=1"]  # 5 ms less a connection
-        made = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, check=False, **unprivileged()
-        )
-        if made.returncode:
-            raise RuntimeError(f"initdb failed: {made.stderr}")
+        self._daemon.remove(SIGNALS["immediate"])
 
     def _takes_connections(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise RuntimeError(f"Postgres in {self.folder} ended as it started:\n{self.log[-2000:]}")
         try:
-            lines = (self.folder / "data/postmaster.pid").read_text().splitlines()
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        return len(lines) > 7 and int(lines[0]) == self._process.pid and lines[7].strip() == "ready"
+        return len(lines) > 7 and int(lines[0]) == self.pid and lines[7].strip() == "ready"
