@@ -279,7 +279,7 @@ class HttpBackend:
     def _page(self, kind: type[R], response: httpx.Response) -> Page[R]:
         return self._read(
             response,
-            lambda answer: Page([from_wire(kind, item) for item in answer["items"]], answer["next"]),
+            lambda answer: Page(tuple(from_wire(kind, item) for item in answer["items"]), answer["next"]),
         )
 
     def _read(self, response: httpx.Response, read: Callable[[Any], T]) -> T:

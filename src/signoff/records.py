@@ -229,3 +229,4 @@ class WorkerInfo:
     pid: int
     process_started_at: float
     group: str
+    namespace: str = "default"

@@ -46,6 +46,7 @@ class Facts:
     ready_at: float
     cancel_asked: bool = False
     deadline_passed: bool = False
+    claim_token: str | None = None
 
 
 @dataclass
@@ -63,6 +64,7 @@ class Tables:
     requests: dict[tuple[str, str, str], tuple[str, str]] = field(
         default_factory=dict[tuple[str, str, str], tuple[str, str]]
     )
+    tokens: set[tuple[str, str, str, str]] = field(default_factory=set[tuple[str, str, str, str]])
 
 
 class Model:
@@ -87,13 +89,14 @@ class Model:
 
     # Runs
 
-    def create_run(self, namespace: str, new: NewRun) -> tuple[Run, bool]:
+    def create_run(self, namespace: str, new: NewRun, token: str | None = None) -> tuple[Run, bool]:
         if (namespace, new.id) not in self.tables.runs:
+            self._remember(namespace, "create_run", new.id, token)
             return self._add_run(namespace, new), True
         run = self.tables.runs[namespace, new.id]
         if not _is_same(run, new):
             raise IdConflict(new.id, "it is another run")
-        return run, False
+        return run, self._is_known(namespace, "create_run", new.id, token)
 
     def cancel(self, namespace: str, run_id: str, reason: str | None = None, by: str | None = None) -> Run:
         run, facts = self._run(namespace, run_id)
@@ -107,17 +110,29 @@ class Model:
             self._leave(namespace, run_id, MessageKind.CANCEL, by=by, note=reason)
         return self._run(namespace, run_id)[0]
 
-    def retry(self, namespace: str, run_id: str) -> Run:
+    def retry(self, namespace: str, run_id: str, token: str | None = None) -> Run:
         run, facts = self._run(namespace, run_id)
+        if self._is_known(namespace, "retry", run_id, token):
+            return run
         if not run.retryable:
             raise InvalidState(run_id, run.state.value, "retry")
+        self._remember(namespace, "retry", run_id, token)
         facts.ready_at = self._now
-        self._add_entry(run, EntryKind.RETRIED)
+        self._add_entry(run, EntryKind.RETRIED, details=None if token is None else f'{{"token":"{token}"}}')
         return self._change(run, state=RunState.READY, retryable=False, ended_at=None, error=None)
 
     def signal(
-        self, namespace: str, run_id: str, name: str, value: str, by: str | None, request_id: str | None
+        self,
+        namespace: str,
+        run_id: str,
+        name: str,
+        value: str,
+        by: str | None,
+        request_id: str | None,
+        token: str | None = None,
     ) -> bool:
+        if self._is_known(namespace, "signal", run_id, token):
+            return True
         request = (namespace, run_id, request_id or "")
         if request_id is not None and request in self.tables.requests:
             if self.tables.requests[request] != (name, value):
@@ -128,6 +143,7 @@ class Model:
             raise InvalidState(run_id, run.state.value, "signal")
         if request_id is not None:
             self.tables.requests[request] = (name, value)
+        self._remember(namespace, "signal", run_id, token)
         self._leave(namespace, run_id, MessageKind.SIGNAL, name=name, value=value, by=by)
         return True
 
@@ -137,36 +153,49 @@ class Model:
     # What the holder of a lease does
 
     def claim(
-        self, namespace: str, worker_id: str, group: str, workflows: Sequence[str], limit: int
+        self,
+        namespace: str,
+        worker_id: str,
+        group: str,
+        workflows: Sequence[str],
+        limit: int,
+        token: str | None = None,
     ) -> list[Claim]:
-        ready = [
+        by_ready = sorted(
+            self.tables.runs.values(), key=lambda run: self.tables.facts[run.namespace, run.id].ready_at
+        )
+        claimed = [
             run
-            for run in self.tables.runs.values()
-            if run.state is RunState.READY
-            and (run.namespace, run.group) == (namespace, group)
-            and run.workflow in workflows
+            for run in by_ready
+            if (run.namespace, run.worker_id, run.state) == (namespace, worker_id, RunState.RUNNING)
+            and token is not None
+            and self.tables.facts[namespace, run.id].claim_token == token
         ]
-        ready.sort(key=lambda run: self.tables.facts[namespace, run.id].ready_at)
-        lease_until = self._lease_clock.now() + self._lease_seconds
-        return [
-            Claim(
-                self._change(
-                    run,
-                    state=RunState.RUNNING,
-                    epoch=run.epoch + 1,
-                    worker_id=worker_id,
-                    lease_until=lease_until,
-                ),
-                tuple(self.tables.messages[namespace, run.id]),
-            )
-            for run in ready[:limit]
-        ]
+        if not claimed:
+            ready = [
+                run
+                for run in by_ready
+                if (run.namespace, run.group, run.state) == (namespace, group, RunState.READY)
+                and run.workflow in workflows
+            ]
+            claimed = [self._lease(run, worker_id, token) for run in ready[:limit]]
+        return [Claim(run, tuple(self.tables.messages[namespace, run.id])) for run in claimed]
 
     def append(self, namespace: str, write: Write) -> None:
+        self._write(namespace, write)
+
+    def _write(self, namespace: str, write: Write) -> bool:
+        """Return whether it is new."""
         run = self.tables.runs.get((namespace, write.run_id))
-        if run is None or run.epoch != write.epoch or run.state is not RunState.RUNNING:
+        if run is None or run.epoch != write.epoch:
             raise LeaseLost(write.run_id, write.epoch)
         journal = self.tables.journals[namespace, run.id]
+        if write.entries:
+            begin = write.entries[0].seq
+            if begin >= 0 and journal[begin : begin + len(write.entries)] == list(write.entries):
+                return False
+        if run.state is not RunState.RUNNING:
+            raise LeaseLost(write.run_id, write.epoch)
         for entry in write.entries:
             if entry.seq != len(journal):
                 raise InvalidValue("entries", "a hole")
@@ -183,17 +212,21 @@ class Model:
             self._cancel_child(namespace, run.id, child_id)
         if write.first_seq is not None:
             self._change(self._run(namespace, run.id)[0], first_seq=write.first_seq)
+        return True
 
     def pause(self, namespace: str, write: Write, wakes: int, wake_at: float | None) -> bool:
-        self.append(namespace, write)
+        is_new = self._write(namespace, write)
         run, _ = self._run(namespace, write.run_id)
+        if not is_new and run.state is not RunState.RUNNING:
+            return True
         if run.wakes != wakes:
             return False
         self._change(run, state=RunState.PAUSED, wake_at=wake_at, worker_id=None, lease_until=None)
         return True
 
     def complete(self, namespace: str, write: Write, outcome: Outcome) -> None:
-        self.append(namespace, write)
+        if not self._write(namespace, write):
+            return
         run, _ = self._run(namespace, write.run_id)
         self._change(
             run,
@@ -210,16 +243,24 @@ class Model:
 
     # Promises
 
-    def create_promise(self, namespace: str, new: NewPromise) -> tuple[Promise, bool]:
+    def create_promise(
+        self, namespace: str, new: NewPromise, token: str | None = None
+    ) -> tuple[Promise, bool]:
         if (namespace, new.id) not in self.tables.promises:
+            self._remember(namespace, "create_promise", new.id, token)
             return self._add_promise(namespace, replace(new, run_id=None, n=None)), True
         promise = self.tables.promises[namespace, new.id]
         if promise.kind is not new.kind or promise.run_id is not None:
             raise IdConflict(new.id, "it is another promise")
-        return promise, False
+        return promise, self._is_known(namespace, "create_promise", new.id, token)
 
     def settle(
-        self, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+        self,
+        namespace: str,
+        promise_id: str,
+        kind: PromiseKind,
+        settlement: Settlement,
+        token: str | None = None,
     ) -> tuple[Promise, bool]:
         promise = self.tables.promises.get((namespace, promise_id))
         if promise is None or promise.kind is not kind:
@@ -242,7 +283,10 @@ class Model:
                 request_id=settlement.request_id,
             )
             self._tell_all(settled)
+            self._remember(namespace, "settle", promise_id, token)
             return settled, True
+        if self._is_known(namespace, "settle", promise_id, token):
+            return promise, True
         if settlement.request_id is not None and promise.request_id == settlement.request_id:
             if (promise.state, promise.value) == (settlement.state, settlement.value):
                 return promise, False
@@ -298,6 +342,20 @@ class Model:
             raise NotFound("run", run_id)
         return self.tables.runs[namespace, run_id], self.tables.facts[namespace, run_id]
 
+    def _remember(self, namespace: str, operation: str, id: str, token: str | None) -> None:
+        if token is not None:
+            self.tables.tokens.add((namespace, operation, id, token))
+
+    def _is_known(self, namespace: str, operation: str, id: str, token: str | None) -> bool:
+        return token is not None and (namespace, operation, id, token) in self.tables.tokens
+
+    def _lease(self, run: Run, worker_id: str, token: str | None) -> Run:
+        self.tables.facts[run.namespace, run.id].claim_token = token
+        until = self._lease_clock.now() + self._lease_seconds
+        return self._change(
+            run, state=RunState.RUNNING, epoch=run.epoch + 1, worker_id=worker_id, lease_until=until
+        )
+
     def _change(self, run: Run, **changes: Any) -> Run:
         changed = self.tables.runs[run.namespace, run.id] = replace(run, **changes)
         return changed
@@ -337,9 +395,11 @@ class Model:
         self.tables.journals[key], self.tables.messages[key] = [], []
         return run
 
-    def _add_entry(self, run: Run, kind: EntryKind, error: str | None = None) -> None:
+    def _add_entry(
+        self, run: Run, kind: EntryKind, error: str | None = None, details: str | None = None
+    ) -> None:
         journal = self.tables.journals[run.namespace, run.id]
-        journal.append(Entry(len(journal), self._now, kind, error=error))
+        journal.append(Entry(len(journal), self._now, kind, error=error, details=details))
 
     def _add_promise(self, namespace: str, new: NewPromise) -> Promise:
         promise = Promise(

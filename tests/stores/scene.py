@@ -64,8 +64,9 @@ class Scene:
         workflows: Sequence[str] = (WORKFLOW,),
         group: str = GROUP,
         limit: int = 100,
+        token: str | None = None,
     ) -> list[Claim]:
-        return list(await self.store.claim(worker, group, workflows, limit))
+        return list(await self.store.claim(worker, group, workflows, limit, token=token))
 
     async def run(self, id: str = "r", *, worker: str = "w", **more: Any) -> Run:
         """Start a run and lease it; there must be no other ready one."""

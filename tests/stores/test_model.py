@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import tempfile
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.stores.base import Outcome, PromiseFilter, RunFilter, Write
-from tests.stores.model import Model
+from tests.stores.model import Model, Tables
 from tests.stores.scene import STORES, Scene
 
 NAMESPACES = ("default", "acme")
@@ -84,6 +86,8 @@ class SideBySide(RuleBasedStateMachine):
         self.scene: Scene = self._do(opening)
         self.model = Model(self.scene.clock, self.scene.lease_clock, self.scene.store.lease_seconds)
         self.settled: dict[tuple[str, str], Any] = {}
+        self.done: list[tuple[str, str, tuple[Any, ...], dict[str, Any], Any]] = []
+        self.tokens = count()
 
     def teardown(self) -> None:
         self._do(self._stack.aclose())
@@ -98,13 +102,42 @@ class SideBySide(RuleBasedStateMachine):
         method = getattr(self.scene.within(namespace).store, operation)
         found = _outcome(lambda: self._do(method(*args, **kwargs)))
         assert found == expected
+        self.done.append((namespace, operation, args, kwargs, found))
         return found
+
+    def once(self, namespace: str, operation: str, *args: Any, **kwargs: Any) -> Any:
+        """Do an operation of one namespace on both, under a token of its own."""
+        return self.both(namespace, operation, *args, token=f"t{next(self.tokens)}", **kwargs)
+
+    @precondition(lambda self: self.done)
+    @rule(ago=st.integers(1, 3))
+    def repeat(self, ago: int) -> None:
+        """Repeat one of the last operations, as a caller does who was cut off before the reply."""
+        namespace, operation, args, kwargs, first = self.done[-min(ago, len(self.done))]
+        before = copy.deepcopy(self.model.tables)
+        again = self.both(namespace, operation, *args, **kwargs)
+        self.done.pop()
+        was_done = not isinstance(first, type) and ("token" in kwargs or (args and _has_entries(args[0])))
+        if was_done and not (operation == "claim" and self._leased_anew(before)):
+            assert self.model.tables == before
+        if was_done and operation in ("create_run", "create_promise", "settle") and isinstance(first, list):
+            assert again[1] == first[1]  # pyright: ignore[reportUnknownMemberType]
+        if was_done and operation == "signal":
+            assert again == first
+
+    def _leased_anew(self, before: Tables) -> bool:
+        """Whether all runs of a former claim had been let go, so that the repetition was a claim of its own."""
+        return all(
+            before.runs[key].epoch < run.epoch
+            for key, run in self.model.tables.runs.items()
+            if run != before.runs[key]
+        )
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         for id in ("r0", "r1", "r2"):
             self.both("default", "create_run", NewRun(id, data.draw(st.sampled_from(WORKFLOWS)), "g", "{}"))
-        self.both("default", "claim", "w0", "g", WORKFLOWS, 3)
+        self.once("default", "claim", "w0", "g", WORKFLOWS, 3)
 
     # Time
 
@@ -132,7 +165,7 @@ class SideBySide(RuleBasedStateMachine):
     def create_run(
         self, namespace: str, id: str, workflow: str, group: str, text: str, due: float | None
     ) -> None:
-        self.both(namespace, "create_run", NewRun(id, workflow, group, text, deadline_at=self._after(due)))
+        self.once(namespace, "create_run", NewRun(id, workflow, group, text, deadline_at=self._after(due)))
 
     @rule(namespace=namespaces, id=run_ids, by=people)
     def cancel(self, namespace: str, id: str, by: str | None) -> None:
@@ -140,23 +173,23 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(namespace=namespaces, id=run_ids)
     def retry(self, namespace: str, id: str) -> None:
-        self.both(namespace, "retry", id)
+        self.once(namespace, "retry", id)
 
     @rule(namespace=namespaces, id=run_ids, name=values, value=values, by=people, request=requests)
     def signal(
         self, namespace: str, id: str, name: str, value: str, by: str | None, request: str | None
     ) -> None:
-        self.both(namespace, "signal", id, name, value, by=by, request_id=request)
+        self.once(namespace, "signal", id, name, value, by=by, request_id=request)
 
     @rule(namespace=namespaces, id=promise_ids, kind=kinds, due=delays)
     def create_promise(self, namespace: str, id: str, kind: PromiseKind, due: float | None) -> None:
-        self.both(namespace, "create_promise", NewPromise(id, kind, due_at=self._after(due), data="{}"))
+        self.once(namespace, "create_promise", NewPromise(id, kind, due_at=self._after(due), data="{}"))
 
     @rule(namespace=namespaces, id=promise_ids, kind=kinds, settlement=settlements)
     def settle(self, namespace: str, id: str, kind: PromiseKind, settlement: Settlement) -> None:
         before = self.model.tables.promises.get((namespace, id))
         owner = self.model.tables.runs.get((namespace, (before and before.run_id) or ""))
-        found = self.both(namespace, "settle", id, kind, settlement)
+        found = self.once(namespace, "settle", id, kind, settlement)
         is_settled_now = isinstance(found, list) and found[1] is True  # pyright: ignore[reportUnknownMemberType]
         if is_settled_now and owner is not None and owner.state is RunState.PAUSED:
             assert self._do(self.scene.within(namespace).state(owner.id)) is RunState.READY
@@ -167,7 +200,7 @@ class SideBySide(RuleBasedStateMachine):
         namespace=namespaces, worker=workers, group=groups, limit=st.integers(1, 4), workflows=some_workflows
     )
     def claim(self, namespace: str, worker: str, group: str, limit: int, workflows: Sequence[str]) -> None:
-        self.both(namespace, "claim", worker, group, workflows, limit)
+        self.once(namespace, "claim", worker, group, workflows, limit)
 
     @rule(namespace=namespaces, worker=workers, stale=st.booleans())
     def heartbeat(self, namespace: str, worker: str, stale: bool) -> None:
@@ -290,6 +323,10 @@ class SideBySide(RuleBasedStateMachine):
             self.scene.store.list_promises(PromiseFilter(state=PromiseState.PENDING), limit=100)
         )
         return listed.items
+
+
+def _has_entries(write: Any) -> bool:
+    return isinstance(write, Write) and bool(write.entries)
 
 
 def _outcome(operation: Any) -> Any:

@@ -17,8 +17,8 @@ from signoff.stores.sqlite_transaction import Transaction
 # -> ready
 CREATE = f"""
 INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, parent_id, parent_n,
-    deadline_at, arguments)
-VALUES (?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?)
+    deadline_at, arguments, create_token)
+VALUES (?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {RUN_COLUMNS}
 """
@@ -26,7 +26,7 @@ RETURNING {RUN_COLUMNS}
 # ready -> running
 CLAIM = f"""
 UPDATE runs
-SET state = 'running', epoch = epoch + 1, worker_id = ?, lease_until = ?
+SET state = 'running', epoch = epoch + 1, worker_id = ?, lease_until = ?, claim_token = ?
 WHERE number IN ({{candidates}})
 RETURNING {RUN_COLUMNS}, ready_at, number
 """
@@ -47,6 +47,15 @@ WHERE namespace = ? AND group_name = ? AND state = 'ready'
     AND workflow IN (SELECT value FROM json_each(?))
 LIMIT 1
 """
+
+CLAIMED = f"""
+SELECT {RUN_COLUMNS}, ready_at, number FROM runs INDEXED BY runs_claims
+WHERE claim_token = ? AND state = 'running' AND namespace = ? AND worker_id = ?
+"""
+
+ANY_CLAIMED = "SELECT 1 FROM runs INDEXED BY runs_claims WHERE claim_token = ? AND state = 'running'"
+
+IS_RUNNING = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND state = 'running'"
 
 # running -> paused, unless something came since `wakes` was read
 PAUSE = """
@@ -123,7 +132,7 @@ RETURNING {RUN_COLUMNS}
 """
 
 
-def create(tx: Transaction, namespace: str, new: NewRun) -> Run | None:
+def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = None) -> Run | None:
     """Create a ready run; None if the id is taken."""
     row = tx.db.execute(
         CREATE,
@@ -138,6 +147,7 @@ def create(tx: Transaction, namespace: str, new: NewRun) -> Run | None:
             new.parent_n,
             new.deadline_at,
             new.arguments,
+            token,
         ),
     ).fetchone()
     if row is None:
@@ -146,9 +156,13 @@ def create(tx: Transaction, namespace: str, new: NewRun) -> Run | None:
     return to_run(row)
 
 
-def any_ready(db: sqlite3.Connection, namespace: str, group: str, workflows_json: str) -> bool:
+def may_claim(
+    db: sqlite3.Connection, namespace: str, group: str, workflows_json: str, token: str | None
+) -> bool:
     """Whether ``claim`` would find a run."""
-    return db.execute(ANY_READY, (namespace, group, workflows_json)).fetchone() is not None
+    if db.execute(ANY_READY, (namespace, group, workflows_json)).fetchone() is not None:
+        return True
+    return token is not None and db.execute(ANY_CLAIMED, (token,)).fetchone() is not None
 
 
 def claim(
@@ -159,12 +173,13 @@ def claim(
     workflows: Sequence[str],
     lease_until: float,
     limit: int,
+    token: str | None,
 ) -> list[Run]:
     """Lease ready runs to a worker, oldest ready first."""
     claimed: list[Run] = []
     for start in range(0, len(workflows), WORKFLOWS_AT_ONCE):
         some = workflows[start : start + WORKFLOWS_AT_ONCE]
-        values: list[Any] = [worker_id, lease_until]
+        values: list[Any] = [worker_id, lease_until, token]
         for workflow in some:
             values += (namespace, group, workflow)
         rows = tx.db.execute(claim_statement(len(some)), [*values, limit - len(claimed)]).fetchall()
@@ -173,6 +188,17 @@ def claim(
     for run in claimed:
         tx.touch(namespace, run.id)
     return claimed
+
+
+def claimed(tx: Transaction, namespace: str, worker_id: str, token: str) -> list[Run]:
+    """Return the runs that a worker still holds under the leases of one call of ``claim``."""
+    rows = tx.db.execute(CLAIMED, (token, namespace, worker_id)).fetchall()
+    return [to_run(row) for row in sorted(rows, key=lambda row: row[20:])]
+
+
+def is_running(tx: Transaction, namespace: str, run_id: str) -> bool:
+    """Whether a run is leased."""
+    return tx.db.execute(IS_RUNNING, (namespace, run_id)).fetchone() is not None
 
 
 @lru_cache
