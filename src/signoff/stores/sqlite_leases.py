@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Message, WorkerInfo
+from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
@@ -56,7 +57,8 @@ def claim(
 ) -> list[Claim]:
     """Lease ready runs to a worker."""
     lease_until = tx.lease_now + lease_seconds
-    claimed = states.claim(tx, namespace, worker_id, group, workflows, lease_until, limit)
+    numbers = claims.choose(tx, namespace, group, workflows, limit)
+    claimed = states.claim(tx, worker_id, lease_until, numbers)
     waiting: dict[str, list[Message]] = {}
     told = [run.id for run in claimed if run.wakes > 0]
     if told:

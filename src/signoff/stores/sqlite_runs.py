@@ -17,7 +17,7 @@ from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome, Page, RunFilter
-from signoff.stores.sqlite_rows import RUN_COLUMNS, page_number, same_json, to_run
+from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, page_number, same_json, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
@@ -56,7 +56,7 @@ LAST_NUMBER = 2**63 - 1
 
 
 def create_run(tx: Transaction, namespace: str, new: NewRun) -> tuple[Run, bool]:
-    """Create a ready run, or find it."""
+    """Create a run, or find it."""
     created = states.create(tx, namespace, new)
     if created is not None:
         return created, True
@@ -178,7 +178,7 @@ def list_runs(
     rows = db.execute(statement, values).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]
-    return Page(tuple(to_run(row) for row in rows), str(rows[-1][20]) if more and rows else None)
+    return Page(tuple(to_run(row) for row in rows), str(rows[-1][RUN_WIDTH]) if more and rows else None)
 
 
 @lru_cache
