@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
@@ -138,14 +139,35 @@ class Signoff:
         """Make a run go on that failed because of its code."""
         self._client.retry(run_id)
 
-    def options(self, *, target: str | None = None, timeout_seconds: float | None = None) -> Starter:
-        """Return a way to start runs elsewhere.
+    def options(
+        self,
+        *,
+        target: str | None = None,
+        timeout_seconds: float | None = None,
+        priority: int | None = None,
+        start_at: datetime | None = None,
+        delay_seconds: float | None = None,
+    ) -> Starter:
+        """Return a way to start runs elsewhere, or later.
 
         Args:
             target: ``poll://any@group``, or the group.
-            timeout_seconds: The run's own deadline.
+            timeout_seconds: The run's own deadline, counted from its start.
+            priority: Of the runs that are ready, workers take those of the highest priority first.
+            start_at: When to start it, with a time zone.
+            delay_seconds: After how long to start it, instead of ``start_at``.
+
+        Example::
+
+            app.options(delay_seconds=3600, priority=5).begin_rpc("remind-7", "remind", 7)
         """
-        return Starter(self).options(target=target, timeout_seconds=timeout_seconds)
+        return Starter(self).options(
+            target=target,
+            timeout_seconds=timeout_seconds,
+            priority=priority,
+            start_at=start_at,
+            delay_seconds=delay_seconds,
+        )
 
     def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
         """Start a registered function as run ``id`` and return its handle."""
@@ -171,13 +193,27 @@ class Starter:
     app: Signoff
     group: str | None = None
     timeout_seconds: float | None = None
+    priority: int = 0
+    start_at: datetime | None = None
+    delay_seconds: float | None = None
 
-    def options(self, *, target: str | None = None, timeout_seconds: float | None = None) -> Starter:
-        """Return one with these options changed."""
+    def options(
+        self,
+        *,
+        target: str | None = None,
+        timeout_seconds: float | None = None,
+        priority: int | None = None,
+        start_at: datetime | None = None,
+        delay_seconds: float | None = None,
+    ) -> Starter:
+        """Return one with these options changed. See ``Signoff.options``."""
         return replace(
             self,
             group=group_of(target) if target else self.group,
             timeout_seconds=self.timeout_seconds if timeout_seconds is None else timeout_seconds,
+            priority=self.priority if priority is None else priority,
+            start_at=self.start_at if start_at is None else start_at,
+            delay_seconds=self.delay_seconds if delay_seconds is None else delay_seconds,
         )
 
     def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
@@ -192,7 +228,15 @@ class Starter:
     def begin_rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Handle:
         """See ``Signoff.begin_rpc``."""
         return self.app.start(
-            workflow, *args, id=id, group=self.group, timeout_seconds=self.timeout_seconds, **kwargs
+            workflow,
+            *args,
+            id=id,
+            group=self.group,
+            timeout_seconds=self.timeout_seconds,
+            priority=self.priority,
+            start_at=self.start_at,
+            delay_seconds=self.delay_seconds,
+            **kwargs,
         )
 
     def rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Any:

@@ -75,13 +75,18 @@ class HttpBackend:
 
     # Runs
 
-    async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]:
+    async def create_run(
+        self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
+    ) -> tuple[Run, bool]:
         body = {
             **from_json(new.arguments),
             "workflow": new.workflow,
             "id": new.id,
             "group": new.group,
             "timeout_seconds": timeout_seconds,
+            "priority": new.priority,
+            "start_at": new.start_at,
+            "delay_seconds": delay_seconds,
         }
         response = await self._post("/v1/runs", body, pauses=QUICK)
         return self._record(Run, response), response.status_code == _CREATED

@@ -100,9 +100,16 @@ class Model:
 
     def cancel(self, namespace: str, run_id: str, reason: str | None = None, by: str | None = None) -> Run:
         run, facts = self._run(namespace, run_id)
-        if (run.state is RunState.READY and run.epoch == 0) or run.retryable:
+        if (run.epoch == 0 and run.ended_at is None) or run.retryable:
             error = encode_error(RunCancelled(run_id, reason))
-            self._change(run, state=RunState.CANCELLED, retryable=False, error=error, ended_at=self._now)
+            self._change(
+                run,
+                state=RunState.CANCELLED,
+                retryable=False,
+                error=error,
+                ended_at=self._now,
+                wake_at=None,
+            )
             self._add_entry(run, EntryKind.CANCELLED, error)
             self._finish(namespace, run_id, Outcome(RunState.CANCELLED, error=error))
         elif not facts.cancel_asked and run.ended_at is None:
@@ -162,7 +169,8 @@ class Model:
         token: str | None = None,
     ) -> list[Claim]:
         by_ready = sorted(
-            self.tables.runs.values(), key=lambda run: self.tables.facts[run.namespace, run.id].ready_at
+            self.tables.runs.values(),
+            key=lambda run: (-run.priority, self.tables.facts[run.namespace, run.id].ready_at),
         )
         claimed = [
             run
@@ -379,17 +387,21 @@ class Model:
 
     def _add_run(self, namespace: str, new: NewRun) -> Run:
         key = (namespace, new.id)
+        delayed = new.start_at is not None and new.start_at > self._now
         run = Run(
             namespace,
             new.id,
             new.workflow,
             new.group,
             new.arguments,
-            RunState.READY,
+            RunState.PAUSED if delayed else RunState.READY,
             self._now,
             new.parent_id,
             new.parent_n,
             new.deadline_at,
+            wake_at=new.start_at if delayed else None,
+            priority=new.priority,
+            start_at=new.start_at,
         )
         self.tables.runs[key], self.tables.facts[key] = run, Facts(self._now)
         self.tables.journals[key], self.tables.messages[key] = [], []
@@ -536,9 +548,9 @@ class Model:
         run = self.tables.runs.get((namespace, run_id))
         if run is None or (run.ended_at is not None and not run.retryable):
             return
-        run = self._change(run, wakes=run.wakes + 1, wake_at=None)
-        if run.state is RunState.PAUSED:
-            self._make_ready(run)
+        run = self._change(run, wakes=run.wakes + 1)
+        if run.state is RunState.PAUSED and run.epoch > 0:
+            self._make_ready(run, wake_at=None)
         self.tables.messages[namespace, run_id].append(Message(run.wakes, run_id, kind, self._now, **what))
 
 

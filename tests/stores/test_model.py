@@ -54,6 +54,8 @@ workers = st.sampled_from(("w0", "w1"))
 groups = st.sampled_from(("g", "g", "g", "night"))
 arguments = st.sampled_from(('{"args": []}', '{"args": []}', '{ "args":[] }', '{"args": [1]}'))
 delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
+starts = st.sampled_from((None, None, None, -1.0, 0.0, 5.0, 60.0))
+priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
 people = st.none() | st.sampled_from(("ana", "ben"))
 some_workflows = st.sampled_from((WORKFLOWS, WORKFLOWS, WORKFLOWS, WORKFLOWS[:1]))
 requests = st.none() | st.sampled_from(("q0", "q1"))
@@ -161,11 +163,30 @@ class SideBySide(RuleBasedStateMachine):
         group=groups,
         text=arguments,
         due=delays,
+        priority=priorities,
+        start=starts,
     )
     def create_run(
-        self, namespace: str, id: str, workflow: str, group: str, text: str, due: float | None
+        self,
+        namespace: str,
+        id: str,
+        workflow: str,
+        group: str,
+        text: str,
+        due: float | None,
+        priority: int,
+        start: float | None,
     ) -> None:
-        self.once(namespace, "create_run", NewRun(id, workflow, group, text, deadline_at=self._after(due)))
+        new = NewRun(
+            id,
+            workflow,
+            group,
+            text,
+            deadline_at=self._after(due),
+            priority=priority,
+            start_at=self._after(start),
+        )
+        self.once(namespace, "create_run", new)
 
     @rule(namespace=namespaces, id=run_ids, by=people)
     def cancel(self, namespace: str, id: str, by: str | None) -> None:
@@ -191,7 +212,7 @@ class SideBySide(RuleBasedStateMachine):
         owner = self.model.tables.runs.get((namespace, (before and before.run_id) or ""))
         found = self.once(namespace, "settle", id, kind, settlement)
         is_settled_now = isinstance(found, list) and found[1] is True  # pyright: ignore[reportUnknownMemberType]
-        if is_settled_now and owner is not None and owner.state is RunState.PAUSED:
+        if is_settled_now and owner is not None and owner.state is RunState.PAUSED and owner.epoch > 0:
             assert self._do(self.scene.within(namespace).state(owner.id)) is RunState.READY
 
     # Workers
@@ -264,6 +285,8 @@ class SideBySide(RuleBasedStateMachine):
                     data.draw(arguments),
                     run.id,
                     data.draw(calls),
+                    priority=data.draw(priorities),
+                    start_at=self._after(data.draw(starts)),
                 )
                 for id in data.draw(some_runs)
             ],

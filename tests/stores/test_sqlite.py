@@ -25,6 +25,7 @@ import pytest
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
 from signoff.records import NewRun, PromiseKind, PromiseState, RunState
 from signoff.stores import (
+    sqlite_claims,
     sqlite_journal,
     sqlite_leases,
     sqlite_messages,
@@ -745,7 +746,15 @@ def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -
     _scene(tmp_path, play)
 
 
-MODULES = (sqlite_journal, sqlite_leases, sqlite_messages, sqlite_promises, sqlite_runs, sqlite_states)
+MODULES = (
+    sqlite_claims,
+    sqlite_journal,
+    sqlite_leases,
+    sqlite_messages,
+    sqlite_promises,
+    sqlite_runs,
+    sqlite_states,
+)
 
 
 def statements_of(module: ModuleType) -> list[tuple[str, str]]:
@@ -785,7 +794,7 @@ def listing_statements() -> list[tuple[str, str]]:
 STATEMENTS = (
     [statement for module in MODULES for statement in statements_of(module)]
     + listing_statements()
-    + [(f"claim {count}", sqlite_states.claim_statement(count)) for count in (1, 2, 20)]
+    + [(f"first {count}", sqlite_claims.first_statement(count)) for count in (1, 2, 20)]
 )
 
 

@@ -8,14 +8,17 @@ A store object is bound to one namespace; nothing it does or returns concerns an
 
 The run's states and who moves them (no other transition exists):
 
-    create_run  -> ready            claim    ready -> running        pause    running -> paused
-    wake        paused -> ready     release  running -> ready        complete running -> succeeded|failed|cancelled
-    retry       failed (retryable) -> ready                          cancel   ready and never started,
-                                                                              or failed (retryable) -> cancelled
+    create_run  -> ready, or paused (delayed)                        claim    ready -> running
+    pause       running -> paused   wake     paused -> ready         release  running -> ready
+    complete    running -> succeeded|failed|cancelled                retry    failed (retryable) -> ready
+    cancel      never started, or failed (retryable) -> cancelled
 
 ``wake`` is part of every operation that leaves a message: ``settle``, ``signal``, ``cancel``, ``complete`` (for
 the parent and other waiters), ``due``; and ``due`` wakes a paused run whose ``wake_at`` has come and returns
 runs whose lease ran out to ``ready``.
+
+A run whose ``start_at`` is in the future when it is created is *delayed*: ``paused`` in epoch 0, with that ``wake_at``.
+A message for it is kept and counted, but only ``due`` makes it ready.
 
 Whoever is cut off while an operation is under way does not know whether it was done, and asks again. So every
 operation may be repeated:
@@ -196,7 +199,7 @@ class Store(Protocol):
     # Runs
 
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
-        """Create a ready run, or find the one that has the id already.
+        """Create a run, ready or delayed, or find the one that has the id already.
 
         Returns:
             The run as it is, and whether this call created it.
@@ -233,7 +236,9 @@ class Store(Protocol):
         ...
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
-        """Ask a run to stop. One that never started, or failed retryably, is cancelled at once; others get a message.
+        """Ask a run to stop. One that never started (also a delayed one), or failed retryably, is cancelled at once.
+
+        Others get a message.
 
         Asking again, or a run that has ended, changes nothing.
 
@@ -284,7 +289,10 @@ class Store(Protocol):
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
-        """Lease up to ``limit`` ready runs of these workflows in this group, oldest ready first.
+        """Lease up to ``limit`` ready runs of these workflows in this group.
+
+        Those of the highest priority come first, of one priority the one that became ready first, of those the one
+        that was created first.
 
         Each gets ``epoch + 1`` and a lease of ``lease_seconds``. A run's first lease has epoch 1, and the
         run's journal is empty then. With the ``token`` of a former call it returns the runs that are still held under

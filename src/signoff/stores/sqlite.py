@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import sqlite3
 import threading
@@ -25,12 +24,12 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
+from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
-from signoff.stores import sqlite_states as states
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
 from signoff.stores.listeners import Listeners
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
@@ -152,8 +151,8 @@ class SqliteStore:
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
-        names = json.dumps(list(workflows))
-        if not workflows or not await self._read_soon(states.may_claim, group, names, token):
+        names = list(workflows)
+        if not workflows or not await self._read_soon(claims.may_claim, group, names, token):
             return []
         return await self._write(leases.claim, worker_id, group, workflows, limit, self.lease_seconds, token)
 

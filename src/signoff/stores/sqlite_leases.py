@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Message, WorkerInfo
+from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
@@ -56,10 +57,11 @@ def claim(
     token: str | None,
 ) -> list[Claim]:
     """Lease ready runs to a worker, or find those that the same call has leased to it before."""
-    claimed = [] if token is None else states.claimed(tx, namespace, worker_id, token)
+    claimed = [] if token is None else claims.claimed(tx, namespace, worker_id, token)
     if not claimed:
         lease_until = tx.lease_now + lease_seconds
-        claimed = states.claim(tx, namespace, worker_id, group, workflows, lease_until, limit, token)
+        numbers = claims.choose(tx, namespace, group, workflows, limit)
+        claimed = states.claim(tx, worker_id, lease_until, numbers, token)
     waiting: dict[str, list[Message]] = {}
     told = [run.id for run in claimed if run.wakes > 0]
     if told:

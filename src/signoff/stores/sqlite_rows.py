@@ -22,13 +22,15 @@ Row = tuple[Any, ...]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
     deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
-    first_seq"""
+    first_seq, priority, start_at"""
+
+RUN_WIDTH = 22  # how many columns they are
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id"""
 
 # RETURNING gives a whole number of seconds as an int, whatever the column's type says.
-RUN_TIMES = (6, 9, 10, 16, 18)
+RUN_TIMES = (6, 9, 10, 16, 18, 21)
 PROMISE_TIMES = (4, 7, 10)
 
 ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
@@ -39,7 +41,7 @@ WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace"
 
 
 def to_run(row: Row) -> Run:
-    fields = list(row[:20])
+    fields = list(row[:RUN_WIDTH])
     fields[5] = RunState(row[5])
     fields[13] = bool(row[13])
     for time in RUN_TIMES:

@@ -19,7 +19,7 @@ from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome, Page, RunFilter
 from signoff.stores.paging import LAST_NUMBER, page_number
 from signoff.stores.same import same_json
-from signoff.stores.sqlite_rows import RUN_COLUMNS, to_run
+from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
@@ -63,7 +63,7 @@ LIST_ORDER = "ORDER BY number DESC LIMIT :limit"
 
 
 def create_run(tx: Transaction, namespace: str, new: NewRun, token: str | None) -> tuple[Run, bool]:
-    """Create a ready run, or find it."""
+    """Create a run, or find it."""
     created = states.create(tx, namespace, new, token)
     if created is not None:
         return created, True
@@ -189,7 +189,7 @@ def list_runs(
     rows = db.execute(statement, values).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]
-    return Page(tuple(to_run(row) for row in rows), str(rows[-1][20]) if more and rows else None)
+    return Page(tuple(to_run(row) for row in rows), str(rows[-1][RUN_WIDTH]) if more and rows else None)
 
 
 @lru_cache
