@@ -124,8 +124,8 @@ class PostgresStore:
 
     # Runs
 
-    async def create_run(self, new: NewRun) -> tuple[Run, bool]:
-        return await self._write(operations.create_run, new)
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        return await self._write(operations.create_run, new, token)
 
     async def get_run(self, run_id: str) -> Run:
         return await self._read(reads.get_run, run_id)
@@ -147,22 +147,30 @@ class PostgresStore:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._write(operations.cancel, run_id, reason, by)
 
-    async def retry(self, run_id: str) -> Run:
-        return await self._write(operations.retry, run_id)
+    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
+        return await self._write(operations.retry, run_id, token)
 
     async def signal(
-        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+        self,
+        run_id: str,
+        name: str,
+        value: str,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
+        token: str | None = None,
     ) -> bool:
-        return await self._write(operations.signal, run_id, name, value, by, request_id)
+        return await self._write(operations.signal, run_id, name, value, by, request_id, token)
 
     # What the holder of a lease does
 
     async def claim(
-        self, worker_id: str, group: str, workflows: Sequence[str], limit: int
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
         if not workflows or limit <= 0:
             return []
-        return await self._write(operations.claim, worker_id, group, workflows, limit, self.lease_seconds)
+        lease_seconds = self.lease_seconds
+        return await self._write(operations.claim, worker_id, group, workflows, limit, lease_seconds, token)
 
     async def append(self, write: Write) -> None:
         await self._write(operations.append, write)
@@ -175,8 +183,8 @@ class PostgresStore:
 
     # Promises
 
-    async def create_promise(self, new: NewPromise) -> tuple[Promise, bool]:
-        return await self._write(operations.create_promise, new)
+    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        return await self._write(operations.create_promise, new, token)
 
     async def get_promise(self, promise_id: str) -> Promise:
         return await self._read(reads.get_promise, promise_id)
@@ -187,9 +195,9 @@ class PostgresStore:
         return await self._read(reads.list_promises, which, after, limit)
 
     async def settle(
-        self, promise_id: str, kind: PromiseKind, settlement: Settlement
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
-        return await self._write(operations.settle, promise_id, kind, settlement)
+        return await self._write(operations.settle, promise_id, kind, settlement, token)
 
     # Time and leases
 

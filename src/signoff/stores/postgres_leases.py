@@ -11,10 +11,10 @@ from signoff.stores.postgres_rows import WORKER_COLUMNS
 from signoff.stores.touched import Touched
 
 ENLIST = f"""
-INSERT INTO signoff.workers ({WORKER_COLUMNS}) VALUES (%s, %s, %s, %s, %s)
+INSERT INTO signoff.workers ({WORKER_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT (id) DO UPDATE
 SET host = excluded.host, pid = excluded.pid, process_started_at = excluded.process_started_at,
-    group_name = excluded.group_name
+    group_name = excluded.group_name, namespace = excluded.namespace
 """
 
 HEARTBEAT = "SELECT signoff.heartbeat(%s, %s, %s, %s, %s, %s)"
@@ -40,7 +40,8 @@ class Due:
 
 def enlist(db: Connection, worker: WorkerInfo) -> None:
     """Put a worker on the register."""
-    db.execute(ENLIST, (worker.id, worker.host, worker.pid, worker.process_started_at, worker.group))
+    values = (worker.id, worker.host, worker.pid, worker.process_started_at, worker.group, worker.namespace)
+    db.execute(ENLIST, values)
 
 
 def heartbeat(

@@ -90,20 +90,23 @@ class Request(Operation[T]):
             self.error = error
 
 
-def create_run(namespace: str, new: NewRun) -> Request[tuple[Run, bool]]:
+def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[Run, bool]]:
     """Create a ready run, or find the one that has the id."""
 
     def read(reply: Reply, touched: Touched) -> tuple[Run, bool]:
-        run, created = run_of(reply["run"]), reply["created"]
-        if created:
-            touched.touch(namespace, run.id, ready=True, due=new.deadline_at is not None)
+        run = run_of(reply["run"])
+        if reply["new"]:
+            is_delayed = run.is_delayed
+            due = is_delayed or new.deadline_at is not None
+            touched.touch(namespace, run.id, ready=not is_delayed, due=due)
         elif run.workflow != new.workflow:
             raise IdConflict(new.id, f"it is a run of {run.workflow!r}, not of {new.workflow!r}")
         elif reply["run"]["arguments_digest"] != digest(new.arguments):
             raise IdConflict(new.id, f"it is a run of {run.workflow!r} with other arguments")
-        return run, created
+        return run, reply["created"] is True
 
-    return Request(namespace, {"op": "create_run", "new": from_run(new)}, read)
+    body = {"op": "create_run", "new": from_run(new), "token": token or _new_token()}
+    return Request(namespace, body, read)
 
 
 def cancel(namespace: str, run_id: str, reason: str | None, by: str | None) -> Request[Run]:
@@ -122,7 +125,7 @@ def cancel(namespace: str, run_id: str, reason: str | None, by: str | None) -> R
     return Request(namespace, body, read)
 
 
-def retry(namespace: str, run_id: str) -> Request[Run]:
+def retry(namespace: str, run_id: str, token: str | None) -> Request[Run]:
     """Make a run ready that failed retryably."""
 
     def read(reply: Reply, touched: Touched) -> Run:
@@ -134,22 +137,28 @@ def retry(namespace: str, run_id: str) -> Request[Run]:
         touched.touch(namespace, run_id, ready=True, due=run.deadline_at is not None)
         return run
 
-    return Request(namespace, {"op": "retry", "run_id": run_id}, read)
+    details = None if token is None else to_json({"token": token}).decode()
+    return Request(namespace, {"op": "retry", "run_id": run_id, "details": details}, read)
 
 
 def signal(
-    namespace: str, run_id: str, name: str, value: str, by: str | None, request_id: str | None
+    namespace: str,
+    run_id: str,
+    name: str,
+    value: str,
+    by: str | None,
+    request_id: str | None,
+    token: str | None,
 ) -> Request[bool]:
     """Leave a signal for a run."""
-    own_id = f"signoff:{uuid.uuid4()}"  # for a repetition after a reply that was lost
+    token = token or _new_token()
+    known_as = token if request_id is None else request_id
 
     def read(reply: Reply, touched: Touched) -> bool:
         if (known := reply.get("known")) is not None:
-            if request_id is None:
-                return True
             if known[0] != name or not same_json(known[1], value):
-                raise RequestConflict(request_id, run_id)
-            return False
+                raise RequestConflict(known_as, run_id)
+            return known[2] == token
         if "missing" in reply:
             raise NotFound("run", run_id)
         if "ended" in reply:
@@ -163,13 +172,20 @@ def signal(
         "name": name,
         "value": value,
         "by": by,
-        "request_id": request_id or own_id,
+        "request_id": known_as,
+        "token": token,
     }
     return Request(namespace, body, read)
 
 
 def claim(
-    namespace: str, worker_id: str, group: str, workflows: Sequence[str], limit: int, lease_seconds: float
+    namespace: str,
+    worker_id: str,
+    group: str,
+    workflows: Sequence[str],
+    limit: int,
+    lease_seconds: float,
+    token: str | None,
 ) -> Request[list[Claim]]:
     """Lease ready runs to a worker."""
 
@@ -188,7 +204,7 @@ def claim(
         "workflows": list(workflows),
         "limit": limit,
         "lease_seconds": lease_seconds,
-        "token": str(uuid.uuid4()),
+        "token": token or _new_token(),
     }
     return Request(namespace, body, read)
 
@@ -235,25 +251,26 @@ def complete(namespace: str, write: Write, outcome: Outcome) -> Request[None]:
     return Request(namespace, {"op": "write", "write": made}, read)
 
 
-def create_promise(namespace: str, new: NewPromise) -> Request[tuple[Promise, bool]]:
+def create_promise(namespace: str, new: NewPromise, token: str | None) -> Request[tuple[Promise, bool]]:
     """Create a promise that belongs to no run, or find it."""
 
     def read(reply: Reply, touched: Touched) -> tuple[Promise, bool]:
-        promise, created = promise_of(reply["promise"]), reply["created"]
-        if created:
+        promise = promise_of(reply["promise"])
+        if reply["new"]:
             touched.runs.setdefault(namespace, set())
             touched.due = touched.due or new.due_at is not None
         elif promise.kind is not new.kind:
             raise IdConflict(new.id, f"it is a {promise.kind.value}, not a {new.kind.value}")
         elif promise.run_id is not None:
             raise IdConflict(new.id, f"it belongs to run {promise.run_id!r}")
-        return promise, created
+        return promise, reply["created"] is True
 
-    return Request(namespace, {"op": "create_promise", "new": from_promise(new)}, read)
+    body = {"op": "create_promise", "new": from_promise(new), "token": token or _new_token()}
+    return Request(namespace, body, read)
 
 
 def settle(
-    namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+    namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement, token: str | None
 ) -> Request[tuple[Promise, bool]]:
     """Settle a pending promise and tell the runs that wait for it."""
     if settlement.state is PromiseState.PENDING:
@@ -280,9 +297,14 @@ def settle(
         "promise_id": promise_id,
         "kind": kind,
         "settlement": from_settlement(settlement),
-        "token": str(uuid.uuid4()),
+        "token": token or _new_token(),
     }
     return Request(namespace, body, read)
+
+
+def _new_token() -> str:
+    """Return an id of a call, by which it is known when its reply was lost and it is sent again."""
+    return str(uuid.uuid4())
 
 
 def _check_order(write: Write) -> None:
@@ -305,7 +327,8 @@ def _note_write(reply: Reply, namespace: str, write: Write, touched: Touched) ->
         touched.runs.setdefault(namespace, set())
         touched.due = touched.due or any(new.due_at is not None for new in write.opens)
     for new in write.starts:
-        touched.touch(namespace, new.id, ready=True, due=new.deadline_at is not None)
+        due = new.deadline_at is not None or new.start_at is not None
+        touched.touch(namespace, new.id, ready=True, due=due)
     _note_woken(reply, namespace, touched)
 
 

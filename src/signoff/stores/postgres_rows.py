@@ -30,7 +30,8 @@ from signoff.stores.same import canonical
 Row = Mapping[str, Any]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n, deadline_at,
-    ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq"""
+    ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq, priority,
+    start_at"""
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id"""
@@ -39,7 +40,7 @@ ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
 MESSAGE_COLUMNS = "id, run_id, kind, at, n, name, state, value, error, by, note"
 
-WORKER_COLUMNS = "id, host, pid, process_started_at, group_name"
+WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace"
 
 _RUN_FIELDS = tuple(RUN_COLUMNS.replace(",", " ").split())
 _PROMISE_FIELDS = tuple(PROMISE_COLUMNS.replace(",", " ").split())
@@ -47,7 +48,17 @@ _MESSAGE_FIELDS = tuple(MESSAGE_COLUMNS.replace(",", " ").split())
 
 # JSON writes a whole number of seconds as an integer.
 _TIMES = frozenset(
-    {"created_at", "deadline_at", "ended_at", "wake_at", "lease_until", "due_at", "settled_at", "at"}
+    {
+        "created_at",
+        "deadline_at",
+        "ended_at",
+        "wake_at",
+        "lease_until",
+        "due_at",
+        "settled_at",
+        "at",
+        "start_at",
+    }
 )
 
 
@@ -106,6 +117,8 @@ def from_run(new: NewRun) -> dict[str, Any]:
         "parent_id": new.parent_id,
         "parent_n": new.parent_n,
         "deadline_at": new.deadline_at,
+        "priority": new.priority,
+        "start_at": new.start_at,
         "arguments": new.arguments,
         "arguments_digest": digest(new.arguments),
     }

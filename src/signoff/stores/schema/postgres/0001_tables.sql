@@ -19,11 +19,14 @@ CREATE TABLE signoff.runs (
     epoch integer NOT NULL DEFAULT 0,
     wakes integer NOT NULL DEFAULT 0,
     cancel_asked boolean NOT NULL DEFAULT false,
+    priority integer NOT NULL DEFAULT 0,
+    start_at double precision,
     ready_at double precision NOT NULL,
     wake_at double precision,
     worker_id text COLLATE "C",
     lease_until double precision,
-    claim_token text COLLATE "C",  -- of the claim that leased it: a claim whose reply was lost is repeated
+    create_token text COLLATE "C",  -- ids of calls, by which a call that is repeated is known
+    claim_token text COLLATE "C",
     first_seq integer NOT NULL DEFAULT 0,
     arguments text NOT NULL,
     arguments_digest text COLLATE "C" NOT NULL,  -- equal for equal JSON, however it is spaced and ordered
@@ -38,7 +41,8 @@ CREATE INDEX runs_by_state ON signoff.runs (state, namespace, number);
 CREATE INDEX runs_by_workflow ON signoff.runs (workflow, namespace, state, number);
 CREATE INDEX runs_by_group ON signoff.runs (group_name, namespace, state, number);
 CREATE INDEX runs_by_parent ON signoff.runs (parent_id, namespace, state, number) WHERE parent_id IS NOT NULL;
-CREATE INDEX runs_ready ON signoff.runs (workflow, group_name, namespace, ready_at, number) WHERE state = 'ready';
+CREATE INDEX runs_ready ON signoff.runs (workflow, group_name, namespace, priority DESC, ready_at, number)
+    WHERE state = 'ready';
 CREATE INDEX runs_held ON signoff.runs (worker_id) WHERE worker_id IS NOT NULL;
 CREATE INDEX runs_timers ON signoff.runs (wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX runs_deadlines ON signoff.runs (deadline_at)
@@ -75,7 +79,8 @@ CREATE TABLE signoff.promises (
     settled_by text,
     note text,
     request_id text COLLATE "C",
-    token text COLLATE "C",  -- of the call that settled it: one whose reply was lost is repeated
+    create_token text COLLATE "C",
+    settle_token text COLLATE "C",
     data text,
     value text,
     PRIMARY KEY (shard, namespace, id)
@@ -120,6 +125,7 @@ CREATE TABLE signoff.requests (
     request_id text COLLATE "C" NOT NULL,
     name text NOT NULL,
     value text NOT NULL,
+    token text COLLATE "C",
     PRIMARY KEY (run_id, namespace, request_id)
 );
 
@@ -128,7 +134,8 @@ CREATE TABLE signoff.workers (
     host text NOT NULL,
     pid integer NOT NULL,
     process_started_at double precision NOT NULL,
-    group_name text NOT NULL
+    group_name text NOT NULL,
+    namespace text COLLATE "C" NOT NULL
 );
 
 -- By what a promise is sharded: 'refund-7' for 'refund-7.3', the id itself for any other.

@@ -1,25 +1,27 @@
 -- Every transition of a run's state; nothing else writes runs.state. The table of transitions is in stores/base.py.
 
--- -> ready. Returns nothing if the id is taken.
-CREATE FUNCTION signoff.create_row(p_namespace text, p_run jsonb, p_now double precision) RETURNS SETOF signoff.runs
+-- -> ready, or paused until it may start. Returns nothing if the id is taken.
+CREATE FUNCTION signoff.create_row(p_namespace text, p_run jsonb, p_token text, p_now double precision)
+RETURNS SETOF signoff.runs
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
         INSERT INTO signoff.runs (
-            id, namespace, workflow, group_name, state, created_at, ready_at, parent_id, parent_n, deadline_at,
-            arguments, arguments_digest
+            id, namespace, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
+            deadline_at, priority, start_at, arguments, arguments_digest, create_token
         )
-        SELECT id, p_namespace, workflow, group_name, 'ready', p_now, p_now, parent_id, parent_n, deadline_at,
-            arguments, arguments_digest
+        SELECT id, p_namespace, workflow, group_name, CASE WHEN start_at > p_now THEN 'paused' ELSE 'ready' END,
+            p_now, p_now, CASE WHEN start_at > p_now THEN start_at END, parent_id, parent_n,
+            deadline_at, priority, start_at, arguments, arguments_digest, p_token
         FROM jsonb_to_record(p_run) AS new (
             id text, workflow text, group_name text, parent_id text, parent_n integer, deadline_at double precision,
-            arguments text, arguments_digest text
+            priority integer, start_at double precision, arguments text, arguments_digest text
         )
         ON CONFLICT (id, namespace) DO NOTHING
         RETURNING *;
 END $$;
 
--- ready -> running, oldest ready first; what another claim has just now locked is passed over.
+-- ready -> running, by priority, then oldest ready first; what another claim has just now locked is passed over.
 CREATE FUNCTION signoff.claim_rows(
     p_namespace text, p_group text, p_workflows text[], p_limit integer, p_worker_id text, p_token text,
     p_lease_until double precision
@@ -27,14 +29,14 @@ CREATE FUNCTION signoff.claim_rows(
 LANGUAGE plpgsql AS $$
 DECLARE
     -- One branch for each workflow: they are merged, each in the order of its index.
-    branch constant text := 'SELECT id, ready_at, number FROM signoff.runs'
+    branch constant text := 'SELECT id, priority, ready_at, number FROM signoff.runs'
         ' WHERE workflow = %L AND group_name = $2 AND namespace = $1 AND state = ''ready''';
     candidates text := (SELECT string_agg(format(branch, name), ' UNION ALL ') FROM unnest(p_workflows) AS name);
     candidate record;
     state_now text;
     taken text[] := '{}';
 BEGIN
-    FOR candidate IN EXECUTE candidates || ' ORDER BY ready_at, number' USING p_namespace, p_group LOOP
+    FOR candidate IN EXECUTE candidates || ' ORDER BY priority DESC, ready_at, number' USING p_namespace, p_group LOOP
         SELECT runs.state INTO state_now FROM signoff.runs
         WHERE id = candidate.id AND namespace = p_namespace
         FOR NO KEY UPDATE SKIP LOCKED;
@@ -64,7 +66,8 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- paused -> ready, when something came. A run that failed retryably is kept whole: it goes on collecting.
+-- paused -> ready, when something came; but a delayed run (epoch 0) only collects what comes.
+-- A run that failed retryably is kept whole: it goes on collecting, too.
 -- Returns the run's `wakes` now; NULL if it has ended.
 CREATE FUNCTION signoff.wake_row(p_namespace text, p_run_id text, p_now double precision) RETURNS integer
 LANGUAGE plpgsql AS $$
@@ -73,15 +76,15 @@ DECLARE
 BEGIN
     UPDATE signoff.runs
     SET wakes = wakes + 1,
-        state = CASE state WHEN 'paused' THEN 'ready' ELSE state END,
-        ready_at = CASE state WHEN 'paused' THEN p_now ELSE ready_at END,
-        wake_at = NULL
+        state = CASE WHEN state = 'paused' AND epoch > 0 THEN 'ready' ELSE state END,
+        ready_at = CASE WHEN state = 'paused' AND epoch > 0 THEN p_now ELSE ready_at END,
+        wake_at = CASE WHEN epoch > 0 THEN NULL ELSE wake_at END
     WHERE id = p_run_id AND namespace = p_namespace AND (ended_at IS NULL OR retryable)
     RETURNING wakes INTO count_now;
     RETURN count_now;
 END $$;
 
--- paused -> ready, when their timers are due. What another process serves just now is passed over.
+-- paused -> ready, when their timers are due, or delayed ones may start. What another process serves just now is passed over.
 CREATE FUNCTION signoff.wake_timers(p_now double precision, p_limit integer) RETURNS TABLE (namespace text, id text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -151,16 +154,16 @@ BEGIN
         RETURNING *;
 END $$;
 
--- ready, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up.
+-- ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up.
 CREATE FUNCTION signoff.cancel_row(p_namespace text, p_run_id text, p_error text, p_now double precision)
 RETURNS SETOF signoff.runs
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
         UPDATE signoff.runs
-        SET state = 'cancelled', retryable = false, error = p_error, ended_at = p_now
+        SET state = 'cancelled', retryable = false, error = p_error, ended_at = p_now, wake_at = NULL
         WHERE id = p_run_id AND namespace = p_namespace
-            AND (state = 'ready' AND epoch = 0 OR state = 'failed' AND retryable)
+            AND (epoch = 0 AND ended_at IS NULL OR state = 'failed' AND retryable)
         RETURNING *;
 END $$;
 

@@ -85,14 +85,17 @@ BEGIN
 END $$;
 
 -- Create a promise. Returns nothing if the id is taken.
-CREATE FUNCTION signoff.create_promise_row(p_namespace text, p_run_id text, p_new jsonb, p_now double precision)
-RETURNS SETOF signoff.promises
+CREATE FUNCTION signoff.create_promise_row(
+    p_namespace text, p_run_id text, p_new jsonb, p_token text, p_now double precision
+) RETURNS SETOF signoff.promises
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
-        INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id, n, due_at, data)
+        INSERT INTO signoff.promises (
+            shard, namespace, id, kind, state, created_at, run_id, n, due_at, data, create_token
+        )
         SELECT signoff.shard_of(id), p_namespace, id, kind, 'pending', p_now, p_run_id,
-            CASE WHEN p_run_id IS NOT NULL THEN n END, due_at, data
+            CASE WHEN p_run_id IS NOT NULL THEN n END, due_at, data, p_token
         FROM jsonb_to_record(p_new) AS new (id text, kind text, n integer, due_at double precision, data text)
         ON CONFLICT (shard, namespace, id) DO NOTHING
         RETURNING *;
@@ -106,7 +109,7 @@ DECLARE
     promise signoff.promises;
     new_n constant integer := (p_new ->> 'n')::integer;
 BEGIN
-    PERFORM signoff.create_promise_row(p_namespace, p_run_id, p_new, p_now);
+    PERFORM signoff.create_promise_row(p_namespace, p_run_id, p_new, NULL, p_now);
     IF FOUND THEN
         RETURN '{}';
     END IF;
@@ -185,7 +188,7 @@ BEGIN
         RETURN '{}';
     END IF;
     IF promise.state <> 'pending' THEN
-        RETURN jsonb_build_object('promise', to_jsonb(promise), 'settled', promise.token = p_token);
+        RETURN jsonb_build_object('promise', to_jsonb(promise), 'settled', promise.settle_token = p_token);
     END IF;
     late := promise.due_at <= p_now;
     IF late THEN
@@ -196,7 +199,7 @@ BEGIN
         UPDATE signoff.promises
         SET state = p_settlement ->> 'state', value = p_settlement ->> 'value', settled_at = p_now,
             settled_by = p_settlement ->> 'by', note = p_settlement ->> 'note',
-            request_id = p_settlement ->> 'request_id', token = p_token
+            request_id = p_settlement ->> 'request_id', settle_token = p_token
         WHERE shard = promise.shard AND namespace = p_namespace AND id = p_id
         RETURNING * INTO promise;
     END IF;
@@ -207,7 +210,8 @@ END $$;
 
 -- Leave a signal. Returns the state of a run that has ended, or the request that had this id.
 CREATE FUNCTION signoff.signal(
-    p_namespace text, p_run_id text, p_name text, p_value text, p_by text, p_request_id text, p_now double precision
+    p_namespace text, p_run_id text, p_name text, p_value text, p_by text, p_request_id text, p_token text,
+    p_now double precision
 ) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -215,10 +219,10 @@ DECLARE
     known record;
 BEGIN
     SELECT * INTO run FROM signoff.runs WHERE id = p_run_id AND namespace = p_namespace FOR NO KEY UPDATE;
-    SELECT name, value INTO known FROM signoff.requests
+    SELECT name, value, token INTO known FROM signoff.requests
     WHERE run_id = p_run_id AND namespace = p_namespace AND request_id = p_request_id;
     IF FOUND THEN
-        RETURN jsonb_build_object('known', jsonb_build_array(known.name, known.value));
+        RETURN jsonb_build_object('known', jsonb_build_array(known.name, known.value, known.token));
     END IF;
     IF run.id IS NULL THEN
         RETURN jsonb_build_object('missing', true);
@@ -226,8 +230,8 @@ BEGIN
     IF run.ended_at IS NOT NULL AND NOT run.retryable THEN
         RETURN jsonb_build_object('ended', run.state);
     END IF;
-    INSERT INTO signoff.requests (run_id, namespace, request_id, name, value)
-    VALUES (p_run_id, p_namespace, p_request_id, p_name, p_value);
+    INSERT INTO signoff.requests (run_id, namespace, request_id, name, value, token)
+    VALUES (p_run_id, p_namespace, p_request_id, p_name, p_value, p_token);
     RETURN jsonb_build_object(
         'woken',
         signoff.leave(p_namespace, p_run_id, 'signal', p_now, NULL, p_name, NULL, p_value, NULL, p_by)

@@ -38,12 +38,14 @@ BEGIN
 END $$;
 
 -- Append an entry of the store's own, without a fence: the caller has the run's row locked.
-CREATE FUNCTION signoff.note(p_run signoff.runs, p_kind text, p_error text, p_now double precision) RETURNS void
+CREATE FUNCTION signoff.note(
+    p_run signoff.runs, p_kind text, p_error text, p_details text, p_now double precision
+) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO signoff.journal (run_id, namespace, seq, at, kind, error)
+    INSERT INTO signoff.journal (run_id, namespace, seq, at, kind, error, details)
     VALUES (
-        p_run.id, p_run.namespace, signoff.next_seq(p_run.namespace, p_run.id), p_now, p_kind, p_error
+        p_run.id, p_run.namespace, signoff.next_seq(p_run.namespace, p_run.id), p_now, p_kind, p_error, p_details
     );
 END $$;
 
@@ -60,7 +62,7 @@ BEGIN
     SELECT * INTO run FROM signoff.cancel_row(p_namespace, p_run_id, p_error, p_now);
     ended := FOUND;
     IF ended THEN
-        PERFORM signoff.note(run, 'cancelled', p_error, p_now);
+        PERFORM signoff.note(run, 'cancelled', p_error, NULL, p_now);
         woken := signoff.finish(run, p_now);
     ELSE
         UPDATE signoff.runs SET cancel_asked = true
@@ -78,6 +80,30 @@ BEGIN
     RETURN jsonb_build_object('run', to_jsonb(run), 'ended', ended, 'woken', woken);
 END $$;
 
+-- Make a run ready that failed retryably; the details of the journal's entry know this very call.
+CREATE FUNCTION signoff.retry(p_namespace text, p_run_id text, p_details text, p_now double precision) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    run signoff.runs;
+BEGIN
+    SELECT * INTO run FROM signoff.runs WHERE id = p_run_id AND namespace = p_namespace FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN '{}';
+    END IF;
+    PERFORM FROM signoff.journal
+    WHERE run_id = p_run_id AND namespace = p_namespace AND kind = 'retried' AND details = p_details;
+    IF FOUND THEN
+        RETURN jsonb_build_object('run', to_jsonb(run), 'retried', true);
+    END IF;
+    SELECT * INTO run FROM signoff.retry_row(p_namespace, p_run_id, p_now);
+    IF FOUND THEN
+        PERFORM signoff.note(run, 'retried', NULL, p_details, p_now);
+        RETURN jsonb_build_object('run', to_jsonb(run), 'retried', true);
+    END IF;
+    SELECT * INTO run FROM signoff.runs WHERE id = p_run_id AND namespace = p_namespace;
+    RETURN jsonb_build_object('run', to_jsonb(run));
+END $$;
+
 -- Create a child run, or let the parent join the run that has the id.
 CREATE FUNCTION signoff.start_child(p_namespace text, p_parent_id text, p_new jsonb, p_now double precision)
 RETURNS text[]
@@ -86,7 +112,7 @@ DECLARE
     run signoff.runs;
     new_n constant integer := (p_new ->> 'parent_n')::integer;
 BEGIN
-    PERFORM signoff.create_row(p_namespace, p_new, p_now);
+    PERFORM signoff.create_row(p_namespace, p_new, NULL, p_now);
     IF FOUND OR new_n IS NULL THEN
         RETURN '{}';
     END IF;
@@ -153,6 +179,18 @@ BEGIN
     );
 END $$;
 
+-- Pause a run, if that is asked for.
+CREATE FUNCTION signoff.pause(p_namespace text, p_run_id text, p_epoch integer, p_pause jsonb) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_pause IS NULL THEN
+        RETURN '{}';
+    END IF;
+    RETURN jsonb_build_object('paused', signoff.pause_row(
+        p_namespace, p_run_id, p_epoch, (p_pause ->> 'wakes')::integer, (p_pause ->> 'wake_at')::double precision
+    ));
+END $$;
+
 -- One fenced write: the batch, then the pause or the end of the run.
 -- The entries follow one another; returns {"lost": true}, {"next": seq} if the journal goes on elsewhere, or what was
 -- done.
@@ -175,14 +213,20 @@ BEGIN
         RETURN '{"lost": true}';
     END IF;
     IF run.state <> 'running' THEN
-        RETURN signoff.repeated(run, p_write);
+        -- It may have left it by this very write.
+        IF p_write ? 'entries' AND signoff.are_written(p_namespace, v_run_id, entries) THEN
+            RETURN '{"paused": true}';
+        END IF;
+        RETURN '{"lost": true}';
     END IF;
     IF p_write ? 'entries' THEN
         next_seq := signoff.next_seq(p_namespace, v_run_id);
         IF next_seq = (entries #>> '{0,seq}')::integer THEN
             INSERT INTO signoff.journal (run_id, namespace, seq, at, kind, n, call, name, value, error, details)
             SELECT v_run_id, p_namespace, new.* FROM jsonb_populate_recordset(NULL::signoff.entry, entries) AS new;
-        ELSIF NOT signoff.are_written(p_namespace, v_run_id, entries) THEN
+        ELSIF signoff.are_written(p_namespace, v_run_id, entries) THEN
+            RETURN signoff.pause(p_namespace, v_run_id, v_epoch, p_write -> 'pause');
+        ELSE
             RETURN jsonb_build_object('next', next_seq);
         END IF;
     END IF;
@@ -218,13 +262,7 @@ BEGIN
         WHERE id = v_run_id AND namespace = p_namespace;
     END IF;
     IF p_write ? 'pause' THEN
-        done := jsonb_build_object(
-            'paused',
-            signoff.pause_row(
-                p_namespace, v_run_id, v_epoch, (p_write #>> '{pause,wakes}')::integer,
-                (p_write #>> '{pause,wake_at}')::double precision
-            )
-        );
+        done := signoff.pause(p_namespace, v_run_id, v_epoch, p_write -> 'pause');
     ELSIF p_write ? 'outcome' THEN
         SELECT * INTO run FROM signoff.end_row(p_namespace, v_run_id, v_epoch, p_write -> 'outcome', p_now);
         IF NOT run.retryable THEN
@@ -232,17 +270,4 @@ BEGIN
         END IF;
     END IF;
     RETURN coalesce(done, '{}') || jsonb_build_object('woken', woken);
-END $$;
-
--- What a write finds that meets its own effect, since its first reply was lost; {"lost": true} if it is not its own.
-CREATE FUNCTION signoff.repeated(p_run signoff.runs, p_write jsonb) RETURNS jsonb
-LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN CASE
-        WHEN jsonb_array_length(coalesce(p_write -> 'entries', '[]')) > 0
-            AND NOT signoff.are_written(p_run.namespace, p_run.id, p_write -> 'entries') THEN '{"lost": true}'
-        WHEN p_write ? 'pause' AND p_write ? 'entries' AND p_run.state IN ('paused', 'ready') THEN '{"paused": true}'
-        WHEN p_write ? 'outcome' AND p_write ? 'entries' AND p_run.state = p_write #>> '{outcome,state}' THEN '{}'
-        ELSE '{"lost": true}'
-    END::jsonb;
 END $$;

@@ -134,36 +134,37 @@ BEGIN
         );
     WHEN 'signal' THEN
         RETURN signoff.signal(
-            v_namespace, v_run_id, p_op ->> 'name', p_op ->> 'value', p_op ->> 'by', p_op ->> 'request_id', p_now
+            v_namespace, v_run_id, p_op ->> 'name', p_op ->> 'value', p_op ->> 'by', p_op ->> 'request_id',
+            p_op ->> 'token', p_now
         );
     WHEN 'create_run' THEN
-        SELECT * INTO run FROM signoff.create_row(v_namespace, p_op -> 'new', p_now);
+        SELECT * INTO run FROM signoff.create_row(v_namespace, p_op -> 'new', p_op ->> 'token', p_now);
         was_created := FOUND;
         IF NOT was_created THEN
             SELECT * INTO run FROM signoff.runs WHERE id = p_op #>> '{new,id}' AND namespace = v_namespace;
         END IF;
-        RETURN jsonb_build_object('run', to_jsonb(run), 'created', was_created);
+        RETURN jsonb_build_object(
+            'run', to_jsonb(run), 'new', was_created, 'created', run.create_token = p_op ->> 'token'
+        );
     WHEN 'create_promise' THEN
-        SELECT * INTO promise FROM signoff.create_promise_row(v_namespace, NULL, p_op -> 'new', p_now);
+        SELECT * INTO promise FROM signoff.create_promise_row(
+            v_namespace, NULL, p_op -> 'new', p_op ->> 'token', p_now
+        );
         was_created := FOUND;
         IF NOT was_created THEN
             SELECT * INTO promise FROM signoff.promises
             WHERE shard = signoff.shard_of(p_op #>> '{new,id}') AND namespace = v_namespace
                 AND id = p_op #>> '{new,id}';
         END IF;
-        RETURN jsonb_build_object('promise', to_jsonb(promise), 'created', was_created);
+        RETURN jsonb_build_object(
+            'promise', to_jsonb(promise), 'new', was_created, 'created', promise.create_token = p_op ->> 'token'
+        );
     WHEN 'cancel' THEN
         RETURN signoff.cancel(
             v_namespace, v_run_id, p_op ->> 'reason', p_op ->> 'by', p_op ->> 'error', p_now
         );
     WHEN 'retry' THEN
-        SELECT * INTO run FROM signoff.retry_row(v_namespace, v_run_id, p_now);
-        IF FOUND THEN
-            PERFORM signoff.note(run, 'retried', NULL, p_now);
-            RETURN jsonb_build_object('run', to_jsonb(run), 'retried', true);
-        END IF;
-        SELECT * INTO run FROM signoff.runs WHERE id = v_run_id AND namespace = v_namespace;
-        RETURN CASE WHEN FOUND THEN jsonb_build_object('run', to_jsonb(run)) ELSE '{}' END;
+        RETURN signoff.retry(v_namespace, v_run_id, p_op ->> 'details', p_now);
     END CASE;
 END $$;
 
@@ -196,7 +197,7 @@ BEGIN
                     SELECT jsonb_agg(to_jsonb(messages) ORDER BY id) FROM signoff.messages
                     WHERE run_id = run.id AND namespace = run.namespace
                 ) END)
-                ORDER BY run.ready_at, run.number
+                ORDER BY run.priority DESC, run.ready_at, run.number
             )
         )
         FROM unnest(claimed) AS run
