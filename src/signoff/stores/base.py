@@ -148,6 +148,7 @@ class Store(Protocol):
 
     namespace: str
     clock: Clock
+    lease_seconds: float  # how long a claim or a heartbeat holds a run
 
     @property
     def location(self) -> str:
@@ -258,7 +259,7 @@ class Store(Protocol):
     ) -> Sequence[Claim]:
         """Lease up to ``limit`` ready runs of these workflows in this group, oldest ready first.
 
-        Each gets ``epoch + 1`` and a lease of ``lease_seconds`` of the store. A run's first lease has epoch 1, and the
+        Each gets ``epoch + 1`` and a lease of ``lease_seconds``. A run's first lease has epoch 1, and the
         run's journal is empty then.
         """
         ...
