@@ -12,7 +12,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -52,7 +52,7 @@ class Host(Interviewer, Protocol):
     """What a driver needs of its worker."""
 
     store: Store
-    threads: Executor
+    threads: ThreadPoolExecutor
     draining: bool
 
     def program(self, workflow: str, version: str | None) -> Program:
@@ -282,6 +282,8 @@ class Driver:
         self, execution: Execution, call: StepCall, message: Message, details: dict[str, Any]
     ) -> None:
         """A person has said what became of a step that was interrupted."""
+        if call.n not in execution.past.asked:
+            raise LeaseLost(self.run.id, self.epoch)  # another worker has asked
         verdict = json.loads(message.value or "null") if message.state == PromiseState.RESOLVED else None
         action = verdict.get("action") if isinstance(verdict, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if action == "retry":
@@ -356,9 +358,12 @@ class Driver:
         self._agenda.note_timers(execution)
         due_at = self._agenda.due_at(execution)
         wake_at = due_at if due_at < math.inf else None
+        wakes = (
+            self.wakes
+        )  # of what is absorbed: more may come, and be read, while the store cannot be written
 
         async def pause(write: Write) -> bool:
-            return await self._store.pause(write, wakes=self.wakes, wake_at=wake_at)
+            return await self._store.pause(write, wakes=wakes, wake_at=wake_at)
 
         self.paused = await self._persist(pause)
         if not self.paused:

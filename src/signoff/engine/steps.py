@@ -7,7 +7,7 @@ import contextvars
 import inspect
 import sys
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -92,7 +92,7 @@ def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio
     return asyncio.create_task(running, name="signoff step", context=context)
 
 
-async def run_attempt(call: StepCall, run_id: str, number: int, threads: Executor) -> Attempt:
+async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:
     """Run attempt ``number`` of a step.
 
     An error of the step is part of the result. ``CancelledError`` comes through only if this very task was
@@ -121,7 +121,7 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: Executo
     return Attempt(call, number, text, value)
 
 
-async def _invoke(call: StepCall, threads: Executor) -> Any:
+async def _invoke(call: StepCall, threads: ThreadPoolExecutor) -> Any:
     if _is_async(call.function):
         return await call.function(*call.args, **call.kwargs)
     context = contextvars.copy_context()
@@ -145,7 +145,7 @@ def _invoke_plain(call: StepCall) -> Any:
         raise RuntimeError(f"step {call.name!r} raised StopIteration") from error
 
 
-async def _invoke_in_time(call: StepCall, threads: Executor, seconds: float) -> Any:
+async def _invoke_in_time(call: StepCall, threads: ThreadPoolExecutor, seconds: float) -> Any:
     limit = asyncio.timeout(seconds)
     try:
         async with limit:

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from signoff.engine import host
@@ -58,7 +58,6 @@ class Worker:
         look_seconds: How often to look for what the store did not tell: ready runs, messages, deadlines.
         info: What the register of workers says of it; by default this process.
         is_dead: Whether another worker is known to have ended, so that its runs can be taken over at once.
-        executor: What runs plain functions, instead of ``threads``. It is shut down with the worker.
         keeper: Makes what extends the leases, by default from a thread.
     """
 
@@ -77,11 +76,10 @@ class Worker:
         look_seconds: float = LOOK_EVERY_SECONDS,
         info: WorkerInfo | None = None,
         is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
-        executor: Executor | None = None,
         keeper: Callable[..., Keeper] = LeaseKeeper,
     ) -> None:
         self.store = store
-        self.threads = executor or ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
+        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
         self.draining = False
         self.info = info or host.new_worker(group)
         self.program = programs.program
