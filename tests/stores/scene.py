@@ -28,7 +28,7 @@ from signoff.records import (
 from signoff.stores.base import Claim, Outcome, RunFilter, Store, Write
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
-from signoff.testing import VirtualClock
+from signoff.testing import MemoryStore, VirtualClock
 from tests.postgres.databases import fresh_database
 
 GROUP = "default"
@@ -133,6 +133,12 @@ async def sqlite_scene(folder: Path) -> AsyncIterator[Scene]:
         await store.close()
 
 
+@asynccontextmanager
+async def memory_scene(folder: Path) -> AsyncIterator[Scene]:
+    clock, lease_clock = VirtualClock(1_000_000.0), VirtualClock(5_000.0)
+    yield Scene(MemoryStore(clock=clock, lease_clock=lease_clock), clock, lease_clock)
+
+
 def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
     """Copy the rows of run ``r0``, the only ones, for runs ``r1``, ``r2`` ... until there are ``count`` runs."""
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
@@ -162,7 +168,7 @@ async def postgres_scene(_: Path) -> AsyncIterator[Scene]:
             await store.close()
 
 
-STORES = {"sqlite": sqlite_scene, "postgres": postgres_scene}
+STORES = {"memory": memory_scene, "sqlite": sqlite_scene, "postgres": postgres_scene}
 
 
 def rule(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

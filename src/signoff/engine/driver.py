@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +59,10 @@ class Host(Interviewer, Protocol):
         """Return the code of a workflow: that version if it is here, else the newest."""
         ...
 
+    async def confirm(self, driver: Driver) -> None:
+        """Ask the store whether a run is still held; if it is not, its driver is cancelled."""
+        ...
+
 
 class Driver:
     """Drives one run for as long as its lease is held.
@@ -69,19 +72,30 @@ class Driver:
         claim: The lease, and the messages that came with it.
         execution: The run as it was left by this worker, if nobody ran it since.
         seq: The journal's length, if ``execution`` is given.
+        sure_until: Before this time of the loop nobody else can have the run.
     """
 
-    def __init__(self, host: Host, claim: Claim, execution: Execution | None = None, seq: int = 0) -> None:
+    def __init__(
+        self,
+        host: Host,
+        claim: Claim,
+        execution: Execution | None = None,
+        seq: int = 0,
+        *,
+        sure_until: float,
+    ) -> None:
         self.run = claim.run
         self.wakes = claim.run.wakes
         self.execution = execution
         self.paused = False
+        self.sure_until = sure_until
         self._host = host
         self._store = host.store
         self._events: deque[Attempt | Message] = deque(claim.messages)
         self._seen: set[int] = {message.id for message in claim.messages}
         self._waiter: asyncio.Future[None] | None = None
-        self._yielded_at = time.perf_counter()
+        self._loop = asyncio.get_running_loop()
+        self._yielded_at = self._loop.time()
         self._draft = Draft(seq)
         self._agenda = Agenda(self._draft, self.run, host)
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -172,13 +186,12 @@ class Driver:
         if self._events:
             await self._be_fair()
             return
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
+        self._waiter = self._loop.create_future()
         alarm: asyncio.TimerHandle | None = None
         due_at = self._agenda.due_at(execution)
         if due_at < math.inf:
             delay = max(0.0, due_at - self._store.clock.now())
-            alarm = loop.call_later(min(delay, 3600.0), self.poke)
+            alarm = self._loop.call_later(min(delay, 3600.0), self.poke)
         try:
             await self._waiter
         finally:
@@ -188,9 +201,9 @@ class Driver:
 
     async def _be_fair(self) -> None:
         """Give the loop a turn now and then, where steps end as soon as they begin."""
-        if time.perf_counter() - self._yielded_at > TURN_SECONDS:
+        if self._loop.time() - self._yielded_at > TURN_SECONDS:
             await asyncio.sleep(0)
-            self._yielded_at = time.perf_counter()
+            self._yielded_at = self._loop.time()
 
     async def _drain(self, execution: Execution) -> bool:
         """Let running steps finish and be written; start nothing."""
@@ -269,6 +282,8 @@ class Driver:
         self, execution: Execution, call: StepCall, message: Message, details: dict[str, Any]
     ) -> None:
         """A person has said what became of a step that was interrupted."""
+        if call.n not in execution.past.asked:
+            raise LeaseLost(self.run.id, self.epoch)  # another worker has asked
         verdict = json.loads(message.value or "null") if message.state == PromiseState.RESOLVED else None
         action = verdict.get("action") if isinstance(verdict, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if action == "retry":
@@ -327,6 +342,8 @@ class Driver:
         self._agenda.to_start.clear()
 
     async def _attempt(self, call: StepCall, number: int, started_at: float) -> None:
+        while self._loop.time() >= self.sure_until:  # this process may have been frozen meanwhile
+            await self._insist(lambda: self._host.confirm(self))
         attempt = await run_attempt(call, self.run.id, number, self._host.threads)
         attempt.started_at = started_at
         self._events.append(attempt)
@@ -341,13 +358,16 @@ class Driver:
         self._agenda.note_timers(execution)
         due_at = self._agenda.due_at(execution)
         wake_at = due_at if due_at < math.inf else None
+        wakes = (
+            self.wakes
+        )  # of what is absorbed: more may come, and be read, while the store cannot be written
 
         async def pause(write: Write) -> bool:
-            return await self._store.pause(write, wakes=self.wakes, wake_at=wake_at)
+            return await self._store.pause(write, wakes=wakes, wake_at=wake_at)
 
         self.paused = await self._persist(pause)
         if not self.paused:
-            for message, wakes in await self._store.read_messages([self.run.id]):
+            for message, wakes in await self._insist(lambda: self._store.read_messages([self.run.id])):
                 self.take([message], wakes)
         return self.paused
 
@@ -387,7 +407,8 @@ class Driver:
     async def _rebuild(self) -> Execution:
         entries: Sequence[Entry] = ()
         if self.epoch > 1:
-            entries = await self._store.read_journal(self.run.id, after=self.run.first_seq - 1)
+            after = self.run.first_seq - 1
+            entries = await self._insist(lambda: self._store.read_journal(self.run.id, after=after))
         self._draft.now = self._store.clock.now()
         if not entries or entries[0].kind not in (EntryKind.STARTED, EntryKind.CONTINUED):
             self._draft.seq = len(entries)
@@ -420,11 +441,34 @@ class Driver:
     ) -> T:
         """Do a fenced write, waiting for as long as the store cannot be written."""
         write = self._draft.take(self.run, first_seq)
+        tried = False
+
+        async def persist() -> T:
+            nonlocal write, tried
+            if tried:
+                write = await self._unwritten(write)
+            tried = True
+            return await operation(write)
+
+        return await self._insist(persist)
+
+    async def _unwritten(self, write: Write) -> Write:
+        """What is left to write when no reply came: it may have been written all the same, and whole.
+
+        Whoever else may have written there, the fence stops us then.
+        """
+        if write.entries:
+            before = write.entries[0].seq - 1
+            if await self._store.read_journal(self.run.id, after=before, limit=1):
+                return Write(write.run_id, write.epoch)
+        return write
+
+    async def _insist(self, operation: Callable[[], Awaitable[T]]) -> T:
         wait = 0.05
         while True:
             try:
-                return await operation(write)
+                return await operation()
             except StoreUnavailable as trouble:
-                log.error("run %s waits to be written: %s", self.run.id, trouble)
+                log.error("run %s waits for its store: %s", self.run.id, trouble)
             await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)

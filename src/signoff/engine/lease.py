@@ -1,4 +1,7 @@
-"""Keeping a worker's leases, from a thread of its own, so that a step which hogs the loop does not lose its run."""
+"""A worker's leases: how long it can be sure of them, and what extends them.
+
+They are extended from a thread of its own, so that a step which hogs the loop does not lose its run.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from signoff.engine import guard
 from signoff.engine.loop import calling_line
@@ -21,14 +25,73 @@ BUSY_SECONDS = 5.0
 STALLED_SECONDS = 60.0
 
 
-class LeaseKeeper:
-    """Extends the leases of all runs that a worker holds, for as long as its loop turns.
+class Held(Protocol):
+    """A run that a worker holds."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    sure_until: float  # by the worker's loop: nobody else can have the run before that
+
+
+class Leases:
+    """The leases of one worker.
 
     Args:
-        store: Where the leases are.
+        store: Where they are.
         worker_id: Whose they are.
-        held: Returns the runs held, run id -> epoch; called from the keeper's thread.
+        held: Returns the runs held, by id; called from any thread.
         lost: Told the ids of runs that were lost, on the worker's loop.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        worker_id: str,
+        held: Callable[[], Mapping[str, Held]],
+        lost: Callable[[set[str]], None],
+    ) -> None:
+        self.worker_id = worker_id
+        self.loop = asyncio.get_running_loop()
+        self._store = store
+        self._held = held
+        self._lost = lost
+
+    async def extend(self) -> None:
+        """Extend all of them, in one statement; from any thread that runs an event loop."""
+        held = dict(self._held())
+        if not held:
+            return
+        began = self.loop.time()
+        try:
+            lost = await self._store.heartbeat(self.worker_id, {id: run.epoch for id, run in held.items()})
+        except StoreError as trouble:
+            log.error("leases could not be extended: %s", trouble)
+            return
+        for run_id, run in held.items():
+            if run_id not in lost:
+                run.sure_until = began + self._store.lease_seconds
+        if lost and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._lost, lost)
+
+
+class Keeper(Protocol):
+    """Extends leases again and again."""
+
+    def start(self) -> None:
+        """Begin keeping."""
+        ...
+
+    async def stop(self) -> None:
+        """End keeping; nothing is extended any more when it returns."""
+        ...
+
+
+class LeaseKeeper:
+    """Extends a worker's leases from a thread, for as long as the worker's loop turns.
+
+    Args:
+        leases: The leases.
         beat_seconds: How often to extend.
         busy_seconds: After how long workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the worker's loop its leases are let go.
@@ -36,37 +99,33 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        store: Store,
-        worker_id: str,
-        held: Callable[[], Mapping[str, int]],
-        lost: Callable[[set[str]], None],
+        leases: Leases,
         *,
         beat_seconds: float = BEAT_SECONDS,
         busy_seconds: float = BUSY_SECONDS,
         stalled_seconds: float = STALLED_SECONDS,
     ) -> None:
-        self._store = store
-        self._worker_id = worker_id
-        self._held = held
-        self._lost = lost
+        self._leases = leases
         self._beat_seconds = beat_seconds
         self._busy_seconds = busy_seconds
         self._stalled_seconds = stalled_seconds
-        self._loop = asyncio.get_running_loop()
+        self._loop = leases.loop
         self._loop_thread = threading.get_ident()
         self._turned_at = time.monotonic()
         self._asked_to_turn = False
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"signoff leases {worker_id}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"signoff leases {leases.worker_id}", daemon=True
+        )
 
     def start(self) -> None:
         """Begin keeping."""
         self._thread.start()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End keeping; returns when the thread has ended."""
         self._stopped.set()
-        self._thread.join()
+        await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
         next_beat = time.monotonic() + self._beat_seconds
@@ -78,7 +137,7 @@ class LeaseKeeper:
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + self._beat_seconds
                     if not self._stalled():
-                        runner.run(self._beat())
+                        runner.run(self._leases.extend())
 
     def _ask_for_a_turn(self) -> None:
         if not self._asked_to_turn and not self._loop.is_closed():
@@ -100,15 +159,3 @@ class LeaseKeeper:
             calling_line(frame),
         )
         return True
-
-    async def _beat(self) -> None:
-        held = dict(self._held())
-        if not held:
-            return
-        try:
-            lost = await self._store.heartbeat(self._worker_id, held)
-        except StoreError as trouble:
-            log.error("leases could not be extended: %s", trouble)
-            return
-        if lost and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._lost, lost)

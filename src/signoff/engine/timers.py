@@ -16,8 +16,9 @@ LOOK_EVERY_SECONDS = 1.0  # what another process makes due sooner than we knew i
 class TimerService:
     """Calls ``store.due`` whenever something may be due. Any number of processes may run one."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, look_seconds: float = LOOK_EVERY_SECONDS) -> None:
         self._store = store
+        self._look_seconds = look_seconds
         self._loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
         self._stop_listening = store.listen(self._noticed)
@@ -36,7 +37,7 @@ class TimerService:
 
     async def _serve_once(self) -> None:
         self._look.clear()
-        wait = LOOK_EVERY_SECONDS
+        wait = self._look_seconds
         try:
             next_at = await self._store.due()
             if next_at is not None:

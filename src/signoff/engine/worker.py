@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -14,16 +15,15 @@ from signoff.engine import host
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
-from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, LeaseKeeper
-from signoff.engine.timers import TimerService
+from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
+from signoff.engine.timers import LOOK_EVERY_SECONDS, TimerService
 from signoff.errors import StoreUnavailable
-from signoff.records import Run
+from signoff.records import Run, WorkerInfo
 from signoff.stores.base import Change, Claim, Store
 
 log = logging.getLogger("signoff.worker")
 
 CLAIM_AT_ONCE = 100
-LOOK_EVERY_SECONDS = 1.0  # for runs that became ready without a word to this process
 
 
 class Programs(Protocol):
@@ -55,6 +55,10 @@ class Worker:
         busy_seconds: After how long workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
+        look_seconds: How often to look for what the store did not tell: ready runs, messages, deadlines.
+        info: What the register of workers says of it; by default this process.
+        is_dead: Whether another worker is known to have ended, so that its runs can be taken over at once.
+        keeper: Makes what extends the leases, by default from a thread.
     """
 
     def __init__(
@@ -69,11 +73,15 @@ class Worker:
         beat_seconds: float = BEAT_SECONDS,
         busy_seconds: float = BUSY_SECONDS,
         stalled_seconds: float = STALLED_SECONDS,
+        look_seconds: float = LOOK_EVERY_SECONDS,
+        info: WorkerInfo | None = None,
+        is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
+        keeper: Callable[..., Keeper] = LeaseKeeper,
     ) -> None:
         self.store = store
         self.threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
         self.draining = False
-        self.info = host.new_worker(group)
+        self.info = info or host.new_worker(group)
         self.program = programs.program
         self.unclear_question = programs.unclear_question
         self._programs = programs
@@ -86,8 +94,11 @@ class Worker:
             "stalled_seconds": stalled_seconds,
         }
         self._beat_seconds = beat_seconds
+        self._look_seconds = look_seconds
+        self._is_dead = is_dead
+        self._keeper = keeper
         self._held: dict[str, Driver] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[Driver, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, tuple[Execution, int, int]] = (
             OrderedDict()
         )  # run id -> execution, epoch, seq
@@ -106,12 +117,13 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self.store.enlist(self.info)
-        keeper = LeaseKeeper(self.store, self.info.id, self._epochs, self._lose, **self._keeping)
+        leases = Leases(self.store, self.info.id, lambda: self._held, self._lose)
+        keeper = self._keeper(leases, **self._keeping)
         stop_listening = self.store.listen(self._noticed)
         keeper.start()
         try:
             async with asyncio.TaskGroup() as services:
-                services.create_task(TimerService(self.store).run())
+                services.create_task(TimerService(self.store, look_seconds=self._look_seconds).run())
                 services.create_task(self._take_over())
                 services.create_task(self._work())
         finally:
@@ -164,6 +176,8 @@ class Worker:
             self._wake.set()
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        look_at = loop.time() + self._look_seconds
         while True:
             self._wake.clear()
             try:
@@ -171,10 +185,11 @@ class Worker:
                 await self._claim()
             except StoreUnavailable as trouble:
                 log.error("worker waits: %s", trouble)
-            try:
-                async with asyncio.timeout(LOOK_EVERY_SECONDS):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(look_at):
                     await self._wake.wait()
-            except TimeoutError:
+            if loop.time() >= look_at:  # however much was told meanwhile
+                look_at = loop.time() + self._look_seconds
                 self._may_claim = True
                 self._look_at_all = True
 
@@ -195,31 +210,35 @@ class Worker:
             if room <= 0:
                 return
             self._may_claim = False
+            began = asyncio.get_running_loop().time()
             claims = await self.store.claim(self.info.id, self._group, self._programs.names(), room)
             for claim in claims:
-                self._start(claim)
+                self._start(claim, began + self.store.lease_seconds)
             if len(claims) == room:
                 self._may_claim = True
 
     # Driving
 
-    def _start(self, claim: Claim) -> None:
+    def _start(self, claim: Claim, sure_until: float) -> None:
         run = claim.run
+        stale = self._held.get(run.id)
+        if stale is not None:  # its lease was lost without a word, and now we have the next one
+            self._tasks[stale].cancel()
         execution, epoch, seq = self._hot.pop(run.id, (None, 0, 0))
         if execution is not None and epoch != run.epoch - 1:
             execution.discard()
             execution = None
-        driver = Driver(self, claim, execution, seq)
+        driver = Driver(self, claim, execution, seq, sure_until=sure_until)
         self._held[run.id] = driver
         task = asyncio.create_task(driver.drive(), name=f"signoff run {run.id}")
-        self._tasks[run.id] = task
+        self._tasks[driver] = task
         task.add_done_callback(lambda done: self._ended(driver, done))
 
     def _ended(self, driver: Driver, task: asyncio.Task[None]) -> None:
         run_id = driver.run.id
+        del self._tasks[driver]
         if self._held.get(run_id) is driver:
             del self._held[run_id]
-            del self._tasks[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error(
                 "run %s was dropped by an error of the engine; its lease runs out", run_id, exc_info=error
@@ -240,34 +259,42 @@ class Worker:
 
     # Leases
 
-    def _epochs(self) -> Mapping[str, int]:
-        return {run_id: driver.epoch for run_id, driver in list(self._held.items())}
+    async def confirm(self, driver: Driver) -> None:
+        """Ask the store whether a run is still held; if it is not, its driver is cancelled."""
+        began = asyncio.get_running_loop().time()
+        if await self.store.heartbeat(self.info.id, {driver.run.id: driver.epoch}):
+            self._lose_one(driver)
+            await asyncio.Event().wait()
+        driver.sure_until = began + self.store.lease_seconds
 
     def _lose(self, run_ids: set[str]) -> None:
-        for run_id in run_ids:
-            task = self._tasks.get(run_id)
-            if task is not None:
-                log.info("the lease on run %s is lost", run_id)
-                task.cancel()
+        for run_id in sorted(run_ids):
+            driver = self._held.get(run_id)
+            if driver is not None:
+                self._lose_one(driver)
+
+    def _lose_one(self, driver: Driver) -> None:
+        log.info("the lease on run %s is lost", driver.run.id)
+        self._tasks[driver].cancel()
 
     async def _take_over(self) -> None:
         """Free the runs of dead processes of this host, now and whenever there may be some."""
         while True:
             try:
                 for worker in await self.store.list_workers():
-                    if worker.id != self.info.id and host.is_dead(worker):
+                    if worker.id != self.info.id and self._is_dead(worker):
                         freed = await self.store.release(worker.id)
                         log.info("worker %s is dead: %d runs taken over", worker.id, freed)
             except StoreUnavailable as trouble:
                 log.error("take-over waits: %s", trouble)
             await asyncio.sleep(self._beat_seconds)
 
-    async def _leave(self, keeper: LeaseKeeper) -> None:
+    async def _leave(self, keeper: Keeper) -> None:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(keeper.stop)
+        await keeper.stop()
         self.evict()
         self.threads.shutdown(wait=False, cancel_futures=True)
         try:

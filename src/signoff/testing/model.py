@@ -1,10 +1,12 @@
-"""The store contract once more, in plain Python: what every store must do, without saying how."""
+"""The store contract once more, in plain Python: what every store must do, without saying how.
+
+It is the reference that every other store is compared with, and ``MemoryStore`` is made of it. Each operation
+refuses first and changes afterwards, so that it happens whole or not at all.
+"""
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,8 +35,10 @@ from signoff.records import (
     Run,
     RunState,
     Settlement,
+    WorkerInfo,
 )
-from signoff.stores.base import Claim, Outcome, Write
+from signoff.stores.base import Change, Claim, Outcome, Write
+from signoff.stores.same import same_json
 
 Key = tuple[str, str]  # namespace and id
 
@@ -43,6 +47,7 @@ Key = tuple[str, str]  # namespace and id
 class Facts:
     """What no reader sees of a run."""
 
+    number: int
     ready_at: float
     cancel_asked: bool = False
     deadline_passed: bool = False
@@ -65,27 +70,57 @@ class Tables:
         default_factory=dict[tuple[str, str, str], tuple[str, str]]
     )
     tokens: set[tuple[str, str, str, str]] = field(default_factory=set[tuple[str, str, str, str]])
+    workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
+
+
+@dataclass
+class Commit:
+    """What an operation has touched so far."""
+
+    runs: set[Key] = field(default_factory=set[Key])
+    woken: set[Key] = field(default_factory=set[Key])
+    ended: set[Key] = field(default_factory=set[Key])
+    ready: set[str] = field(default_factory=set[str])  # namespaces in which a run may have become claimable
+    due: bool = False
+
+    def of(self, namespace: str) -> Change:
+        """What listeners of a namespace are told."""
+        return Change(
+            runs=_ids(self.runs, namespace),
+            woken=_ids(self.woken, namespace),
+            ended=_ids(self.ended, namespace),
+            ready=namespace in self.ready,
+            due=self.due,
+        )
 
 
 class Model:
-    """A store in memory. ``do`` makes each operation happen whole or not at all."""
+    """A store in memory, of all namespaces.
+
+    Args:
+        clock: Stamps and compares business times.
+        lease_clock: Measures leases.
+        lease_seconds: How long a claim or a heartbeat holds a run.
+
+    Attributes:
+        tables: Everything that is stored.
+        commit: What was touched since ``take_commit``.
+    """
 
     def __init__(self, clock: Clock, lease_clock: Clock, lease_seconds: float) -> None:
         self.tables = Tables()
+        self.commit = Commit()
         self._clock = clock
         self._lease_clock = lease_clock
         self._lease_seconds = lease_seconds
 
-    def do(self, operation: str, *args: Any, **kwargs: Any) -> Any:
-        """Do an operation by its name. What it raises leaves nothing behind, unless it timed a promise out."""
-        before = copy.deepcopy(self.tables)
-        try:
-            return getattr(self, operation)(*args, **kwargs)
-        except TooLate as late:
-            raise late.error from None
-        except Exception:
-            self.tables = before
-            raise
+    def take_commit(self) -> Commit | None:
+        """Return what was touched since the last time, if it concerns anybody."""
+        commit = self.commit
+        if not commit.runs and not commit.due:
+            return None
+        self.commit = Commit()
+        return commit
 
     # Runs
 
@@ -94,8 +129,9 @@ class Model:
             self._remember(namespace, "create_run", new.id, token)
             return self._add_run(namespace, new), True
         run = self.tables.runs[namespace, new.id]
-        if not _is_same(run, new):
-            raise IdConflict(new.id, "it is another run")
+        differs = _difference(run, new)
+        if differs is not None:
+            raise IdConflict(new.id, differs)
         return run, self._is_known(namespace, "create_run", new.id, token)
 
     def cancel(self, namespace: str, run_id: str, reason: str | None = None, by: str | None = None) -> Run:
@@ -110,6 +146,7 @@ class Model:
                 ended_at=self._now,
                 wake_at=None,
             )
+            self.commit.ended.add((namespace, run_id))
             self._add_entry(run, EntryKind.CANCELLED, error)
             self._finish(namespace, run_id, Outcome(RunState.CANCELLED, error=error))
         elif not facts.cancel_asked and run.ended_at is None:
@@ -126,6 +163,8 @@ class Model:
         self._remember(namespace, "retry", run_id, token)
         facts.ready_at = self._now
         self._add_entry(run, EntryKind.RETRIED, details=None if token is None else f'{{"token":"{token}"}}')
+        self.commit.ready.add(namespace)
+        self.commit.due |= run.deadline_at is not None
         return self._change(run, state=RunState.READY, retryable=False, ended_at=None, error=None)
 
     def signal(
@@ -134,15 +173,16 @@ class Model:
         run_id: str,
         name: str,
         value: str,
-        by: str | None,
-        request_id: str | None,
+        by: str | None = None,
+        request_id: str | None = None,
         token: str | None = None,
     ) -> bool:
         if self._is_known(namespace, "signal", run_id, token):
             return True
         request = (namespace, run_id, request_id or "")
         if request_id is not None and request in self.tables.requests:
-            if self.tables.requests[request] != (name, value):
+            known, value_then = self.tables.requests[request]
+            if known != name or not same_json(value_then, value):
                 raise RequestConflict(request_id, run_id)
             return False
         run, _ = self._run(namespace, run_id)
@@ -204,10 +244,10 @@ class Model:
                 return False
         if run.state is not RunState.RUNNING:
             raise LeaseLost(write.run_id, write.epoch)
-        for entry in write.entries:
-            if entry.seq != len(journal):
-                raise InvalidValue("entries", "a hole")
-            journal.append(entry)
+        _check(write, len(journal))
+        if write.entries:
+            journal.extend(write.entries)
+            self.commit.runs.add((namespace, run.id))
         left = self.tables.messages[namespace, run.id]
         left[:] = [message for message in left if message.id not in write.taken]
         for promise in write.opens:
@@ -230,9 +270,12 @@ class Model:
         if run.wakes != wakes:
             return False
         self._change(run, state=RunState.PAUSED, wake_at=wake_at, worker_id=None, lease_until=None)
+        self.commit.due |= wake_at is not None
         return True
 
     def complete(self, namespace: str, write: Write, outcome: Outcome) -> None:
+        if not outcome.state.is_final:
+            raise InvalidValue("outcome.state", f"{outcome.state.value} is not an end")
         if not self._write(namespace, write):
             return
         run, _ = self._run(namespace, write.run_id)
@@ -246,6 +289,7 @@ class Model:
             worker_id=None,
             lease_until=None,
         )
+        self.commit.ended.add((namespace, run.id))
         if not outcome.retryable:
             self._finish(namespace, run.id, outcome)
 
@@ -258,8 +302,10 @@ class Model:
             self._remember(namespace, "create_promise", new.id, token)
             return self._add_promise(namespace, replace(new, run_id=None, n=None)), True
         promise = self.tables.promises[namespace, new.id]
-        if promise.kind is not new.kind or promise.run_id is not None:
-            raise IdConflict(new.id, "it is another promise")
+        if promise.kind is not new.kind:
+            raise IdConflict(new.id, f"it is a {promise.kind.value}, not a {new.kind.value}")
+        if promise.run_id is not None:
+            raise IdConflict(new.id, f"it belongs to run {promise.run_id!r}")
         return promise, self._is_known(namespace, "create_promise", new.id, token)
 
     def settle(
@@ -270,17 +316,15 @@ class Model:
         settlement: Settlement,
         token: str | None = None,
     ) -> tuple[Promise, bool]:
+        if settlement.state is PromiseState.PENDING:
+            raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
         promise = self.tables.promises.get((namespace, promise_id))
         if promise is None or promise.kind is not kind:
             raise NotFound(kind.value, promise_id)
-        if (
-            promise.state is PromiseState.PENDING
-            and promise.due_at is not None
-            and promise.due_at <= self._now
-        ):
+        if self._is_overdue(promise):
             late = self._settle(promise, PromiseState.TIMED_OUT)
             self._tell_all(late)
-            raise TooLate(AlreadySettled(promise_id, late.state.value, None, late.settled_at))
+            raise AlreadySettled(promise_id, late.state.value, None, late.settled_at)
         if promise.state is PromiseState.PENDING:
             settled = self._settle(
                 promise,
@@ -296,44 +340,45 @@ class Model:
         if self._is_known(namespace, "settle", promise_id, token):
             return promise, True
         if settlement.request_id is not None and promise.request_id == settlement.request_id:
-            if (promise.state, promise.value) == (settlement.state, settlement.value):
+            if promise.state is settlement.state and same_json(promise.value, settlement.value):
                 return promise, False
             raise RequestConflict(settlement.request_id, promise_id)
         raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
 
     # Time and leases
 
-    def due(self) -> float | None:
-        for promise in list(self.tables.promises.values()):
-            if (
-                promise.state is PromiseState.PENDING
-                and promise.due_at is not None
-                and promise.due_at <= self._now
-            ):
-                self._tell_all(self._settle(promise, PromiseState.TIMED_OUT))
-        for run in list(self.tables.runs.values()):
-            if run.state is RunState.PAUSED and run.wake_at is not None and run.wake_at <= self._now:
-                self._make_ready(run, wake_at=None)
-        for key, run in list(self.tables.runs.items()):
-            if self._has_deadline(run) and (run.deadline_at or 0.0) <= self._now:
-                self.tables.facts[key].deadline_passed = True
-                self._leave(*key, MessageKind.DEADLINE)
-        for run in list(self.tables.runs.values()):
-            if run.lease_until is not None and run.lease_until <= self._lease_clock.now():
-                self._make_ready(run, worker_id=None, lease_until=None)
-        return self._next_due()
+    def due(self, limit: int = 1000) -> float | None:
+        now, lease_now = self._now, self._lease_clock.now()
+        late = sorted(
+            filter(self._is_overdue, self.tables.promises.values()), key=lambda late: late.due_at or 0
+        )
+        for promise in late[:limit]:
+            self._tell_all(self._settle(promise, PromiseState.TIMED_OUT))
+        for run in self._first(limit, lambda run: run.wake_at if run.state is RunState.PAUSED else None, now):
+            self._make_ready(run, wake_at=None)
+        for run in self._first(limit, lambda run: run.deadline_at if self._has_deadline(run) else None, now):
+            self.tables.facts[run.namespace, run.id].deadline_passed = True
+            self._leave(run.namespace, run.id, MessageKind.DEADLINE)
+        for run in self._first(limit, lambda run: run.lease_until, lease_now):
+            self._make_ready(run, worker_id=None, lease_until=None)
+        return self.next_due()
+
+    def enlist(self, worker: WorkerInfo) -> None:
+        self.tables.workers[worker.id] = worker
 
     def heartbeat(self, namespace: str, worker_id: str, held: Mapping[str, int]) -> set[str]:
         lost: set[str] = set()
         for run_id, epoch in held.items():
             run = self.tables.runs.get((namespace, run_id))
             if run is not None and (run.worker_id, run.epoch) == (worker_id, epoch):
-                self._change(run, lease_until=self._lease_clock.now() + self._lease_seconds)
+                lease_until = self._lease_clock.now() + self._lease_seconds
+                self.tables.runs[namespace, run_id] = replace(run, lease_until=lease_until)
             else:
                 lost.add(run_id)
         return lost
 
     def release(self, worker_id: str) -> int:
+        self.tables.workers.pop(worker_id, None)
         held = [run for run in self.tables.runs.values() if run.worker_id == worker_id]
         for run in held:
             self._make_ready(run, worker_id=None, lease_until=None)
@@ -366,17 +411,31 @@ class Model:
 
     def _change(self, run: Run, **changes: Any) -> Run:
         changed = self.tables.runs[run.namespace, run.id] = replace(run, **changes)
+        self.commit.runs.add((run.namespace, run.id))
         return changed
 
     def _make_ready(self, run: Run, **changes: Any) -> None:
         self.tables.facts[run.namespace, run.id].ready_at = self._now
         self._change(run, state=RunState.READY, **changes)
+        self.commit.ready.add(run.namespace)
+
+    def _first(self, limit: int, time_of: Callable[[Run], float | None], now: float) -> list[Run]:
+        """The runs whose time has come, the earliest ones."""
+        due = [
+            (at, run) for run in self.tables.runs.values() if (at := time_of(run)) is not None and at <= now
+        ]
+        due.sort(key=lambda each: each[0])
+        return [run for _, run in due[:limit]]
+
+    def _is_overdue(self, promise: Promise) -> bool:
+        is_pending = promise.state is PromiseState.PENDING
+        return is_pending and promise.due_at is not None and promise.due_at <= self._now
 
     def _has_deadline(self, run: Run) -> bool:
         passed = self.tables.facts[run.namespace, run.id].deadline_passed
         return run.deadline_at is not None and not passed and run.ended_at is None
 
-    def _next_due(self) -> float | None:
+    def next_due(self) -> float | None:
         runs, promises = self.tables.runs.values(), self.tables.promises.values()
         times = [promise.due_at for promise in promises if promise.state is PromiseState.PENDING]
         times += [run.wake_at for run in runs if run.state is RunState.PAUSED]
@@ -403,8 +462,12 @@ class Model:
             priority=new.priority,
             start_at=new.start_at,
         )
-        self.tables.runs[key], self.tables.facts[key] = run, Facts(self._now)
+        self.tables.runs[key], self.tables.facts[key] = run, Facts(len(self.tables.runs) + 1, self._now)
         self.tables.journals[key], self.tables.messages[key] = [], []
+        self.commit.runs.add(key)
+        if not delayed:
+            self.commit.ready.add(namespace)
+        self.commit.due |= delayed or new.deadline_at is not None
         return run
 
     def _add_entry(
@@ -426,6 +489,7 @@ class Model:
             new.data,
         )
         self.tables.promises[namespace, new.id] = promise
+        self.commit.due |= new.due_at is not None
         return promise
 
     def _settle(self, promise: Promise, state: PromiseState, **told: Any) -> Promise:
@@ -454,7 +518,8 @@ class Model:
         elif (promise.run_id, promise.n) == (run_id, new.n):
             pass
         elif promise.kind is not new.kind:
-            self._refuse(namespace, run_id, new.n, new.id, PromiseState.REJECTED.value)
+            differs = f"it is a {promise.kind.value}, not a {new.kind.value}"
+            self._refuse(namespace, run_id, new.n, new.id, PromiseState.REJECTED.value, differs)
         elif self._join(namespace, "promise", new.id, run_id, new.n) and (
             promise.state is not PromiseState.PENDING
         ):
@@ -473,8 +538,8 @@ class Model:
             self._add_run(namespace, new)
         elif new.parent_n is None or (run.parent_id, run.parent_n) == (parent_id, new.parent_n):
             pass
-        elif not _is_same(run, new):
-            self._refuse(namespace, parent_id, new.parent_n, new.id, RunState.FAILED.value)
+        elif (differs := _difference(run, new)) is not None:
+            self._refuse(namespace, parent_id, new.parent_n, new.id, RunState.FAILED.value, differs)
         elif self._join(namespace, "run", new.id, parent_id, new.parent_n) and (
             run.state.is_final and not run.retryable
         ):
@@ -537,11 +602,11 @@ class Model:
             error=outcome.error,
         )
 
-    def _refuse(self, namespace: str, run_id: str, n: int, name: str, state: str) -> None:
+    def _refuse(self, namespace: str, run_id: str, n: int, name: str, state: str, differs: str) -> None:
         left = self.tables.messages[namespace, run_id]
         if any((each.kind, each.n, each.name) == (MessageKind.SETTLED, n, name) for each in left):
             return
-        error = encode_error(IdConflict(name, "it is another"))
+        error = encode_error(IdConflict(name, differs))
         self._leave(namespace, run_id, MessageKind.SETTLED, n=n, name=name, state=state, error=error)
 
     def _leave(self, namespace: str, run_id: str, kind: MessageKind, **what: Any) -> None:
@@ -549,18 +614,33 @@ class Model:
         if run is None or (run.ended_at is not None and not run.retryable):
             return
         run = self._change(run, wakes=run.wakes + 1)
+        self.commit.woken.add((namespace, run_id))
+        if run.state is RunState.READY:
+            self.commit.ready.add(namespace)
         if run.state is RunState.PAUSED and run.epoch > 0:
             self._make_ready(run, wake_at=None)
         self.tables.messages[namespace, run_id].append(Message(run.wakes, run_id, kind, self._now, **what))
 
 
-class TooLate(Exception):
-    """A settlement found its promise's deadline passed, which stands."""
+def _check(write: Write, length: int) -> None:
+    """Refuse a write that does not go on where a journal of this length ends, or opens what no call waits for."""
+    for seq, entry in enumerate(write.entries, length):
+        if entry.seq != seq:
+            raise InvalidValue(
+                "entries", f"seq {entry.seq} where the journal of {write.run_id!r} goes on at {seq}"
+            )
+    for new in write.opens:
+        if new.n is None:
+            raise InvalidValue("opens", f"promise {new.id!r} does not say which call of the run waits for it")
 
-    def __init__(self, error: AlreadySettled) -> None:
-        super().__init__()
-        self.error = error
+
+def _difference(run: Run, new: NewRun) -> str | None:
+    if run.workflow != new.workflow:
+        return f"it is a run of {run.workflow!r}, not of {new.workflow!r}"
+    if not same_json(run.arguments, new.arguments):
+        return f"it is a run of {run.workflow!r} with other arguments"
+    return None
 
 
-def _is_same(run: Run, new: NewRun) -> bool:
-    return (run.workflow, json.loads(run.arguments)) == (new.workflow, json.loads(new.arguments))
+def _ids(keys: set[Key], namespace: str) -> frozenset[str]:
+    return frozenset(id for owner, id in keys if owner == namespace)

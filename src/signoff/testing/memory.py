@@ -1,0 +1,251 @@
+"""A store in memory: the whole contract, nothing durable, in a few microseconds an operation."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from signoff.clock import Clock, SystemClock
+from signoff.errors import NotFound
+from signoff.records import (
+    Entry,
+    Message,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    Run,
+    Settlement,
+    WorkerInfo,
+)
+from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.paging import page_number
+from signoff.testing.model import Commit, Model
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger("signoff.store")
+
+
+class MemoryStore:
+    """Keeps runs in this process, for tests. The contract of every method is in ``signoff.stores.base.Store``.
+
+    Args:
+        namespace: The tenant.
+        clock: Stamps and compares business times: deadlines, timers, when something happened.
+        lease_clock: Measures leases.
+        lease_seconds: How long a claim or a heartbeat holds a run.
+
+    Attributes:
+        model: What it is made of; a test may look at its tables.
+
+    Example:
+        app = Signoff(MemoryStore(clock=VirtualClock()))
+    """
+
+    location = "memory"
+
+    def __init__(
+        self,
+        *,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        lease_clock: Clock | None = None,
+        lease_seconds: float = 10.0,
+    ) -> None:
+        self.namespace = namespace
+        self.clock: Clock = clock or SystemClock()
+        self.lease_seconds = lease_seconds
+        self.model = Model(self.clock, lease_clock or SystemClock(), lease_seconds)
+        self._lock = threading.RLock()
+        self._listeners: dict[object, tuple[str, Callable[[Change], None]]] = {}
+        self.clock.on_jump(self._tell_jump)
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def within(self, namespace: str) -> MemoryStore:
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__, namespace=namespace)
+        return view
+
+    def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        key = object()
+        self._listeners[key] = (self.namespace, callback)
+
+        def end() -> None:
+            self._listeners.pop(key, None)
+
+        return end
+
+    # Runs
+
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        return self._do(self.model.create_run, new, token)
+
+    async def get_run(self, run_id: str) -> Run:
+        run = self.model.tables.runs.get((self.namespace, run_id))
+        if run is None:
+            raise NotFound("run", run_id)
+        return run
+
+    async def ended(self, run_ids: Sequence[str]) -> set[str]:
+        return self.model.ended(self.namespace, run_ids)
+
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        before = page_number(after, 2**62)
+        facts = self.model.tables.facts
+        found = (
+            (facts[key].number, run)
+            for key, run in reversed(self.model.tables.runs.items())
+            if key[0] == self.namespace
+            and facts[key].number < before
+            and (which.states is None or run.state in which.states)
+            and which.workflow in (None, run.workflow)
+            and which.group in (None, run.group)
+            and which.parent_id in (None, run.parent_id)
+        )
+        return _page(found, limit)
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        journal = self.model.tables.journals.get((self.namespace, run_id), [])
+        return journal[after + 1 :][:limit]
+
+    async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
+        tables = self.model.tables
+        return [
+            (message, tables.runs[self.namespace, run_id].wakes)
+            for run_id in sorted(set(run_ids))
+            for message in tables.messages.get((self.namespace, run_id), ())
+        ]
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        return self._do(self.model.cancel, run_id, reason, by)
+
+    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
+        return self._do(self.model.retry, run_id, token)
+
+    async def signal(
+        self,
+        run_id: str,
+        name: str,
+        value: str,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
+        token: str | None = None,
+    ) -> bool:
+        return self._do(self.model.signal, run_id, name, value, by, request_id, token)
+
+    # What the holder of a lease does
+
+    async def claim(
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
+    ) -> Sequence[Claim]:
+        return self._do(self.model.claim, worker_id, group, workflows, limit, token)
+
+    async def append(self, write: Write) -> None:
+        self._do(self.model.append, write)
+
+    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
+        return self._do(self.model.pause, write, wakes, wake_at)
+
+    async def complete(self, write: Write, outcome: Outcome) -> None:
+        self._do(self.model.complete, write, outcome)
+
+    # Promises
+
+    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        return self._do(self.model.create_promise, new, token)
+
+    async def get_promise(self, promise_id: str) -> Promise:
+        promise = self.model.tables.promises.get((self.namespace, promise_id))
+        if promise is None:
+            raise NotFound("promise", promise_id)
+        return promise
+
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        begin = page_number(after, 0)
+        found = (
+            (number, promise)
+            for number, promise in enumerate(self.model.tables.promises.values(), 1)
+            if number > begin
+            and promise.namespace == self.namespace
+            and which.kind in (None, promise.kind)
+            and which.state in (None, promise.state)
+            and which.run_id in (None, promise.run_id)
+        )
+        return _page(found, limit)
+
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        return self._do(self.model.settle, promise_id, kind, settlement, token)
+
+    # Time and leases
+
+    async def due(self, limit: int = 1000) -> float | None:
+        return self._do(lambda _: self.model.due(limit))
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        self._do(lambda _: self.model.enlist(worker))
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return [worker for _, worker in sorted(self.model.tables.workers.items())]
+
+    async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
+        return self._do(self.model.heartbeat, worker_id, held)
+
+    async def release(self, worker_id: str) -> int:
+        return self._do(lambda _: self.model.release(worker_id))
+
+    # Inside
+
+    def _do(self, operation: Callable[Concatenate[str, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            try:
+                return operation(self.namespace, *args, **kwargs)
+            finally:  # a refused answer may have timed its promise out
+                commit = self.model.take_commit()
+                if commit is not None:
+                    self._tell_commit(commit)
+
+    def _tell_commit(self, commit: Commit) -> None:
+        changes: dict[str, Change] = {}
+        for namespace, callback in list(self._listeners.values()):
+            if namespace not in changes:
+                changes[namespace] = commit.of(namespace)
+            if changes[namespace].runs or changes[namespace].due:
+                _tell(callback, changes[namespace])
+
+    def _tell_jump(self) -> None:
+        for _, callback in list(self._listeners.values()):
+            _tell(callback, Change(runs=frozenset(), ready=False, due=True))
+
+
+def _tell(callback: Callable[[Change], None], change: Change) -> None:
+    try:
+        callback(change)
+    except Exception:
+        log.exception("a listener of the store failed; the commit stands")
+
+
+def _page(found: Iterable[tuple[int, Any]], limit: int) -> Page[Any]:
+    items: list[Any] = []
+    last = 0
+    for number, item in found:
+        if len(items) == limit:
+            return Page(tuple(items), str(last))
+        items.append(item)
+        last = number
+    return Page(tuple(items))

@@ -1,0 +1,162 @@
+"""The store of a simulated world, as its processes reach it: over a wire that fails, stalls and loses replies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from signoff.clock import Clock
+from signoff.errors import StoreUnavailable
+from signoff.stores.base import Change, Store
+
+if TYPE_CHECKING:
+    from signoff.testing.simulation.process import Process
+    from signoff.testing.simulation.world import World
+
+WIRE_SECONDS = 0.002  # an operation's way there, and the reply's way back, at most
+NOTICE_SECONDS = 3.0  # how late a late notice is at most
+
+
+class Database:
+    """One store for all processes. An operation under way is done even if who asked for it is gone by then.
+
+    Args:
+        world: The world.
+        store: What operations are done on; none of its methods may wait.
+
+    Attributes:
+        is_down: Whether nothing can be done just now.
+    """
+
+    def __init__(self, world: World, store: Store) -> None:
+        self.store = store
+        self.is_down = False
+        self._world = world
+        self._committing: Process | None = None
+
+    def send(
+        self, process: Process, operation: str, args: Any, kwargs: Any, reply: asyncio.Future[Any]
+    ) -> None:
+        """Take an operation that a process asks for."""
+        world, faults, source = self._world, self._world.faults, self._world.random
+        wire = source.random() * WIRE_SECONDS
+        if faults.unavailable and source.random() < faults.unavailable:
+            process.loop.call_later(wire, self._fail, process, operation, "it refuses connections", reply)
+            return
+        if faults.stalls and source.random() < faults.stalls:
+            wire += source.random() * faults.stall_seconds
+        world.call_later(wire, self._do, process, process.loop, operation, args, kwargs, reply)
+
+    def _do(
+        self,
+        process: Process,
+        loop: asyncio.AbstractEventLoop,
+        operation: str,
+        args: Any,
+        kwargs: Any,
+        reply: asyncio.Future[Any],
+    ) -> None:
+        world, faults, source = self._world, self._world.faults, self._world.random
+        wire = source.random() * WIRE_SECONDS
+        if self.is_down:
+            loop.call_later(wire, self._fail, process, operation, "it is down", reply)
+            return
+        self._committing = process
+        world.observer.before(operation, args)
+        try:
+            outcome, error = _at_once(getattr(self.store, operation)(*args, **kwargs)), None
+        except Exception as raised:
+            outcome, error = None, raised
+        self._committing = None
+        world.observer.after(process.name, operation, args, outcome, error)
+        if faults.lost_replies and source.random() < faults.lost_replies:
+            world.note(process.name, operation, "its reply is lost")
+            wire += source.random() * 2
+            loop.call_later(wire, self._fail, process, operation, "the connection was lost", reply)
+            return
+        if faults.stalls and source.random() < faults.stalls:
+            wire += source.random() * faults.stall_seconds
+        loop.call_later(wire, _tell, reply, outcome, error)
+
+    def _fail(self, process: Process, operation: str, reason: str, reply: asyncio.Future[Any]) -> None:
+        self._world.note(process.name, operation, reason)
+        _tell(reply, None, StoreUnavailable(self.store.location, reason))
+
+    def listen(self, process: Process, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Tell a process of commits: its own as they are, others' as it comes."""
+        world, loop = self._world, process.loop
+
+        def noticed(change: Change) -> None:
+            faults, source = world.faults, world.random
+            if faults.lost_notices and source.random() < faults.lost_notices:
+                return
+            known = change if self._committing is process or source.random() < 0.5 else Change(runs=None)
+            wire = source.random() * WIRE_SECONDS
+            if faults.late_notices and source.random() < faults.late_notices:
+                wire += source.random() * NOTICE_SECONDS
+            loop.call_later(wire, callback, known)
+            if faults.repeated_notices and source.random() < faults.repeated_notices:
+                loop.call_later(wire + source.random() * NOTICE_SECONDS, callback, known)
+
+        return self.store.listen(noticed)
+
+
+class RemoteStore:
+    """The store as one process sees it: the contract of ``signoff.stores.base.Store``, with time between.
+
+    Args:
+        database: What does the operations.
+        process: Who asks for them.
+        clock: What the process takes for the store's time.
+    """
+
+    namespace = "default"
+    location = "simulated"
+
+    def __init__(self, database: Database, process: Process, clock: Clock) -> None:
+        self.clock = clock
+        self.lease_seconds = database.store.lease_seconds
+        self._database = database
+        self._process = process
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        end = self._database.listen(self._process, callback)
+        self._process.on_end(end)
+        return end
+
+    def __getattr__(self, operation: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        if operation.startswith("_"):
+            raise AttributeError(operation)
+
+        async def ask(*args: Any, **kwargs: Any) -> Any:
+            reply = self._process.loop.create_future()
+            self._database.send(self._process, operation, args, kwargs, reply)
+            return await reply
+
+        return ask
+
+
+def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    work.close()
+    raise AssertionError("the store of a simulation may not wait")
+
+
+def _tell(reply: asyncio.Future[Any], outcome: Any, error: Exception | None) -> None:
+    if reply.done():
+        return  # who asked was cancelled
+    if error is None:
+        reply.set_result(outcome)
+    else:
+        reply.set_exception(error)
+        reply.exception()  # retrieved: who asked may be cancelled before they see it

@@ -1,0 +1,180 @@
+"""The event loop of a simulated process: an asyncio loop without I/O, on the virtual time of its world."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from typing import Any, Protocol, TypeVar, cast
+
+from signoff.engine.discard import discard
+
+T = TypeVar("T")
+
+
+class Surroundings(Protocol):
+    """What runs the loops, and keeps their timers."""
+
+    now: float
+
+    def enqueue(self, loop: SimulatedLoop) -> None:
+        """Note that a loop has something to run, and had nothing before."""
+        ...
+
+    def add_timer(self, when: float, loop: SimulatedLoop, handle: asyncio.TimerHandle) -> None:
+        """Hand ``handle`` back to ``loop`` at a time."""
+        ...
+
+
+class SimulatedTask(asyncio.Task[Any]):
+    """A task whose place in a set is the same whenever the seed is: asyncio keeps and cancels sets of them."""
+
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """Runs what is ready, a turn at a time, when its world says so.
+
+    Args:
+        world: Runs it, and keeps its timers.
+        failed: Told what asyncio would log: exceptions that nobody retrieved.
+        opaque: Types at which the search for suspended code stops when the loop is torn away.
+    """
+
+    def __init__(
+        self, world: Surroundings, failed: Callable[[dict[str, Any]], None], opaque: tuple[type, ...]
+    ) -> None:
+        self._world = world
+        self._failed = failed
+        self._opaque = (SimulatedLoop, *opaque)
+        self._ready: deque[asyncio.Handle] = deque()
+        self._numbers = 0
+        self._is_torn = False
+
+    # Driving
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to run."""
+        return bool(self._ready)
+
+    def run_one(self) -> None:
+        """Run the next callback."""
+        handle = self._ready.popleft()
+        if handle._cancelled:  # pyright: ignore[reportPrivateUsage]
+            return
+        outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+        asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage]
+        try:
+            handle._run()  # pyright: ignore[reportPrivateUsage]
+        finally:
+            asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
+
+    def wake(self, handle: asyncio.Handle) -> None:
+        """Make a callback ready."""
+        if self._is_torn:
+            return
+        if not self._ready:
+            self._world.enqueue(self)
+        self._ready.append(handle)
+
+    def tear(self) -> None:
+        """Let go of everything where it stands, as the end of a process does. Nothing of it runs any more."""
+        self._is_torn = True
+        tasks = asyncio.all_tasks(self)
+        for task in tasks:
+            task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
+        discard([task.get_coro() for task in tasks], self._opaque)
+        self._ready.clear()
+
+    # What asyncio asks of a loop
+
+    def time(self) -> float:
+        return self._world.now
+
+    def call_soon(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self.wake(handle)
+        return handle
+
+    def call_soon_threadsafe(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._world.now + delay, callback, *args, context=context)
+
+    def call_at(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        if not self._is_torn:
+            self._world.add_timer(when, self, handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass  # its world passes over it
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        task = SimulatedTask.__new__(SimulatedTask)
+        self._numbers += 1
+        task.number = self._numbers
+        task.__init__(cast("Coroutine[Any, Any, T]", coro), loop=self, name=name or "task", context=context)
+        return task
+
+    def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run ``func`` at once, on this very thread."""
+        future: asyncio.Future[T] = asyncio.Future(loop=self)
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._is_torn:
+            self._failed(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)

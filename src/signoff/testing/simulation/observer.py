@@ -1,0 +1,172 @@
+"""Watching everything that is done on the store of a simulated world, and saying what must not be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from signoff.records import CallKind, EntryKind, Promise, PromiseState, Run, RunState
+from signoff.stores.base import Change, Write
+
+if TYPE_CHECKING:
+    from signoff.testing.simulation.world import World
+
+_QUIET = frozenset({"due", "claim", "list_workers", "heartbeat", "read_messages", "ended", "list_promises"})
+
+
+class Observer:
+    """Sees every operation and every commit.
+
+    Args:
+        world: The world, which is told what is wrong.
+
+    Attributes:
+        completed: (run, call) of the steps whose outcome the journal holds.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.completed: set[tuple[str, int]] = set()
+        self._world = world
+        self._tables = world.store.model.tables
+        self._pending: list[str] = []
+        self._seen = 0
+        self._settled: dict[str, Promise] = {}
+        self._begun: dict[tuple[str, int], int] = {}
+        self._holder: Run | None = None
+        self._on_promise: list[Callable[[Promise], None]] = []
+        world.store.listen(self._committed)
+
+    # Of operations
+
+    def before(self, operation: str, args: Sequence[Any]) -> None:
+        """Look at what an operation finds."""
+        if operation in ("append", "pause", "complete"):
+            self._holder = self._run(args[0].run_id)
+
+    def after(
+        self, who: str, operation: str, args: Sequence[Any], outcome: Any, error: Exception | None
+    ) -> None:
+        """Look at what it did."""
+        if operation in ("append", "pause", "complete"):
+            write: Write = args[0]
+            if error is None:
+                self._check_write(write)
+            said = f"{write.run_id}/{write.epoch} {_entries(write)}"
+            self._world.note(who, operation, f"{said} -> {_said(outcome, error)}")
+        elif error is not None or (outcome and operation not in _QUIET) or (operation == "claim" and outcome):
+            self._world.note(who, operation, f"{_said(args, None)} -> {_said(outcome, error)}")
+
+    def _check_write(self, write: Write) -> None:
+        run = self._holder
+        if run is None or run.state is not RunState.RUNNING or run.epoch != write.epoch:
+            self._world.blame(
+                f"run {write.run_id!r} was written to in epoch {write.epoch}, outside of its lease"
+            )
+        for entry in write.entries:
+            if entry.call is not CallKind.STEP or entry.n is None:
+                continue
+            call = (write.run_id, entry.n)
+            if call in self.completed:
+                self._world.blame(
+                    f"step {entry.name!r} of {write.run_id!r} is journaled, and {entry.kind} follows"
+                )
+            elif entry.kind is EntryKind.COMPLETED:
+                self.completed.add(call)
+
+    # Of steps
+
+    def step_begins(self, run_id: str, n: int, name: str, *, is_once: bool = False) -> None:
+        """Steps tell it that they begin, for it to check that none runs again that must not."""
+        call = (run_id, n)
+        self._world.note("step", name, f"of {run_id} begins as call {n}")
+        if call in self.completed:
+            self._world.blame(f"step {name!r} of {run_id!r} runs again, and the journal holds its outcome")
+        begun = self._begun[call] = self._begun.get(call, 0) + 1
+        if is_once and begun > 1 + self._retries(run_id, n):
+            self._world.blame(
+                f"step {name!r} of {run_id!r} must happen once, and begins for the {begun}th time"
+            )
+
+    def _retries(self, run_id: str, n: int) -> int:
+        """How often a person said that a step is to be tried again."""
+        return sum(
+            promise.value == '{"action":"retry"}'
+            for promise in self._tables.promises.values()
+            if (promise.run_id, promise.n) == (run_id, n)
+        )
+
+    # Of commits
+
+    def _committed(self, change: Change) -> None:
+        promises = self._tables.promises
+        if len(promises) > self._seen:
+            new = list(islice(promises.values(), self._seen, None))
+            self._seen = len(promises)
+            for promise in new:
+                self._pending.append(promise.id)
+                for tell in self._on_promise:
+                    tell(promise)
+        for id in list(self._pending):
+            promise = promises["default", id]
+            if promise.state is not PromiseState.PENDING:
+                self._pending.remove(id)
+                self._settled[id] = promise
+                self._check_settled(promise)
+
+    def _check_settled(self, promise: Promise) -> None:
+        self._world.note("promise", promise.id, f"{promise.state} {promise.value} by {promise.settled_by}")
+        is_late = promise.due_at is not None and promise.due_at <= self._world.clock.now()
+        if promise.state is PromiseState.TIMED_OUT and not is_late:
+            self._world.blame(f"promise {promise.id!r} timed out before its time")
+        if promise.state is PromiseState.RESOLVED and is_late:
+            self._world.blame(f"promise {promise.id!r} was resolved after its deadline")
+
+    def on_promise(self, callback: Callable[[Promise], None]) -> None:
+        """Have ``callback`` told of each promise that is created."""
+        self._on_promise.append(callback)
+
+    # At the end
+
+    def check_end(self) -> None:
+        """Check that nothing settled has changed, that nothing is stuck, and that no journal has a hole."""
+        tables = self._tables
+        for id, promise in self._settled.items():
+            if tables.promises["default", id] != promise:
+                self._world.blame(f"promise {id!r} was settled, and changed afterwards")
+        for (_, run_id), run in tables.runs.items():
+            if not run.state.is_final:
+                self._world.blame(f"run {run_id!r} is stuck: it is {run.state}\n{self.journal(run_id)}")
+            elif run.retryable:
+                self._world.blame(f"run {run_id!r} failed by its code: {run.error}\n{self.journal(run_id)}")
+            seqs = [entry.seq for entry in tables.journals["default", run_id]]
+            if seqs != list(range(len(seqs))):
+                self._world.blame(f"the journal of {run_id!r} has a hole: {seqs}")
+
+    def journal(self, run_id: str) -> str:
+        """A run's journal, to be read."""
+        lines = [
+            f"    {entry.seq:3} {entry.at - 1_700_000_000:9.3f} {entry.kind} {entry.n or ''} {entry.call or ''} "
+            f"{entry.name or ''} {entry.value or entry.error or ''} {entry.details or ''}"
+            for entry in self._tables.journals["default", run_id]
+        ]
+        messages = [f"    waiting: {message}" for message in self._tables.messages["default", run_id]]
+        return "\n".join([*lines, *messages])
+
+    def _run(self, run_id: str) -> Run | None:
+        return self._tables.runs.get(("default", run_id))
+
+
+def _entries(write: Write) -> str:
+    return " ".join(f"{entry.seq}:{entry.kind}:{entry.name or ''}" for entry in write.entries)
+
+
+def _said(outcome: Any, error: Exception | None) -> str:
+    if error is not None:
+        return f"{type(error).__name__}: {error}"
+    if isinstance(outcome, Run):
+        return f"{outcome.id} {outcome.state}"
+    if isinstance(outcome, list | tuple):
+        return "[" + ", ".join(_said(each, None) for each in outcome) + "]"  # pyright: ignore[reportUnknownVariableType]
+    run = getattr(outcome, "run", None)
+    return f"{run.id}/{run.epoch}" if run is not None else str(outcome)

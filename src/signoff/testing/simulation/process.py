@@ -1,0 +1,231 @@
+"""A simulated process: it works, ends in the midst of things, stands still, stops in order, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from signoff.engine.calls import StepCall
+from signoff.engine.driver import Driver
+from signoff.engine.execution import Execution, Program
+from signoff.engine.lease import Leases
+from signoff.engine.worker import Programs, Worker
+from signoff.errors import StoreUnavailable
+from signoff.records import Run, WorkerInfo
+from signoff.stores.base import Store
+from signoff.testing.simulation.database import Database, RemoteStore
+from signoff.testing.simulation.loop import SimulatedLoop
+
+if TYPE_CHECKING:
+    from signoff.testing.simulation.world import World
+
+Main = Callable[["Process"], Coroutine[Any, Any, None]]
+
+
+class SkewedClock:
+    """A process's idea of the store's time."""
+
+    def __init__(self, world: World, skew: float) -> None:
+        self._world = world
+        self._skew = skew
+
+    def now(self) -> float:
+        return self._world.clock.now() + self._skew
+
+    def on_jump(self, callback: Callable[[], None]) -> None:
+        pass  # it passes only
+
+
+class Process:
+    """One process, from its start to its end.
+
+    Args:
+        world: The world.
+        name: What it is called in the trace.
+        host: Where it runs. Processes of one host know of each other which are dead.
+        pid: Its number, used once.
+        skew: How many seconds its clock is ahead of the store's.
+
+    Attributes:
+        loop: Its event loop.
+        store: The store, as it reaches it.
+        is_alive: Whether it has not ended.
+        is_frozen: Whether nothing of it runs just now.
+        crash_after, freeze_after: After how many callbacks it ends or stands still, if it does.
+        executions: The workflow code that it began.
+        worker: The worker that it is, if it is one.
+    """
+
+    def __init__(self, world: World, name: str, host: str, pid: int, *, skew: float = 0.0) -> None:
+        self.world = world
+        self.name = name
+        self.host = host
+        self.pid = pid
+        opaque = (Process, Database, RemoteStore, Worker, Driver, Execution)
+        self.loop = SimulatedLoop(world, self._failed, opaque)
+        self.store = cast("Store", RemoteStore(world.database, self, SkewedClock(world, skew)))
+        self.is_alive = True
+        self.is_frozen = False
+        self.crash_after: int | None = None
+        self.freeze_after: int | None = None
+        self.freeze_seconds = 0.0
+        self.executions: list[Execution] = []
+        self.worker: Worker | None = None
+        self._steps = 0
+        self._is_stopping = False
+        self._stopping: asyncio.Task[None] | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._ends: list[Callable[[], None]] = []
+
+    def begin(self, main: Main) -> None:
+        """Start its code. The process ends when that returns."""
+        self.world.note(self.name, "begins")
+        self._main = self.loop.create_task(main(self))
+        self._main.add_done_callback(self._is_over)
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called when the process has ended, however."""
+        self._ends.append(callback)
+
+    def run_one(self) -> None:
+        """Run the next callback, if nothing prevents it."""
+        self.loop.run_one()
+        self._steps += 1
+        if self._steps == self.crash_after:
+            self.world.note(self.name, "crashes")
+            self.crash()
+        elif self._steps == self.freeze_after:
+            self.world.note(self.name, "freezes", f"for {self.freeze_seconds:.1f} s")
+            self.is_frozen = True
+            self.world.call_later(self.freeze_seconds, self.thaw)
+
+    def crash(self) -> None:
+        """End it where it stands: nothing of it runs any more, nothing is cleared up."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        self.loop.tear()
+        for execution in self.executions:
+            execution.discard()
+        for end in self._ends:
+            end()
+
+    def thaw(self) -> None:
+        """Let it go on, if it stands still."""
+        if self.is_frozen and self.is_alive:
+            self.is_frozen = False
+            self.world.note(self.name, "thaws")
+            if self.loop.is_ready:
+                self.world.enqueue(self.loop)
+
+    def stop(self) -> None:
+        """Have it stop in order: running steps may end, leases are given back."""
+        if self.is_alive and self._main is not None and not self._is_stopping:
+            self._is_stopping = True
+            self.world.note(self.name, "stops")
+            self._stopping = self.loop.create_task(self._stop(self._main))
+
+    async def _stop(self, main: asyncio.Task[None]) -> None:
+        if self.worker is not None:
+            await self.worker.drain(5.0)
+        main.cancel()
+
+    def _is_over(self, main: asyncio.Task[None]) -> None:
+        error = None if main.cancelled() else main.exception()
+        if error is not None and not isinstance(error, StoreUnavailable):
+            self.world.blame(f"{self.name} ended with {error!r}")
+        left = [task for task in asyncio.all_tasks(self.loop) if task is not self._stopping]
+        if error is None and left:
+            self.world.blame(f"{self.name} stopped and left {left!r}")
+        self.world.note(self.name, "ends", error or "in order")
+        self.loop.call_soon(self.crash)  # of what is left there, nothing runs
+
+    def _failed(self, context: dict[str, Any]) -> None:
+        self.world.blame(
+            f"in {self.name}: {context.get('message')}: {context.get('exception')!r} {context.get('task') or context.get('future') or ''}"
+        )
+
+
+class LoopKeeper:
+    """Extends leases from the worker's own loop: a simulated one is never hogged, and stands still as a whole."""
+
+    def __init__(self, leases: Leases, *, beat_seconds: float, **_: float) -> None:
+        self._leases = leases
+        self._beat_seconds = beat_seconds
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = self._leases.loop.create_task(self._keep())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_seconds)
+            await self._leases.extend()
+
+
+@dataclass(frozen=True)
+class _ObservedProgram:
+    """A workflow whose executions are known to their process, so that they can be torn away with it."""
+
+    program: Program
+    process: Process
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def version(self) -> str:
+        return self.program.version
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self.program.function
+
+    def body(self, execution: Execution, arguments: str) -> Coroutine[Any, Any, Any]:
+        self.process.executions.append(execution)
+        return self.program.body(execution, arguments)
+
+
+class _ObservedPrograms:
+    def __init__(self, programs: Programs, process: Process) -> None:
+        self._programs = programs
+        self._process = process
+
+    def names(self) -> Sequence[str]:
+        return self._programs.names()
+
+    def program(self, workflow: str, version: str | None) -> Program:
+        return _ObservedProgram(self._programs.program(workflow, version), self._process)
+
+    def unclear_question(self, run: Run, call: StepCall) -> str:
+        return self._programs.unclear_question(run, call)
+
+
+def worker_of(programs: Programs, **options: Any) -> Main:
+    """Return the code of a process that is a worker.
+
+    Args:
+        programs: The workflows it knows.
+        options: What ``Worker`` takes.
+    """
+
+    async def main(process: Process) -> None:
+        worker = process.worker = Worker(
+            process.store,
+            _ObservedPrograms(programs, process),
+            info=WorkerInfo(process.name, process.host, process.pid, 0.0, options.get("group", "default")),
+            is_dead=lambda other: other.host == process.host and process.world.is_dead(other.pid),
+            keeper=LoopKeeper,
+            **options,
+        )
+        await worker.run()
+
+    return main

@@ -1,0 +1,262 @@
+"""A simulated world: processes, one store and virtual time, all of it decided by a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import itertools
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from signoff.engine.worker import Programs
+from signoff.testing.memory import MemoryStore
+from signoff.testing.simulation.database import Database
+from signoff.testing.simulation.faults import Faults
+from signoff.testing.simulation.loop import SimulatedLoop
+from signoff.testing.simulation.observer import Observer
+from signoff.testing.simulation.process import Main, Process, worker_of
+from signoff.testing.simulation.service import Service
+
+START = 1_700_000_000.0  # unix seconds
+TURN = 20  # callbacks of a process between two looks at what else there is to do
+
+_NO_FAULTS = Faults()
+
+
+class WorldClock:
+    """The time of a world, in unix seconds."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now(self) -> float:
+        return START + self._world.now
+
+    def on_jump(self, callback: Callable[[], None]) -> None:
+        pass  # it passes only
+
+
+class World:
+    """A place where everything happens on one thread, in an order and with faults that follow from a seed.
+
+    Args:
+        seed: Decides everything that is left to chance.
+        faults: What goes wrong until ``calm_at``.
+        calm_at: From this second on nothing goes wrong any more, and what is dead comes back.
+        lease_seconds: How long a lease lasts.
+        store: Makes the store.
+
+    Attributes:
+        now: Seconds since the beginning.
+        clock: The same as unix time, by which the store goes.
+        random: The source of chance for everything that goes wrong.
+        faults: What goes wrong just now.
+        problems: What was found wrong.
+        observer: Watches the store, and finds it.
+        trace: What happened, line by line.
+    """
+
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        faults: Faults = _NO_FAULTS,
+        calm_at: float = 20.0,
+        lease_seconds: float = 5.0,
+        store: Callable[..., MemoryStore] = MemoryStore,
+    ) -> None:
+        self.now = 0.0
+        self.clock = WorldClock(self)
+        self.random = random.Random(f"world {seed}")
+        self.faults = faults
+        self.calm_at = calm_at
+        self.problems: list[str] = []
+        self.trace: list[str] = []
+        self.store = store(clock=self.clock, lease_clock=self.clock, lease_seconds=lease_seconds)
+        self.database = Database(self, self.store)
+        self.observer = Observer(self)
+        self._processes: dict[SimulatedLoop, Process] = {}
+        self._runnable: deque[SimulatedLoop] = deque()
+        self._services: list[Service] = []
+        self._living: set[int] = set()
+        self._pids = itertools.count(1)
+        self._timers: list[
+            tuple[float, int, SimulatedLoop | None, asyncio.Handle | Callable[[], object]]
+        ] = []
+        self._numbers = itertools.count()
+        for _ in range(faults.outages):
+            self.call_later(self.random.random() * calm_at, self._go_down)
+        self.call_later(calm_at, self._calm_down)
+
+    # Processes
+
+    def start_process(self, name: str, main: Main, *, host: str | None = None) -> Process:
+        """Start a process. What it asks of the store may fail; it itself is spared.
+
+        Args:
+            name: What it is called in the trace.
+            main: Its code.
+            host: Where it runs; by default a host of its own.
+        """
+        pid = next(self._pids)
+        skew = (self.random.random() * 2 - 1) * self.faults.skew_seconds if self.faults.skew_seconds else 0.0
+        process = Process(self, f"{name}#{pid}", host or name, pid, skew=skew)
+        self._processes[process.loop] = process
+        self._living.add(pid)
+        process.on_end(lambda: self._bury(process))
+        process.begin(main)
+        return process
+
+    def add_worker(self, name: str, programs: Programs, *, host: str | None = None, **options: Any) -> None:
+        """Have a worker, which crashes, freezes and stops as the faults say, and is started again.
+
+        Args:
+            name: What it is called in the trace.
+            programs: The workflows it knows, such as an app's ``registry``.
+            host: Where it runs; by default a host of its own.
+            options: What ``signoff.engine.worker.Worker`` takes.
+        """
+        service = Service(self, name, worker_of(programs, **options), host)
+        self._services.append(service)
+        service.start()
+
+    def is_dead(self, pid: int) -> bool:
+        """Whether a process has ended."""
+        return pid not in self._living
+
+    # Time
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
+        """Do something that no process does."""
+        heapq.heappush(self._timers, (self.now + delay, next(self._numbers), None, partial(callback, *args)))
+
+    def add_timer(self, when: float, loop: SimulatedLoop, handle: asyncio.TimerHandle) -> None:
+        heapq.heappush(self._timers, (when, next(self._numbers), loop, handle))
+
+    def run(self, is_over: Callable[[], bool], *, limit: float) -> bool:
+        """Let the world go on.
+
+        Args:
+            is_over: Looked at again and again.
+            limit: The last second.
+
+        Returns:
+            Whether it was over in time.
+        """
+        with self._reading_the_log():
+            return self._run(is_over, limit)
+
+    def _run(self, is_over: Callable[[], bool], limit: float) -> bool:
+        while not is_over():
+            if self._runnable:
+                self._run_some()
+                continue
+            if not self._timers or self._timers[0][0] > limit:
+                return False
+            when, _, loop, what = heapq.heappop(self._timers)
+            if isinstance(what, asyncio.Handle):
+                if what.cancelled() or loop is None:
+                    continue
+                self.now = max(self.now, when)
+                loop.wake(what)
+            else:
+                self.now = max(self.now, when)
+                what()
+        return True
+
+    def end(self) -> None:
+        """Stop the workers in order, and tear away what is left."""
+        self._calm_down()
+        for service in self._services:
+            service.stop()
+        if not self.run(lambda: not any(service.is_up for service in self._services), limit=self.now + 60):
+            self.blame("a worker does not stop")
+        for process in list(self._processes.values()):
+            process.crash()
+
+    def enqueue(self, loop: SimulatedLoop) -> None:
+        self._runnable.append(loop)
+
+    def _run_some(self) -> None:
+        """Give a turn to a process that has something to do."""
+        loop = self._runnable.popleft()
+        process = self._processes.get(loop)
+        if process is None:
+            return
+        for _ in range(TURN):
+            if process.is_frozen:
+                return  # until it thaws
+            if not loop.is_ready:
+                return
+            process.run_one()
+        self._runnable.append(loop)
+
+    # What goes wrong
+
+    def _go_down(self) -> None:
+        if self.faults.outages and not self.database.is_down:
+            self.note("store", "goes down")
+            self.database.is_down = True
+            self.call_later(self.random.random() * self.faults.outage_seconds, self._come_up)
+
+    def _come_up(self) -> None:
+        if self.database.is_down:
+            self.note("store", "is up again")
+            self.database.is_down = False
+
+    def _calm_down(self) -> None:
+        self.note("world", "is calm")
+        self.faults = _NO_FAULTS
+        self._come_up()
+        for process in self._processes.values():
+            process.thaw()
+        for service in self._services:
+            service.recover()
+
+    def _bury(self, process: Process) -> None:
+        del self._processes[process.loop]
+        self._living.discard(process.pid)
+
+    # What is seen of it
+
+    def note(self, who: str, what: str, details: object = "") -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.now:10.4f} {who:<12} {what} {details}")
+
+    def blame(self, problem: str) -> None:
+        """Say what is wrong."""
+        self.note("!", problem)
+        self.problems.append(f"at {self.now:.3f} s: {problem}")
+
+    @contextmanager
+    def _reading_the_log(self) -> Generator[None]:
+        """Errors of the engine are logged where it goes on: here they are found. The rest is not printed."""
+        log = logging.getLogger("signoff")
+        ear, propagate = _Ear(self), log.propagate
+        log.addHandler(ear)
+        log.propagate = False
+        try:
+            yield
+        finally:
+            log.propagate = propagate
+            log.removeHandler(ear)
+
+    def digest(self) -> str:
+        """A digest of all that happened: the same for the same seed."""
+        return hashlib.blake2b("\n".join(self.trace).encode(), digest_size=16).hexdigest()
+
+
+class _Ear(logging.Handler):
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self._world.blame(f"{record.getMessage()}: {record.exc_info[1]!r}")

@@ -1,0 +1,255 @@
+"""People and callers of a simulated world: they answer late, twice, wrongly and all at once, and send signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from signoff import AlreadySettled, AsyncClient, RunCancelled, SignoffError, WrongAnswer
+from signoff.errors import InvalidState, RequestConflict, StoreUnavailable
+from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
+from signoff.stores.base import Store
+from signoff.testing.simulation import Process, World
+from tests.simulation.programs import WORKFLOW, BrokenError, Listen, Program, Several
+
+T = TypeVar("T")
+
+PATIENCE = 9.0  # seconds after which everybody has said what they wanted to say
+
+
+@dataclass
+class Target:
+    """What a client needs of an app."""
+
+    store: Store
+    group: str = "default"
+
+
+@dataclass
+class Attempt:
+    """Somebody's attempt to settle a promise, and what they were told."""
+
+    promise_id: str
+    by: str
+    told: str = "nothing"  # won, lost, conflict
+    winner: str | None = None  # if they lost: who was first, as they were told
+    unknown: bool = False  # a reply was lost on the way to that
+
+
+@dataclass
+class Crowd:
+    """Everybody outside: they start runs, signal, cancel, settle promises and wait for results.
+
+    Args:
+        world: The world.
+        source: Decides what they do.
+        programs: By name.
+        roots: Names of the programs to start runs of.
+    """
+
+    world: World
+    source: random.Random
+    programs: dict[str, Program]
+    roots: list[str]
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    cancelled: set[str] = field(default_factory=set[str])
+    busy: int = 0
+
+    async def main(self, process: Process) -> None:
+        """Be there until the world ends."""
+        self._process = process
+        self._client = AsyncClient(Target(process.store))
+        self.world.observer.on_promise(self._see_promise)
+        self._signalled: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.world.store.listen(lambda change: [self._see_run(id) for id in sorted(change.runs or ())])
+        for number, name in enumerate(self.roots):
+            self._do(self._start(f"r{number}", name))
+        await asyncio.sleep(self.world.calm_at)
+        while True:  # whoever is left over answers what is left over: after a retry of a step, say
+            await asyncio.sleep(2.0)
+            for promise in list(self.world.store.model.tables.promises.values()):
+                age = self.world.clock.now() - promise.created_at
+                if promise.state is PromiseState.PENDING and promise.due_at is None and age > PATIENCE:
+                    self._do(self._settle(promise, "user:last", 0.0, "last"))
+
+    def _do(self, work: Any) -> None:
+        """Have somebody do something; the world goes on until they have."""
+
+        async def counted() -> None:
+            try:
+                await work
+            finally:
+                self.busy -= 1
+
+        self.busy += 1
+        task = self._process.loop.create_task(counted())
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.world.blame(f"somebody outside met {error!r}")
+
+    async def _insist(self, call: Callable[[], Awaitable[T]], attempt: Attempt | None = None) -> T:
+        """Do it again until there is a reply, as everybody does who wants it done."""
+        while True:
+            try:
+                return await call()
+            except StoreUnavailable:
+                if attempt is not None:
+                    attempt.unknown = True
+                await asyncio.sleep(0.5)
+
+    # Runs
+
+    async def _start(self, run_id: str, name: str) -> None:
+        source = self.source
+        await asyncio.sleep(source.choice((0.0, 0.0, 1.0, 5.0)))
+        deadline = source.choice((None, None, None, None, 7.0))
+        is_cancelled, after = source.random() < 0.15, source.random() * 12
+        twice = source.random() < 0.2
+        for _ in range(1 + twice):
+            handle = await self._insist(
+                lambda: self._client.start(WORKFLOW, name, id=run_id, timeout_seconds=deadline)
+            )
+        if is_cancelled:
+            self._do(self._cancel(run_id, after))
+        try:
+            await self._insist(handle.result)
+            seen = RunState.SUCCEEDED
+        except RunCancelled:
+            seen = RunState.CANCELLED
+        except (BrokenError, SignoffError):
+            seen = RunState.FAILED
+        if self.world.store.model.tables.runs["default", run_id].state is not seen:
+            self.world.blame(f"whoever waited for {run_id!r} saw it {seen}")
+
+    async def _cancel(self, run_id: str, after: float) -> None:
+        await asyncio.sleep(after)
+        self.cancelled.add(run_id)
+        await self._insist(lambda: self._client.cancel(run_id))
+
+    # Signals
+
+    def _see_run(self, run_id: str) -> None:
+        """Send a run that has begun all the signals that its program listens for."""
+        run = self.world.store.model.tables.runs["default", run_id]
+        if run_id not in self._signalled:
+            self._signalled.add(run_id)
+            name, *_ = json.loads(run.arguments)["args"]
+            for generation in self.programs[name].generations:
+                for listen in _listens(generation):
+                    self._do(self._signal(run, listen))
+
+    async def _signal(self, run: Run, listen: Listen) -> None:
+        source = self.source
+        plan = [(source.choice((0.0, 0.1, 2.0, 4.0)), source.random() < 0.3) for _ in range(listen.count)]
+        for value, (wait, twice) in enumerate(plan):
+            await asyncio.sleep(wait)
+            send = partial(
+                self._client.signal, run.id, listen.name, value, request_id=f"{listen.name}-{value}"
+            )
+            for _ in range(1 + twice):
+                try:
+                    await self._insist(send)
+                except InvalidState:
+                    return  # it has ended
+
+    # Promises
+
+    def _see_promise(self, promise: Promise) -> None:
+        source = self.source
+        crowd = source.choice((1, 1, 2, 3))
+        patience = source.choice((0.0, 0.5, 3.0, 7.0))
+        for number in range(crowd):
+            at_once = source.random() < 0.5
+            delay = patience if at_once else source.random() * (patience + 1.0)
+            person = f"user:{number}"
+            request = source.choice((None, person, person, "shared request"))
+            self._do(self._settle(promise, person, delay, request))
+
+    async def _settle(self, promise: Promise, person: str, delay: float, request_id: str | None) -> None:
+        value = self._value(promise, person)
+        errs, again = self.source.random() < 0.3, self.source.random() < 0.3
+        await asyncio.sleep(delay)
+        attempt = Attempt(promise.id, person)
+        self.attempts.append(attempt)
+        if errs and promise.kind is PromiseKind.QUESTION:
+            await self._answer_wrongly(promise, person)
+        for _ in range(1 + again):
+            await self._try(attempt, promise, value, request_id)
+
+    async def _try(self, attempt: Attempt, promise: Promise, value: Any, request_id: str | None) -> None:
+        person = attempt.by
+
+        async def settle() -> Promise:
+            if promise.kind is PromiseKind.QUESTION:
+                return await self._client.answer(promise.id, value, user_id=person, request_id=request_id)
+            settle = self._client.promises.reject if value == "no" else self._client.promises.resolve
+            return await settle(promise.id, value, by=person, request_id=request_id)
+
+        try:
+            settled = await self._insist(settle, attempt)
+            attempt.told = "won"
+            attempt.winner = settled.settled_by
+        except AlreadySettled as told:
+            if attempt.told == "nothing":
+                attempt.told, attempt.winner = "lost", told.settled_by
+        except RequestConflict:
+            attempt.told = "conflict"
+
+    async def _answer_wrongly(self, promise: Promise, person: str) -> None:
+        for value in (None, 17, {"approved": "yes"}, {"action": "perhaps"}):
+            try:
+                await self._insist(partial(self._client.answer, promise.id, value, user_id=person))
+                self.world.blame(f"question {promise.id!r} took {value!r} for an answer")
+            except (WrongAnswer, AlreadySettled):
+                pass
+
+    def _value(self, promise: Promise, person: str) -> Any:
+        """What somebody says to a promise. Each says something else, if there is a choice."""
+        source = self.source
+        if promise.kind is PromiseKind.PROMISE:
+            return source.choice(("yes", "no", person))
+        question = json.loads(promise.data or "null")
+        if "step" in (question.get("metadata") or {}):
+            action = source.choice(("retry", "done", "fail"))
+            return {"action": action, "result": "done by hand"} if action == "done" else {"action": action}
+        return source.random() < 0.5 if question["input_type"] == "approval" else f"says {person}"
+
+    # At the end
+
+    def check(self) -> None:
+        """Check that of each promise one won and everybody else was told so."""
+        for attempt in self.attempts:
+            promise = self.world.store.model.tables.promises["default", attempt.promise_id]
+            wrong = _wrong(attempt, promise)
+            if wrong is not None:
+                self.world.blame(f"{attempt} of {promise}: {wrong}")
+
+
+def _wrong(attempt: Attempt, promise: Promise) -> str | None:
+    if attempt.told == "nothing":
+        return "nobody told them anything"
+    if attempt.told == "won" and promise.state not in (PromiseState.RESOLVED, PromiseState.REJECTED):
+        return "it is not settled by anybody"
+    if attempt.told == "won" and attempt.winner != promise.settled_by:
+        return "they were told that somebody else had won"
+    if attempt.told == "lost" and attempt.winner != promise.settled_by:
+        return "they were told of another winner"
+    if attempt.told == "lost" and attempt.by == promise.settled_by and not attempt.unknown:
+        return "they won and were told that they lost"
+    return None
+
+
+def _listens(node: Any) -> list[Listen]:
+    if isinstance(node, Listen):
+        return [node]
+    return [listen for part in node.parts for listen in _listens(part)] if isinstance(node, Several) else []

@@ -1,0 +1,83 @@
+"""One seed: a world, workers, a crowd and their programs, played to the end and checked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.testing import MemoryStore
+from signoff.testing.simulation import Faults, World
+from tests.simulation.crowd import Crowd
+from tests.simulation.oracle import Oracle
+from tests.simulation.programs import Author, new_registry
+
+CALM_AT = 15.0  # seconds
+LAST_SECOND = 400.0
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of a seed."""
+
+    seed: int
+    faults: Faults
+    problems: list[str]
+    digest: str
+    trace: list[str]
+    seconds: float
+    world: World
+
+    def __str__(self) -> str:
+        begin = f"seed {self.seed}: {len(self.problems)} problems after {self.seconds:.1f} s; faults: {self.faults}"
+        return "\n".join([begin, *self.problems])
+
+
+def play(
+    seed: int,
+    *,
+    faults: Faults | None = None,
+    store: Callable[..., MemoryStore] = MemoryStore,
+) -> Played:
+    """Play a seed.
+
+    Args:
+        seed: Decides everything.
+        faults: What goes wrong, instead of what the seed says.
+        store: Makes the store; mutants of it must be found.
+    """
+    source = random.Random(f"play {seed}")
+    drawn = Faults.drawn(source)
+    faults = drawn if faults is None else faults
+    world = World(seed, faults=faults, calm_at=CALM_AT, store=store)
+    author = Author(source)
+    roots = [author.program(size=source.choice((2, 4, 8))).name for _ in range(source.choice((1, 1, 2, 3)))]
+    registry = new_registry(world, author.programs)
+    options: dict[str, Any] = {
+        "look_seconds": source.choice((1.0, 2.0, 4.0)),
+        "beat_seconds": 1.5,
+        "hot_runs": source.choice((0, 1, 100)),
+        "concurrency": source.choice((1, 3, 100)),
+    }
+    hosts = source.choice((("h0", "h0", "h1"), ("h0", "h1", "h2")))
+    for number in range(source.choice((1, 2, 2, 3))):
+        world.add_worker(f"w{number}", registry, host=hosts[number], **options)
+    crowd = Crowd(world, source, author.programs, roots)
+    world.start_process("crowd", crowd.main)
+
+    def is_over() -> bool:
+        runs = world.store.model.tables.runs
+        return (
+            crowd.busy == 0 and len(runs) >= len(roots) and all(run.state.is_final for run in runs.values())
+        )
+
+    world.run(is_over, limit=LAST_SECOND)
+    seconds = world.now
+    if crowd.busy and not world.problems:
+        world.blame(f"{crowd.busy} people still wait")
+    world.end()
+    world.observer.check_end()
+    crowd.check()
+    Oracle(world, registry, author.programs, crowd.cancelled).check()
+    return Played(seed, faults, world.problems, world.digest(), world.trace, seconds, world)
