@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 from tests.postgres.account import give, unprivileged
-from tests.postgres.folder import locked, of_this_run
+from tests.postgres.folder import in_memory, locked, of_this_run
 from tests.postgres.installations import Installation
 
 
 def password() -> str:
     """The superuser's password, the same in all servers of a test run."""
-    file = of_this_run().path / "password"
+    file = _password_file()
     with locked(file.with_suffix(".lock")):
         if not file.exists():
             file.touch()
@@ -25,7 +25,7 @@ def password() -> str:
 
 def new_cluster(data: Path, installation: Installation) -> None:
     """Make a folder with the data of a server that never ran."""
-    made = of_this_run().path / f"cluster-{installation.major}"
+    made = of_this_run(in_memory()).path / f"cluster-{installation.major}"
     with locked(made.with_suffix(".lock")):
         if not made.exists():
             partial = made.with_suffix(".partial")
@@ -41,7 +41,7 @@ def _initdb(data: Path, installation: Installation) -> None:
     password()
     command = [
         *(installation.bin / "initdb", "-D", data, "--no-sync", "--no-instructions"),
-        *("--username=postgres", "--auth=scram-sha-256", f"--pwfile={of_this_run().path / 'password'}"),
+        *("--username=postgres", "--auth=scram-sha-256", f"--pwfile={_password_file()}"),
         *("--encoding=UTF8", "--locale=C"),
     ]
     if installation.has_icu:  # text is then sorted as in most people's databases
@@ -51,3 +51,7 @@ def _initdb(data: Path, installation: Installation) -> None:
     made = subprocess.run(command, cwd=data, capture_output=True, text=True, check=False, **unprivileged())
     if made.returncode:
         raise RuntimeError(f"initdb of Postgres {installation.major} failed: {made.stderr}")
+
+
+def _password_file() -> Path:
+    return of_this_run(in_memory()).path / "password"

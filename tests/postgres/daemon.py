@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import subprocess
 import time
@@ -20,17 +21,14 @@ class Daemon:
 
     Args:
         program: The name of what runs, which ``keeper.SERVERS`` has too.
-        folder: Where, in a folder that somebody else holds; in one of its own if None.
+        held: The folder that it makes its own in.
     """
 
-    def __init__(self, program: str, folder: Path | None = None) -> None:
+    def __init__(self, program: str, held: HeldFolder) -> None:
         self.program = program
-        self._held: HeldFolder | None = None
-        if folder is None:
-            self._held = HeldFolder.hold_new()
-            folder = self._held.path / program
-        self.folder = folder
+        self.folder = held.path / f"{program}-{secrets.token_hex(4)}"
         self.folder.mkdir()
+        self._held = held
         self.port = port.reserve(self.folder)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,8 +78,7 @@ class Daemon:
         self._process.wait(PATIENCE_SECONDS)
 
     def remove(self, number: signal.Signals) -> None:
-        """Stop if it runs, and remove the folder."""
+        """Stop if it runs, and hold the folder no longer."""
         if self.running:
             self.stop(number)
-        if self._held:
-            self._held.release()
+        self._held.release()

@@ -19,7 +19,7 @@ from itertools import count
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from tests.postgres.folder import locked, of_this_run
+from tests.postgres.folder import in_memory, locked, of_this_run
 from tests.postgres.installations import installations
 from tests.postgres.server import FAST, PostgresServer
 
@@ -71,17 +71,16 @@ def shared_server_url(major: int) -> str:
     """The server of this test run, started by the first process that asks; it stops when all of them have ended."""
     if url := os.environ.get("SIGNOFF_TEST_POSTGRES"):
         return url
-    folder = of_this_run().path
-    address = folder / f"url-{major}"
+    held = of_this_run(in_memory())
+    address = held.path / f"url-{major}"
     with locked(address.with_suffix(".lock")):
         if not address.exists():
             [installation] = [found for found in installations() if found.major == major]
-            place = folder / f"server-{major}-{os.getpid()}"
-            server = PostgresServer(installation, settings=FAST, folder=place)
+            server = PostgresServer(installation, settings=FAST, held=held)
             server.start()
+            _started.append(server)
             address.touch(mode=0o600)
             address.write_text(server.url())
-            _started.append(server)
         return address.read_text()
 
 

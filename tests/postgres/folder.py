@@ -6,6 +6,7 @@ import fcntl
 import functools
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from tests.postgres.keeper import remove_unheld
 
 PROJECT = Path(__file__).parents[2]
 HELD = "held-"
+ROOM_BYTES = 2 << 30
 
 
 class HeldFolder:
@@ -29,12 +31,16 @@ class HeldFolder:
         self._keeper = keeper  # None if another process made the folder
 
     @classmethod
-    def hold(cls, name: str) -> HeldFolder:
-        """Make a folder, or hold the one of this name that others hold already."""
-        with locked(root() / "lock"):
+    def hold(cls, name: str, root: Path) -> HeldFolder:
+        """Make a folder, or hold the one of this name that others hold already.
+
+        Args:
+            root: Where: ``on_disk()`` or ``in_memory()``.
+        """
+        with locked(on_disk() / "lock"):
             for path in held_folders():
                 remove_unheld(path)
-            path = root() / f"{HELD}{name}"
+            path = root / f"{HELD}{name}"
             while True:
                 try:
                     path.mkdir()
@@ -47,9 +53,9 @@ class HeldFolder:
                     return cls(path, held, _start_keeper(path))
 
     @classmethod
-    def hold_new(cls) -> HeldFolder:
+    def hold_new(cls, root: Path) -> HeldFolder:
         """Make a folder of this process alone."""
-        return cls.hold(f"{os.getpid()}-{secrets.token_hex(4)}")
+        return cls.hold(_new_name(), root)
 
     def release(self) -> None:
         """Hold the folder no longer; waits for its removal if this process made it and no other holds it."""
@@ -59,27 +65,38 @@ class HeldFolder:
 
 
 @functools.cache
-def of_this_run() -> HeldFolder:
+def of_this_run(root: Path) -> HeldFolder:
     """The folder that all processes of a test run hold to their end: the workers of xdist, and what they start."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    return HeldFolder.hold(run) if run else HeldFolder.hold_new()
+    return HeldFolder.hold(this_run(), root)
+
+
+@functools.cache
+def this_run() -> str:
+    """The name of the test run that this process belongs to."""
+    return os.environ.get("PYTEST_XDIST_TESTRUNUID") or _new_name()
 
 
 def held_folders() -> list[Path]:
     """All such folders of this user."""
-    return list(root().glob(f"{HELD}*"))
+    return [folder for root in {on_disk(), in_memory()} for folder in root.glob(f"{HELD}*")]
 
 
-def root() -> Path:
-    """The folder of all that is here, which the servers' account can reach."""
-    for parent in (Path(tempfile.gettempdir()), Path("/tmp")):
-        if os.getuid() != 0 or all(folder.stat().st_mode & 0o001 for folder in (parent, *parent.parents)):
-            break
-    path = parent.resolve() / f"signoff-postgres-{os.getuid()}"
-    path.mkdir(mode=0o755, exist_ok=True)
-    if path.stat().st_uid != os.getuid():
-        raise RuntimeError(f"{path} belongs to somebody else: remove it, or set TMPDIR to another folder")
-    return path
+def on_disk() -> Path:
+    """Where folders are that the servers' account can reach, with programs and what a crash must not lose."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    if os.getuid() == 0 and not all(
+        folder.stat().st_mode & 0o001 for folder in (temporary, *temporary.parents)
+    ):
+        temporary = Path("/tmp")
+    return _root_in(temporary)
+
+
+def in_memory() -> Path:
+    """Where folders are that wait for no disk; on disk if there is little memory, or none to write files to."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and shutil.disk_usage(memory).free > ROOM_BYTES:
+        return _root_in(memory)
+    return on_disk()
 
 
 @contextmanager
@@ -88,6 +105,18 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _root_in(parent: Path) -> Path:
+    path = parent / f"signoff-postgres-{os.getuid()}"
+    path.mkdir(mode=0o755, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise RuntimeError(f"{path} belongs to somebody else: remove it, or set TMPDIR to another folder")
+    return path
+
+
+def _new_name() -> str:
+    return f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _joined(path: Path) -> IO[bytes] | None:

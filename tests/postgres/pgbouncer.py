@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.postgres.account import give
 from tests.postgres.daemon import Daemon
+from tests.postgres.folder import HeldFolder, in_memory
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
@@ -46,7 +47,7 @@ class PgBouncer:
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._server = conninfo_to_dict(server_url)
-        self._daemon = Daemon("pgbouncer")
+        self._daemon = Daemon("pgbouncer", HeldFolder.hold_new(in_memory()))
         self._settings = {
             "listen_addr": "127.0.0.1",
             "listen_port": str(self._daemon.port),

@@ -6,7 +6,7 @@ import random
 import socket
 from pathlib import Path
 
-from tests.postgres.folder import held_folders, locked, root
+from tests.postgres.folder import held_folders, locked, on_disk
 
 # Below the ports that the kernel gives to outgoing connections: one of those could take a stopped server's port.
 PORTS = range(15_000, 32_000)
@@ -18,7 +18,7 @@ def reserve(folder: Path) -> int:
     Args:
         folder: The server's folder, in a held folder.
     """
-    with locked(root() / "lock"):
+    with locked(on_disk() / "lock"):
         taken = {int(file.read_text()) for held in held_folders() for file in held.glob("*/port")}
         candidates = random.SystemRandom().sample(PORTS, len(PORTS))
         port = next(port for port in candidates if port not in taken and _is_free(port))

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from tests.postgres.databases import fresh_database, versions
-from tests.postgres.folder import HELD, PROJECT, held_folders, of_this_run
+from tests.postgres.folder import HELD, PROJECT, held_folders
 from tests.postgres.server import FAST, PostgresServer
 
 VARIABLES = ("COVERAGE_", "PYTEST_XDIST_", "SIGNOFF_")
@@ -47,17 +47,13 @@ def program(name: str, **variables: str) -> Iterator[Program]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     try:
         yield Program(process)
     finally:
         process.kill()
         process.communicate()
-
-
-def this_run() -> dict[str, str]:
-    """The variable that makes a program a part of this test run."""
-    return {"PYTEST_XDIST_TESTRUNUID": of_this_run().path.name.removeprefix(HELD)}
 
 
 def use_nothing() -> None:

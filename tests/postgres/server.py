@@ -12,6 +12,7 @@ import psutil
 
 from tests.postgres.cluster import new_cluster, password
 from tests.postgres.daemon import PATIENCE_SECONDS, Daemon
+from tests.postgres.folder import HeldFolder, in_memory, on_disk
 from tests.postgres.installations import Installation, newest
 from tests.postgres.processes import wait_for_end
 
@@ -19,7 +20,7 @@ StopMode = Literal["smart", "fast", "immediate"]
 
 # As in production: what was acknowledged is on the disk. For tests of loss.
 DURABLE: Mapping[str, str] = MappingProxyType({})
-# Nothing is forced to the disk; kill -9 still loses nothing, a power cut would lose all. For every other test.
+# In memory: kill -9 still loses nothing, a power cut would lose all. For every other test.
 FAST: Mapping[str, str] = MappingProxyType(
     {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 )
@@ -47,7 +48,7 @@ class PostgresServer:
     Args:
         installation: The version; the newest one if None.
         settings: ``DURABLE`` or ``FAST``, or any of Postgres' settings.
-        folder: Where, in a folder that somebody else holds; in one of its own if None.
+        held: The folder that it makes its own in; a new one if None.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class PostgresServer:
         installation: Installation | None = None,
         *,
         settings: Mapping[str, str] = DURABLE,
-        folder: Path | None = None,
+        held: HeldFolder | None = None,
     ) -> None:
         self.installation = (installation or newest()).reachable()
         self.settings = settings
         self._password = password()
-        self._daemon = Daemon("postgres", folder)
+        root = in_memory() if settings.get("fsync") == "off" else on_disk()
+        self._daemon = Daemon("postgres", held or HeldFolder.hold_new(root))
         self._data = self.folder / "data"
 
     def __enter__(self) -> Self:

@@ -9,10 +9,10 @@ import psutil
 import psycopg
 import pytest
 
-from tests.postgres.folder import HeldFolder
+from tests.postgres.folder import HeldFolder, on_disk, this_run
 from tests.postgres.installations import Installation, installations, newest
 from tests.postgres.processes import wait_for_end
-from tests.postgres.programs import program, this_run
+from tests.postgres.programs import program
 from tests.postgres.server import DURABLE, FAST, PostgresServer
 
 SECONDS = 30.0
@@ -30,9 +30,16 @@ def test_the_wheel_carries_two_versions() -> None:
     assert {16, 18} <= {installation.major for installation in installations()}
 
 
-@pytest.mark.parametrize("installation", installations(), ids=lambda installation: str(installation.major))
-def test_each_version_starts_and_recovers_after_kill_9_what_was_committed(installation: Installation) -> None:
-    with PostgresServer(installation) as server:
+VERSIONS = [pytest.param(found, FAST, id=str(found.major)) for found in installations()]
+
+
+@pytest.mark.parametrize(
+    ("installation", "settings"), [*VERSIONS, pytest.param(newest(), DURABLE, id="durable")]
+)
+def test_each_version_starts_and_recovers_after_kill_9_what_was_committed(
+    installation: Installation, settings: dict[str, str]
+) -> None:
+    with PostgresServer(installation, settings=settings) as server:
         execute(server, "CREATE TABLE runs (id int)", "INSERT INTO runs VALUES (1)")
         with psycopg.connect(server.url()) as client:
             assert client.info.server_version // 10_000 == installation.major
@@ -117,24 +124,24 @@ def test_one_that_cannot_start_says_why_and_leaves_nothing() -> None:
     "death", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name
 )
 def test_it_ends_with_the_process_that_started_it_however_that_ends(death: signal.Signals) -> None:
-    with program("serve", **this_run()) as owner:
+    with program("serve", PYTEST_XDIST_TESTRUNUID=this_run()) as owner:
         server = psutil.Process(owner.said["pid"])
         keepers = [psutil.Process(pid) for pid in owner.said["keepers"]]
-        owner.process.send_signal(death)
+        os.killpg(owner.process.pid, death)  # as a terminal does: to all that the process has started, too
         owner.process.wait()
         assert not wait_for_end([server, *keepers], seconds=SECONDS)
         assert not Path(owner.said["folder"]).parent.exists()
 
 
 def test_one_whose_keeper_died_too_is_ended_by_the_next_start() -> None:
-    with program("serve", **this_run()) as owner:
+    with program("serve", PYTEST_XDIST_TESTRUNUID=this_run()) as owner:
         server = psutil.Process(owner.said["pid"])
         for pid in owner.said["keepers"]:
             os.kill(pid, signal.SIGKILL)
         owner.process.kill()
         owner.process.wait()
         assert server.is_running()
-        HeldFolder.hold_new().release()
+        HeldFolder.hold_new(on_disk()).release()
         assert not wait_for_end([server], seconds=SECONDS)
         assert not Path(owner.said["folder"]).parent.exists()
 
