@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
 import psycopg
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from signoff.clock import Clock
 from signoff.errors import StoreUnavailable
@@ -235,7 +234,7 @@ class PostgresStore:
 
 
 class _Database:
-    """The open database that views of several namespaces share: a writer, a notifier, a pool for the rest."""
+    """The open database that views of several namespaces share: a writer, a notifier, readers for the rest."""
 
     def __init__(
         self,
@@ -248,10 +247,10 @@ class _Database:
         listen_address: str | None,
         inline_below_seconds: float,
     ) -> None:
+        self._options = connection_options(address)
         self.location = location_of(address)
         self.listeners = Listeners()
         self.clock: Clock = clock or DatabaseClock()
-        self._options = connection_options(address)
         self._listen_options = connection_options(address if listen_address is None else listen_address)
         self._listens = listen_address != ""
         self._own_clock = clock
@@ -261,9 +260,11 @@ class _Database:
         self._inline_below_seconds = inline_below_seconds
         self._writer: Writer | None = None
         self._notifier: Notifier | None = None
-        self._pool: ConnectionPool[reads.Connection] | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._connections: set[reads.Connection] = set()  # of the readers
+        self._mine = threading.local()
         self._opening = threading.Lock()
+        self._closing = False
         self._pid = os.getpid()
         self.clock.on_jump(self.listeners.tell_jump)
 
@@ -282,15 +283,8 @@ class _Database:
                 return
             self._pid = os.getpid()
             self._patiently(self._prepare)
-            self._pool = ConnectionPool(
-                self._options,
-                min_size=1,
-                max_size=self._readers,
-                timeout=self._patience_seconds,
-                kwargs={"autocommit": True},
-                name="signoff",
-                open=True,
-            )
+            self._closing = False
+            self._mine = threading.local()
             self._threads = ThreadPoolExecutor(self._readers, thread_name_prefix="signoff-postgres-reader")
             if self._listens:
                 self._notifier = Notifier(
@@ -318,19 +312,19 @@ class _Database:
                 return  # forked: the connections are the parent's
             writer, self._writer = self._writer, None
             threads, self._threads = self._threads, None
-            pool, self._pool = self._pool, None
             notifier, self._notifier = self._notifier, None
             if writer is not None:
                 writer.close()
-            if pool is not None:
-                pool.close()
+            self._closing = True
             if threads is not None:
                 threads.shutdown()
+            while self._connections:
+                self._connections.pop().close()
             if notifier is not None:
                 notifier.close()
 
     async def call(self, work: Callable[[reads.Connection], T]) -> T:
-        """Do something on a connection of the pool, on a reader's thread. It must be safe to do twice."""
+        """Do something on a reader's thread and connection. It must be safe to do twice."""
         self.writer.check_usable()
         threads, calling = self._threads, None
         if threads is not None:
@@ -372,13 +366,19 @@ class _Database:
                 self.clock.ask(connection)
 
     def _call_here(self, work: Callable[[reads.Connection], T]) -> T:
-        pool = self._pool
-        if pool is None:
-            raise StoreUnavailable(self.location, "it is closed")
-
         def once() -> T:
-            with pool.connection() as connection:
+            connection: reads.Connection | None = getattr(self._mine, "connection", None)
+            if connection is None:
+                connection = self._mine.connection = psycopg.connect(self._options, autocommit=True)
+                self._connections.add(connection)
+            try:
                 return work(connection)
+            except psycopg.Error as error:
+                if is_gone(error):
+                    del self._mine.connection
+                    self._connections.discard(connection)
+                    connection.close()
+                raise
 
         return self._patiently(once)
 
@@ -389,11 +389,9 @@ class _Database:
         while True:
             try:
                 return work()
-            except (PoolTimeout, PoolClosed) as error:
-                raise StoreUnavailable(self.location, str(error)) from error
             except psycopg.Error as error:
                 may_come_back = is_gone(error) or is_conflict(error)
-                if not may_come_back or time.monotonic() > give_up_at:
+                if not may_come_back or self._closing or time.monotonic() > give_up_at:
                     raise translate(error, self.location) from error
             time.sleep(pause)
             pause = min(pause * 2, RETRY_LATER)

@@ -1,4 +1,4 @@
-"""Leases and time in Postgres: what goes on beside the writer, on connections of the pool."""
+"""Leases and time in Postgres: what goes on beside the writer, on connections of the readers."""
 
 from __future__ import annotations
 

@@ -19,6 +19,9 @@ from signoff.errors import (
 
 MIGRATION_LOCK = 0x5167_6E6F  # an advisory lock ("Qgno")
 
+# Not to_regclass: what it said before the lock was waited for, it says again.
+HAS_MIGRATIONS = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'signoff' AND tablename = 'migrations'"
+
 # A server that is gone without a word is noticed within half a minute.
 CONNECTION_DEFAULTS = {
     "application_name": "signoff",
@@ -85,7 +88,7 @@ def migrate(connection: psycopg.Connection[Any], location: str) -> int:
 
 def version(connection: psycopg.Connection[Any]) -> int:
     """Return how many migrations the database has."""
-    if connection.execute("SELECT to_regclass('signoff.migrations')").fetchone() == (None,):
+    if connection.execute(HAS_MIGRATIONS).fetchone() is None:
         return 0
     row = connection.execute("SELECT coalesce(max(version), 0) FROM signoff.migrations").fetchone()
     return int(row[0]) if row else 0
