@@ -342,8 +342,10 @@ class Driver:
         due_at = self._agenda.due_at(execution)
         wake_at = due_at if due_at < math.inf else None
 
+        wakes = self.wakes  # what comes while the store cannot be reached was not looked at
+
         async def pause(write: Write) -> bool:
-            return await self._store.pause(write, wakes=self.wakes, wake_at=wake_at)
+            return await self._store.pause(write, wakes=wakes, wake_at=wake_at)
 
         self.paused = await self._persist(pause)
         if not self.paused:

@@ -28,7 +28,7 @@ class LeaseKeeper:
         store: Where the leases are.
         worker_id: Whose they are.
         held: Returns the runs held, run id -> epoch; called from the keeper's thread.
-        lost: Told the ids of runs that were lost, on the worker's loop.
+        lost: Told the runs that were lost and in which epoch, on the worker's loop.
         beat_seconds: How often to extend.
         busy_seconds: After how long workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the worker's loop its leases are let go.
@@ -39,7 +39,7 @@ class LeaseKeeper:
         store: Store,
         worker_id: str,
         held: Callable[[], Mapping[str, int]],
-        lost: Callable[[set[str]], None],
+        lost: Callable[[Mapping[str, int]], None],
         *,
         beat_seconds: float = BEAT_SECONDS,
         busy_seconds: float = BUSY_SECONDS,
@@ -111,4 +111,4 @@ class LeaseKeeper:
             log.error("leases could not be extended: %s", trouble)
             return
         if lost and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._lost, lost)
+            self._loop.call_soon_threadsafe(self._lost, {run_id: held[run_id] for run_id in lost})

@@ -73,7 +73,7 @@ class Worker:
         self.store = store
         self.threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
         self.draining = False
-        self.info = host.new_worker(group)
+        self.info = host.new_worker(group, store.namespace)
         self.program = programs.program
         self.unclear_question = programs.unclear_question
         self._programs = programs
@@ -243,12 +243,12 @@ class Worker:
     def _epochs(self) -> Mapping[str, int]:
         return {run_id: driver.epoch for run_id, driver in list(self._held.items())}
 
-    def _lose(self, run_ids: set[str]) -> None:
-        for run_id in run_ids:
-            task = self._tasks.get(run_id)
-            if task is not None:
+    def _lose(self, lost: Mapping[str, int]) -> None:
+        for run_id, epoch in lost.items():
+            driver = self._held.get(run_id)
+            if driver is not None and driver.epoch == epoch:  # it may be held anew since the heartbeat left
                 log.info("the lease on run %s is lost", run_id)
-                task.cancel()
+                self._tasks[run_id].cancel()
 
     async def _take_over(self) -> None:
         """Free the runs of dead processes of this host, now and whenever there may be some."""

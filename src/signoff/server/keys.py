@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from signoff.errors import InvalidValue
@@ -95,6 +95,9 @@ class WorkerKeys:
             groups = frozenset(words[2].split(",")) - {""} if len(words) == 3 else None
             keys.append(WorkerKey(words[0], words[1], groups or None))
         return cls(keys)
+
+    def __iter__(self) -> Iterator[WorkerKey]:
+        return iter(self._keys)
 
     def __len__(self) -> int:
         return len(self._keys)
