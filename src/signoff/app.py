@@ -56,6 +56,29 @@ class Signoff:
         self.group = group
         self.registry = Registry(group)
 
+    @classmethod
+    def remote(
+        cls, url: str, *, key: str | None = None, group: str = "default", namespace: str = "default"
+    ) -> Signoff:
+        """Return an app whose store is kept by a ``signoff server``: no database credentials, no inbound port.
+
+        Args:
+            url: The server, such as ``https://signoff.example.com``.
+            key: A worker key, see ``signoff keys create``.
+            group: The group that runs are started in and that workers poll.
+            namespace: The tenant; the key must be one of it.
+
+        Raises:
+            InvalidValue: ``url`` is no such URL.
+
+        Example::
+
+            app = Signoff.remote("https://signoff.example.com", key=os.environ["SIGNOFF_WORKER_KEY"])
+        """
+        from signoff.stores.remote import RemoteStore  # brings httpx, which takes a while
+
+        return cls(RemoteStore(url, key=key, namespace=namespace), group=group)
+
     # Registering
 
     @overload

@@ -18,9 +18,9 @@ from signoff.records import NewPromise
 from signoff.stores.base import Page, PromiseFilter
 from signoff.testing import VirtualClock
 from signoff.wire import to_wire
-from tests.server.conftest import OnThread, app_in, serving
+from tests.server.conftest import app_in, serving
 from tests.server.workflows import Refund
-from tests.support import in_asyncio, reaches
+from tests.support import OnThread, in_asyncio, reaches
 
 LEFT_TO_CHANCE = {"epoch", "wakes", "wake_at", "worker_id", "lease_until"}  # how far its worker happens to be
 

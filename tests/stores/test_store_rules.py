@@ -1255,8 +1255,8 @@ async def test_a_page_that_is_none_is_refused(scene: Scene) -> None:
 async def test_listeners_are_told_of_commits_and_clock_jumps(scene: Scene) -> None:
     heard: list[Change] = []
     elsewhere: list[Change] = []
-    stop = scene.store.listen(heard.append)
-    scene.within("acme").store.listen(elsewhere.append)
+    stop = await scene.listen(heard)
+    await scene.within("acme").listen(elsewhere)
     run = await scene.run()
     await scene.pause(run, opens=[question("r", due_at=1_000_060.0)])
     await until(lambda: len(heard) == 3)
@@ -1271,7 +1271,7 @@ async def test_listeners_are_told_of_commits_and_clock_jumps(scene: Scene) -> No
     assert heard.pop() == Change(runs=one, woken=frozenset(), ended=one, ready=False, due=False)
     heard.clear()
     scene.clock.advance(1)
-    assert heard == [Change(frozenset(), ready=False, due=True)]
+    await until(lambda: heard == [Change(frozenset(), ready=False, due=True)])
     stop()
     await scene.start("s")
     await asyncio.sleep(0.01)

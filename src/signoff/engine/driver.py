@@ -362,6 +362,8 @@ class Driver:
             self.wakes
         )  # of what is absorbed: more may come, and be read, while the store cannot be written
 
+        wakes = self.wakes  # what comes while the store cannot be reached was not looked at
+
         async def pause(write: Write) -> bool:
             return await self._store.pause(write, wakes=wakes, wake_at=wake_at)
 

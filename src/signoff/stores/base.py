@@ -193,7 +193,10 @@ class Store(Protocol):
         ...
 
     def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Have ``callback`` called after each commit, from any thread; returns a function that ends it."""
+        """Have ``callback`` called after each commit, from any thread; returns a function that ends it.
+
+        A store that hears of commits from afar tells ``Change(runs=None)`` when it begins to hear, and after a gap.
+        """
         ...
 
     # Runs
