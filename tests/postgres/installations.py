@@ -79,16 +79,16 @@ def _major(bin: Path) -> int | None:
 
 
 def _copied(bin: Path) -> Path:
-    """A copy of the wheel's programs for this test run. They find libraries at a place relative to their own."""
+    """A copy for this test run of a version that the wheel carries, and of the libraries that it finds beside it."""
     package = bin.parents[1]
-    libraries = package.with_suffix(".libs")
-    copy = of_this_run(on_disk()).path / "wheel"
-    with locked(copy.with_suffix(".lock")):
-        for part in (libraries, package):
-            if not (copy / part.name).exists():
-                partial = copy.with_suffix(".partial")
+    copies = of_this_run(on_disk()).path / "wheel"
+    with locked(copies.with_suffix(".lock")):
+        for part in (package.with_suffix(".libs"), bin.parent):
+            copy = copies / part.relative_to(package.parent)
+            if not copy.exists():
+                partial = copies.with_suffix(".partial")
                 shutil.rmtree(partial, ignore_errors=True)
                 shutil.copytree(part, partial, ignore=NEEDLESS)
-                copy.mkdir(exist_ok=True)
-                partial.rename(copy / part.name)
-    return copy / bin.relative_to(package.parent)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                partial.rename(copy)
+    return copies / bin.relative_to(package.parent)

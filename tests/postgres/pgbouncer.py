@@ -71,6 +71,14 @@ class PgBouncer:
         self.remove()
 
     @property
+    def folder(self) -> Path:
+        return self._daemon.folder
+
+    @property
+    def pid(self) -> int:
+        return self._daemon.pid
+
+    @property
     def log(self) -> str:
         """What all its starts have logged."""
         return self._daemon.log
@@ -105,11 +113,11 @@ class PgBouncer:
 
     @property
     def _configuration(self) -> Path:
-        return self._daemon.folder / "pgbouncer.ini"
+        return self.folder / "pgbouncer.ini"
 
     @property
     def _users(self) -> Path:
-        return self._daemon.folder / "users.txt"
+        return self.folder / "users.txt"
 
     def _takes_connections(self) -> bool:
         with socket.socket() as probe:

@@ -21,12 +21,13 @@ def reserve(folder: Path) -> int:
     with locked(on_disk() / "lock"):
         taken = {int(file.read_text()) for held in held_folders() for file in held.glob("*/port")}
         candidates = random.SystemRandom().sample(PORTS, len(PORTS))
-        port = next(port for port in candidates if port not in taken and _is_free(port))
+        port = next(port for port in candidates if port not in taken and is_free(port))
         (folder / "port").write_text(str(port))
         return port
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens there."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

@@ -17,6 +17,7 @@ import psutil
 
 from tests.postgres.databases import fresh_database, versions
 from tests.postgres.folder import HELD, PROJECT, held_folders
+from tests.postgres.pgbouncer import PROGRAM, PgBouncer
 from tests.postgres.server import FAST, PostgresServer
 
 VARIABLES = ("COVERAGE_", "PYTEST_XDIST_", "SIGNOFF_")
@@ -63,13 +64,19 @@ def use_nothing() -> None:
 
 
 def serve() -> None:
-    """Start a server of this process' own; say where."""
+    """Start servers of this process' own; say which."""
     server = PostgresServer(settings=FAST)
     server.start()
+    servers, folders = [server.pid], [server.folder]
+    if PROGRAM:
+        bouncer = PgBouncer(server.url())
+        bouncer.start()
+        servers.append(bouncer.pid)
+        folders.append(bouncer.folder)
     keepers = [
         child.pid for child in psutil.Process().children() if "tests.postgres.keeper" in child.cmdline()
     ]
-    say({"folder": str(server.folder), "pid": server.pid, "keepers": keepers})
+    say({"servers": servers, "keepers": keepers, "folders": [str(folder.parent) for folder in folders]})
 
 
 def use_database() -> None:

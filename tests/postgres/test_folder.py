@@ -3,7 +3,9 @@ from __future__ import annotations
 import fcntl
 import secrets
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from typing import IO
+
+import pytest
 
 from tests.postgres.folder import HeldFolder, held_folders, on_disk
 
@@ -19,15 +21,20 @@ def test_a_folder_is_there_until_its_last_holder_is_gone() -> None:
     assert one.path not in held_folders()
 
 
-def test_a_folder_that_is_just_being_removed_is_not_joined() -> None:
+def test_a_folder_that_was_removed_as_it_was_joined_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     name = secrets.token_hex(4)
     path = on_disk() / f"held-{name}"
-    with ThreadPoolExecutor() as threads:
-        path.mkdir()
-        with (path / "held").open("wb") as keeper:
-            fcntl.flock(keeper, fcntl.LOCK_EX)
-            holding = threads.submit(HeldFolder.hold, name, on_disk())
-            shutil.rmtree(path.rename(f"{path}-removed"))
-        folder = holding.result()
+    lock = fcntl.flock
+
+    def wait_while_it_is_removed(file: IO[bytes], operation: int) -> None:
+        if file.name == str(path / "held") and file.mode == "rb" and operation == fcntl.LOCK_SH:
+            shutil.rmtree(path)
+        lock(file, operation)
+
+    path.mkdir()
+    with (path / "held").open("wb") as keeper:
+        lock(keeper, fcntl.LOCK_SH)
+        monkeypatch.setattr(fcntl, "flock", wait_while_it_is_removed)
+        folder = HeldFolder.hold(name, on_disk())
     assert (folder.path / "held").exists()
     folder.release()
