@@ -27,8 +27,8 @@ PREFIX = "signoff_test"
 GRACE_SECONDS = 1.0  # for the server to notice that a client has gone
 
 ABANDONED = """
-    SELECT datname FROM pg_database WHERE datname LIKE 'signoff\\_test\\_%'
-    AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE starts_with(pg_database.datname, application_name || '_'))
+    SELECT datname FROM pg_database WHERE datname LIKE 'signoff\\_test\\_%' AND NOT EXISTS
+    (SELECT FROM pg_stat_activity WHERE application_name || '_' = rtrim(pg_database.datname, '0123456789'))
 """
 CLIENTS = """
     SELECT count(*) FROM pg_stat_activity

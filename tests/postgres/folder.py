@@ -58,7 +58,7 @@ class HeldFolder:
         return cls.hold(_new_name(), root)
 
     def release(self) -> None:
-        """Hold the folder no longer; waits for its removal if this process made it and no other holds it."""
+        """Hold the folder no longer. Who made it waits for its removal, and so for all others that hold it."""
         self._held.close()
         if self._keeper:
             self._keeper.wait()

@@ -6,6 +6,7 @@ A process that dies, even by kill -9, holds nothing: the lock is the kernel's.
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import signal
 import subprocess
@@ -23,21 +24,23 @@ PATIENCE_SECONDS = 10.0
 
 def keep(folder: Path) -> None:
     """Wait until nobody holds the folder, and remove it."""
-    with (folder / "held").open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        _remove(folder)
+    _remove_unheld(folder, fcntl.LOCK_EX)
 
 
 def remove_unheld(folder: Path) -> None:
     """Remove a folder that nobody holds and no keeper removes: its keeper died too."""
-    try:
-        with (folder / "held").open("rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with suppress(BlockingIOError):
+        _remove_unheld(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if not (folder / "held").exists():
+        shutil.rmtree(folder, ignore_errors=True)  # it was never held, or is half removed
+
+
+def _remove_unheld(folder: Path, operation: int) -> None:
+    with suppress(FileNotFoundError), (folder / "held").open("rb") as held:
+        fcntl.flock(held, operation)
+        # Somebody else may have removed it meanwhile, and another one may have its name.
+        if os.path.samestat(os.fstat(held.fileno()), (folder / "held").stat()):
             _remove(folder)
-    except BlockingIOError:
-        return
-    except FileNotFoundError:
-        shutil.rmtree(folder, ignore_errors=True)  # it was never held, or is gone by now
 
 
 def _remove(folder: Path) -> None:

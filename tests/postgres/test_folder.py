@@ -3,11 +3,13 @@ from __future__ import annotations
 import fcntl
 import secrets
 import shutil
+from pathlib import Path
 from typing import IO
 
 import pytest
 
 from tests.postgres.folder import HeldFolder, held_folders, on_disk
+from tests.postgres.keeper import keep
 
 
 def test_a_folder_is_there_until_its_last_holder_is_gone() -> None:
@@ -38,3 +40,22 @@ def test_a_folder_that_was_removed_as_it_was_joined_is_made_anew(monkeypatch: py
         folder = HeldFolder.hold(name, on_disk())
     assert (folder.path / "held").exists()
     folder.release()
+
+
+def test_a_folder_that_was_made_anew_is_not_removed_by_the_keeper_of_the_former_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "held-by-another"
+
+    def make() -> None:
+        path.mkdir()
+        (path / "held").touch()
+
+    def wait_while_it_is_made_anew(*_: object) -> None:
+        path.rename(tmp_path / "former")
+        make()
+
+    make()
+    monkeypatch.setattr(fcntl, "flock", wait_while_it_is_made_anew)
+    keep(path)
+    assert (path / "held").exists()
