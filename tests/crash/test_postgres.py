@@ -1,0 +1,361 @@
+"""Many machines on one Postgres: workers and the server are killed, frozen and restored; nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from signoff import AsyncClient
+from signoff.records import Entry, EntryKind, NewPromise, PromiseState, RunState
+from signoff.stores.base import RunFilter
+from signoff.stores.postgres import PostgresStore
+from tests.crash import programs
+from tests.postgres.account import unprivileged
+from tests.postgres.databases import fresh_database
+from tests.postgres.installations import newest
+from tests.postgres.server import PostgresServer
+from tests.remote.processes import ROOT, UNMEASURED, lines, slow_app
+from tests.remote.test_bad_world import answer_everything, check_effects, check_results, comes, everything
+from tests.support import PATIENCE_SECONDS, in_asyncio
+
+RUNS = 1_000
+LEASE_SECONDS = 3.0
+MACHINES = ("m1", "m2", "m3")
+
+AT_WORK = "SELECT pid FROM signoff.workers WHERE id IN (SELECT worker_id FROM signoff.runs)"
+HELD = "SELECT count(*) FROM signoff.runs WHERE worker_id LIKE %s"
+
+
+class Process:
+    """A worker, killed at the end. Its log is in a file."""
+
+    def __init__(self, folder: Path, name: str, *arguments: object) -> None:
+        self.log = folder / f"{name}.log"
+        command = [sys.executable, "-m", "tests.crash.processes", name, *map(str, arguments)]
+        with self.log.open("ab") as log:
+            self.running = subprocess.Popen(command, cwd=ROOT, env=UNMEASURED, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """kill -9, also when it is frozen."""
+        self.running.kill()
+        self.running.wait()
+
+
+class Workers:
+    """One worker on each machine."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.effects = folder / "effects"
+        self._folder = folder
+        self._url = url
+        self._of = {machine: self._start(machine) for machine in MACHINES}
+
+    def pids(self) -> set[int]:
+        return {worker.running.pid for worker in self._of.values()}
+
+    def kill(self, pid: int) -> str:
+        """Kill a worker. Returns its machine."""
+        [machine] = [machine for machine, worker in self._of.items() if worker.running.pid == pid]
+        self._of[machine].kill()
+        return machine
+
+    def restart(self, machine: str) -> None:
+        self._of[machine] = self._start(machine)
+
+    def close(self) -> None:
+        for worker in self._of.values():
+            worker.kill()
+
+    def _start(self, machine: str) -> Process:
+        return Process(self._folder, "worker", self._url, LEASE_SECONDS, machine, self.effects)
+
+
+async def time_of_takeover(url: str, pid: int) -> float | None:
+    """How long a dead worker's runs stay without another one; None if it held none."""
+    began = time.monotonic()
+    held = 0
+    while True:
+        try:
+            async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+                while True:
+                    found = await (await connection.execute(HELD, (f"%:{pid}:%",))).fetchone()
+                    assert found is not None
+                    held = max(held, found[0])
+                    if found[0] == 0:
+                        return time.monotonic() - began if held else None
+                    await asyncio.sleep(0.02)
+        except psycopg.OperationalError:
+            await asyncio.sleep(0.1)  # the server is being restarted
+
+
+async def kill_workers(workers: Workers, url: str, chance: random.Random, takeovers: list[float]) -> None:
+    """Kill a worker that holds runs every second; another one of its machine comes soon, or late."""
+    measuring: list[asyncio.Task[float | None]] = []
+    try:
+        while True:
+            await asyncio.sleep(1.0)
+            at_work = workers.pids() & await pids_at_work(url)
+            if not at_work:
+                continue
+            pid = chance.choice(sorted(at_work))
+            machine = workers.kill(pid)
+            measuring.append(asyncio.create_task(time_of_takeover(url, pid)))
+            await asyncio.sleep(chance.choice((0.0, 0.5)))
+            workers.restart(machine)
+    finally:
+        for task in measuring:
+            if task.done() and (seconds := task.result()) is not None:
+                takeovers.append(seconds)
+            task.cancel()
+        await asyncio.gather(*measuring, return_exceptions=True)
+
+
+async def pids_at_work(url: str) -> set[int]:
+    """The process ids of workers that hold runs; none while the server is being restarted."""
+    try:
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            found = await connection.execute(AT_WORK)
+            return {row[0] for row in await found.fetchall()}
+    except psycopg.OperationalError:
+        return set()
+
+
+async def restart_the_server(server: PostgresServer, chance: random.Random) -> None:
+    """Restart it twice: once in order, once by kill -9 and with a pause."""
+    await asyncio.sleep(chance.uniform(4.0, 6.0))
+    await asyncio.to_thread(server.restart, "fast")
+    await asyncio.sleep(chance.uniform(4.0, 6.0))
+    await asyncio.to_thread(server.kill)
+    await asyncio.sleep(1.0)
+    await asyncio.to_thread(server.start)
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as started:
+        yield started
+
+
+@pytest.mark.timeout(600)
+@in_asyncio
+async def test_a_thousand_runs_end_rightly_while_workers_are_killed_and_the_server_is_restarted(
+    tmp_path: Path, server: PostgresServer
+) -> None:
+    seed = random.randrange(10_000)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    url = server.url()
+    app = programs.make_app(PostgresStore(url), tmp_path / "effects")
+    takeovers: list[float] = []
+    began = time.monotonic()
+    try:
+        async with AsyncClient(app) as client:
+            workers = await asyncio.to_thread(Workers, tmp_path, url)
+            troubles = [
+                asyncio.create_task(kill_workers(workers, url, chance, takeovers)),
+                asyncio.create_task(answer_everything(client)),
+            ]
+            restarts = asyncio.create_task(restart_the_server(server, chance))
+            try:
+                names = [f"{name}-{k}" for k in range(RUNS // 5) for name in programs.NAMES]
+                handles = await asyncio.gather(
+                    *(client.start(name.partition("-")[0], id=name) for name in names)
+                )
+                ends = asyncio.gather(*(handle.result() for handle in handles))
+                await asyncio.wait([ends, *troubles], timeout=400, return_when=asyncio.FIRST_COMPLETED)
+                for task in troubles:
+                    if task.done():
+                        task.result()
+                if not ends.done():
+                    stuck = await client.list(states=[s for s in RunState if not s.is_final], limit=500)
+                    raise AssertionError(f"stuck: {stuck.items}")
+                results = dict(zip(names, ends.result(), strict=True))
+                await restarts
+            finally:
+                for task in (*troubles, restarts):
+                    task.cancel()
+                await asyncio.gather(*troubles, restarts, return_exceptions=True)
+                await asyncio.to_thread(workers.close)
+            runs = (await app.store.list_runs(RunFilter(), limit=10_000)).items
+            journals = {run.id: await app.store.read_journal(run.id) for run in runs}
+    finally:
+        await app.store.close()
+    assert len(results) == RUNS
+    check_results(results)
+    repeated = check_effects(workers.effects, journals)
+    assert takeovers
+    print(
+        f"{RUNS} runs in {time.monotonic() - began:.1f} s; {len(takeovers)} takeovers took"
+        f" {min(takeovers):.2f} to {max(takeovers):.2f} s, median {statistics.median(takeovers):.2f} s"
+        f" (leases last {LEASE_SECONDS:g} s); {repeated} executions repeated before they were journaled"
+    )
+
+
+@pytest.mark.timeout(120)
+@in_asyncio
+async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settles_nothing(
+    tmp_path: Path,
+) -> None:
+    with fresh_database() as url:
+        app = slow_app(PostgresStore(url), tmp_path)  # type: ignore[arg-type]
+        await app.store.open()
+        frozen = Process(tmp_path, "slow", url, 1.5, "m1", tmp_path)
+        other = None
+        try:
+            async with AsyncClient(app) as client:
+                parent = await client.start("parent", id="p")
+                await comes(lambda: len(lines(tmp_path / "begun")) == 1)
+                frozen.running.send_signal(signal.SIGSTOP)
+                other = Process(tmp_path, "slow", url, 1.5, "m2", tmp_path)
+                await comes(lambda: len(lines(tmp_path / "begun")) == 2)
+                (tmp_path / "go").touch()
+                assert await parent.result(PATIENCE_SECONDS) == "gone"
+                before = await everything(app)
+                frozen.running.send_signal(signal.SIGCONT)
+                await comes(lambda: any("the lease on run" in line for line in lines(frozen.log)))
+                other.kill()
+                # It works on as before, and so has done all that it might have done with the runs it lost.
+                assert await (await client.start("child", id="next")).result(PATIENCE_SECONDS) == "gone"
+                after = await everything(app)
+                assert {id: after[id] for id in before} == before
+                entries = before["p"][1]
+                assert len([entry for entry in entries if entry.kind is EntryKind.COMPLETED]) == 1
+        finally:
+            for process in (frozen, other):
+                if process is not None:
+                    process.kill()
+            await app.store.close()
+
+
+@pytest.mark.timeout(120)
+@in_asyncio
+async def test_of_answers_from_four_processes_one_wins_and_it_is_never_lost(
+    tmp_path: Path, server: PostgresServer
+) -> None:
+    """Nobody works while they answer, and the server is killed right after it acknowledged."""
+    url = server.url()
+    store = PostgresStore(url)
+    await store.open()
+    try:
+        for race in range(5):
+            promise_id = f"p{race}"
+            await store.create_promise(NewPromise(promise_id))
+            begin_at = time.time() + 2.5
+            racers = [
+                await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *("-m", "tests.crash.processes", "settle", url, promise_id, str(n), str(begin_at)),
+                    cwd=ROOT,
+                    env=UNMEASURED,
+                    stdout=asyncio.subprocess.PIPE,
+                )
+                for n in range(4)
+            ]
+            said = [(await racer.communicate())[0].decode().split() for racer in racers]
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            [winner] = [value for outcome, value in said if outcome == "won"]
+            assert sorted(value for outcome, value in said if outcome == "told") == [f"user:{winner}"] * 3
+            promise = await store.get_promise(promise_id)
+            assert (promise.state, promise.value) == (PromiseState.RESOLVED, winner)
+    finally:
+        await store.close()
+
+
+@pytest.mark.timeout(300)
+@in_asyncio
+async def test_a_dump_taken_while_it_runs_restores_to_a_consistent_system_that_goes_on(
+    tmp_path: Path, server: PostgresServer
+) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE first")
+        connection.execute("CREATE DATABASE second")
+    names = [f"{name}-{k}" for k in range(20) for name in programs.NAMES]
+    first = tmp_path / "first"
+    second = tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    app = programs.make_app(PostgresStore(server.url("first")), first / "effects")
+    try:
+        async with AsyncClient(app) as client:
+            workers = await asyncio.to_thread(Workers, first, server.url("first"))
+            people = asyncio.create_task(answer_everything(client))
+            try:
+                for name in names[:50]:
+                    await client.start(name.partition("-")[0], id=name)
+                dumping = asyncio.create_task(asyncio.to_thread(_dump, server, tmp_path / "dump"))
+                handles = [await client.start(name.partition("-")[0], id=name) for name in names[50:]]
+                await dumping
+                handles += [await client.get(name) for name in names[:50]]
+                await asyncio.gather(*(handle.result(120) for handle in handles))
+            finally:
+                people.cancel()
+                await asyncio.gather(people, return_exceptions=True)
+                await asyncio.to_thread(workers.close)
+    finally:
+        await app.store.close()
+    await asyncio.to_thread(_restore, server, tmp_path / "dump")
+    results = await _finish(server.url("second"), second)
+    assert len(results) >= 50
+    check_results(results)
+
+
+async def _finish(url: str, folder: Path) -> dict[str, Any]:
+    """Let a restored system go on to the end."""
+    app = programs.make_app(PostgresStore(url), folder / "effects")
+    try:
+        async with AsyncClient(app) as client, app.worker(beat_seconds=0.5):
+            people = asyncio.create_task(answer_everything(client))
+            try:
+                runs = (await app.store.list_runs(RunFilter(), limit=10_000)).items
+                journals = [await app.store.read_journal(run.id) for run in runs]
+                assert any(not run.state.is_final for run in runs), "it was dumped in the middle of its work"
+                for run, journal in zip(runs, journals, strict=True):
+                    assert [entry.seq for entry in journal] == list(range(len(journal)))
+                    assert run.state.is_final == _has_ended(journal)
+                chosen = [run.id for run in runs if run.parent_id is None]
+                handles = [await client.get(run_id) for run_id in chosen]
+                ended = await asyncio.gather(*(handle.result(120) for handle in handles))
+                return dict(zip(chosen, ended, strict=True))
+            finally:
+                people.cancel()
+                await asyncio.gather(people, return_exceptions=True)
+    finally:
+        await app.store.close()
+
+
+def _has_ended(journal: Sequence[Entry]) -> bool:
+    ends = (EntryKind.SUCCEEDED, EntryKind.FAILED, EntryKind.CANCELLED)
+    return bool(journal) and journal[-1].kind in ends
+
+
+def _dump(server: PostgresServer, file: Path) -> None:
+    time.sleep(1.0)
+    with file.open("wb") as out:
+        _run([_tool("pg_dump"), "--format=custom", server.url("first")], stdout=out)
+
+
+def _restore(server: PostgresServer, file: Path) -> None:
+    with file.open("rb") as dump:
+        _run([_tool("pg_restore"), "--dbname", server.url("second")], stdin=dump)
+
+
+def _tool(name: str) -> str:
+    return str(newest().reachable().bin / name)
+
+
+def _run(command: Sequence[str], **streams: Any) -> None:
+    done = subprocess.run(command, check=False, stderr=subprocess.PIPE, **unprivileged(), **streams)
+    assert done.returncode == 0, re.sub("//[^@]*@", "//", done.stderr.decode())
