@@ -123,7 +123,7 @@ def worker(
 )
 @click.option(
     "--worker-lease",
-    type=click.FloatRange(min=1),
+    type=click.FloatRange(min=10),  # workers extend their leases every 3 s
     default=90.0,
     show_default=True,
     help="Seconds without a word after which the runs of a remote worker go to others.",

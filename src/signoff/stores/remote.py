@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import re
 import threading
 import time
 import uuid
@@ -14,7 +16,7 @@ import httpx
 from pydantic_core import from_json
 
 from signoff.clock import Clock
-from signoff.errors import StoreUnavailable
+from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.http_connection import new_client, server_url
 from signoff.records import (
     Entry,
@@ -29,10 +31,12 @@ from signoff.records import (
 )
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
 from signoff.stores.operations import OPERATIONS, PATH
-from signoff.stores.remote_batches import Batches, pause_seconds, refusal
+from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.remote_thread import LoopThread
+
+log = logging.getLogger("signoff.store")
 
 REPLY_SECONDS: Final = 15.0  # of silence, then a request is sent again
 SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
@@ -50,7 +54,7 @@ class RemoteStore:
         patience_seconds: How long operations wait for a server that cannot be reached, before StoreUnavailable.
 
     Raises:
-        InvalidValue: ``url`` is no such URL.
+        InvalidValue: ``url`` is no such URL, or ``key`` can be no key.
 
     Example:
         store = RemoteStore("https://signoff.example.com", key=os.environ["SIGNOFF_WORKER_KEY"])
@@ -255,7 +259,7 @@ class _Server:
         self.clock = RemoteClock()
         self.lease_seconds = 0.0
         self._base = server_url(url)
-        self._key = key
+        self._key = _checked(key)
         self._connection: _Connection | None = None
         self._opening = threading.Lock()
         self._pid = os.getpid()
@@ -306,6 +310,8 @@ class _Server:
             failures += 1
             if time.monotonic() > give_up_at:
                 raise StoreUnavailable(self.url, trouble)
+            if failures == TROUBLE_AFTER:
+                log.warning("server %s does not serve, still trying: %s", self.url, trouble)
             await asyncio.sleep(pause_seconds(failures))
         if not response.is_success:
             raise refusal(self.url, response.status_code, response.content)
@@ -315,3 +321,11 @@ class _Server:
             self.lease_seconds = float(terms["lease_seconds"])
         except (ValueError, KeyError, TypeError):
             raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
+
+
+def _checked(key: str | None) -> str | None:
+    """Return a key as it can be sent, without a line's end from the file it was in."""
+    stripped = (key or "").strip()
+    if not re.fullmatch(r"[!-~]*", stripped):
+        raise InvalidValue("key", "a worker key has no spaces, line ends or special characters in it")
+    return stripped or None
