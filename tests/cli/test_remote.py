@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
-from tests.cli.commands import ORDERS, Running, signoff
+from tests.cli.commands import ORDERS, Running, signoff, until
+from tests.remote.processes import free_port
 
 
 def test_a_worker_works_through_a_server_with_its_key_and_not_without(tmp_path: Path) -> None:
@@ -56,3 +58,11 @@ def test_a_key_file_that_is_none_is_refused_before_anything_listens(tmp_path: Pa
 def test_a_key_without_a_server_is_a_wrong_use(tmp_path: Path) -> None:
     (tmp_path / "orders.py").write_text(ORDERS)
     assert signoff("worker", "orders:app", "--key", "sgw_x", cwd=tmp_path).code == 2
+
+
+def test_a_worker_that_waits_for_its_server_stops_when_it_is_asked_to(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(ORDERS)
+    with Running("worker", "orders:app", "--url", f"http://127.0.0.1:{free_port()}", cwd=tmp_path) as worker:
+        until(lambda: "does not serve, still trying" in worker.err)
+        worker.signal(signal.SIGTERM)
+        assert worker.ends() == 0

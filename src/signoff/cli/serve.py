@@ -104,7 +104,13 @@ def worker(
     options = WorkerOptions(group, concurrency, threads, grace)
 
     async def run(stop: StopSignals) -> None:
-        await app.store.open()
+        opening = asyncio.create_task(app.store.open())  # a server that is away is waited for
+        await stop.asked(opening)
+        if not opening.done():
+            opening.cancel()
+            await asyncio.wait({opening})
+            return
+        await opening
         await work(app, options, stop, out)
 
     return _run(app, run)

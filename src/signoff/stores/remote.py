@@ -75,7 +75,7 @@ class RemoteStore:
         return self._server.url
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._server.open, self.namespace)
+        await self._server.open(self.namespace)
         self.lease_seconds = self._server.lease_seconds
 
     async def close(self) -> None:
@@ -261,6 +261,7 @@ class _Server:
         self._base = server_url(url)
         self._key = _checked(key)
         self._connection: _Connection | None = None
+        self._was_greeted = False
         self._opening = threading.Lock()
         self._pid = os.getpid()
 
@@ -274,19 +275,22 @@ class _Server:
             )
         return self._connection
 
-    def open(self, namespace: str) -> None:
-        """Wait for the server and learn its terms. Blocks."""
+    async def open(self, namespace: str) -> None:
+        """Wait for the server and learn its terms."""
         with self._opening:
-            if self._connection is not None and self._pid == os.getpid():
-                return
-            self._pid = os.getpid()
-            connection = _Connection(self.url, self._base, self._key, self.clock)
-            try:
-                connection.thread.begin(self._greet(connection.client, namespace)).result()
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
+            if self._connection is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._was_greeted = False
+                self._connection = _Connection(self.url, self._base, self._key, self.clock)
+            connection = self._connection
+        if self._was_greeted:
+            return
+        try:
+            await asyncio.wrap_future(connection.thread.begin(self._greet(connection.client, namespace)))
+            self._was_greeted = True
+        except BaseException:
+            await asyncio.to_thread(self.close)
+            raise
 
     def close(self) -> None:
         """Close, if it is open. Blocks."""
