@@ -116,7 +116,7 @@ class SlowStore(SqliteStore):
 
     async def get_run(self, run_id: str) -> Any:
         if run_id == "slow":
-            await asyncio.to_thread(self.go.wait)
+            await asyncio.to_thread(self.go.wait, PATIENCE_SECONDS)
         return await super().get_run(run_id)
 
     def within(self, namespace: str) -> SqliteStore:
