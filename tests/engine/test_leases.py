@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,7 @@ async def test_a_drain_lets_running_steps_be_journaled_and_starts_no_others(tmp_
 
 PROCESS = """
 import sys, threading
+from collections.abc import Mapping
 from pathlib import Path
 from signoff import Context, Signoff
 from signoff.stores.sqlite import SqliteStore
@@ -448,3 +450,57 @@ async def test_a_worker_holds_no_more_runs_than_its_concurrency_and_then_takes_t
                 await run.result(10)
         assert len(held) == 5
         assert max(held) == 2
+
+
+class _SlowHeart(SqliteStore):
+    """Answers the first heartbeat for run ``r`` when it is let go."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.beats: list[dict[str, int]] = []
+        self.go = threading.Event()
+
+    async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
+        self.beats.append(dict(held))
+        if len(self.beats) == 1:
+            await asyncio.to_thread(self.go.wait)
+        return await super().heartbeat(worker_id, held)
+
+
+@in_asyncio
+async def test_a_heartbeat_answered_late_takes_no_run_that_was_claimed_anew_meanwhile(tmp_path: Path) -> None:
+    store = _SlowHeart(tmp_path / "signoff.db")
+    app = Signoff(store)
+    first, second = asyncio.Event(), asyncio.Event()
+    executed: list[str] = []
+
+    async def step(name: str, until_set: asyncio.Event) -> None:
+        executed.append(name)
+        await until_set.wait()
+
+    @app.workflow
+    async def flow(ctx: Context) -> bool:
+        await ctx.step("first", step, "first", first)
+        answer = await ctx.wait_for_user("Go on?")
+        await ctx.step("second", step, "second", second)
+        return answer.approved
+
+    async def beaten(times: int) -> None:
+        async with asyncio.timeout(20):
+            while len(store.beats) < times:
+                await asyncio.sleep(0.005)
+
+    async with running(app, beat_seconds=0.05) as client:
+        run = await client.start("flow", id="r")
+        await beaten(1)
+        first.set()
+        await pauses(app, "r")
+        await client.answer("r.2", True)
+        await reaches(app, "r", RunState.RUNNING)
+        store.go.set()
+        await beaten(3)  # what the first one found lost has been told
+        assert store.beats[0] == {"r": 1}
+        assert store.beats[-1] == {"r": 2}
+        second.set()
+        assert await run.result(20) is True
+    assert executed == ["first", "second"]

@@ -9,6 +9,7 @@ import os
 import random
 import sqlite3
 import weakref
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ import pytest
 
 from signoff import AsyncClient, Context, RunState, Signoff
 from signoff.engine.execution import Execution
-from signoff.records import EntryKind
+from signoff.errors import StoreUnavailable
+from signoff.records import EntryKind, Message
+from signoff.stores.base import Write
 from signoff.stores.sqlite import SqliteStore
 from tests.stores.scene import multiply
 from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running, until
@@ -256,3 +259,41 @@ async def test_a_worker_holds_nothing_of_100_000_paused_runs_and_goes_on_with_an
             gc.collect()
             assert len(gc.get_objects()) - before < 5_000
         assert len((await client.list(states=[RunState.PAUSED], limit=10)).items) == 10
+
+
+class _CutOff(SqliteStore):
+    """Loses the first pause, after a signal has come and the worker has seen it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.pauses = 0
+        self.read = asyncio.Event()
+
+    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
+        self.pauses += 1
+        if self.pauses == 1:
+            await self.signal("r", "go", '"came"')
+            await self.read.wait()
+            raise StoreUnavailable(self.location, "the cable was cut")
+        return await super().pause(write, wakes=wakes, wake_at=wake_at)
+
+    async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
+        messages = await super().read_messages(run_ids)
+        if messages:
+            self.read.set()
+        return messages
+
+
+@in_asyncio
+async def test_a_signal_that_comes_while_a_pause_is_tried_again_is_not_slept_through(tmp_path: Path) -> None:
+    store = _CutOff(tmp_path / "signoff.db")
+    app = Signoff(store)
+
+    @app.workflow
+    async def flow(ctx: Context) -> object:
+        return await ctx.wait_for_signal("go")
+
+    async with running(app) as client:
+        run = await client.start("flow", id="r")
+        assert await run.result(20) == "came"
+    assert store.pauses >= 2

@@ -96,7 +96,7 @@ class Proxy:
         fate = self.fate(request)
         await asyncio.sleep(fate.delay)
         for delay in fate.copies:
-            copy = asyncio.create_task(self._send_copy(request, delay))
+            copy = asyncio.create_task(self.send_copy(request, delay))
             self._tasks.add(copy)
             copy.add_done_callback(self._tasks.discard)
         if fate.is_lost or self.is_cut:
@@ -116,7 +116,8 @@ class Proxy:
                 writer.write(part)
                 await writer.drain()
 
-    async def _send_copy(self, request: bytes, delay: float) -> None:
+    async def send_copy(self, request: bytes, delay: float = 0.0) -> None:
+        """Send a request once more, and throw the reply away."""
         await asyncio.sleep(delay)
         with contextlib.suppress(OSError):
             async with self._server() as (reply, server):

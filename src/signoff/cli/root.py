@@ -34,7 +34,7 @@ Exit codes:
   1  what was asked for failed: the run, or the replay
   2  wrong arguments, or code that cannot be loaded
   3  there is no such run, question or promise
-  4  refused: a wrong or late answer, an id that is taken, a run in another state
+  4  refused: a wrong or late answer, an id that is taken, a run in another state, a wrong key
   5  the store or the server is not available""",
 )
 @click.version_option(signoff.__version__, prog_name="signoff")

@@ -104,7 +104,13 @@ def worker(
     options = WorkerOptions(group, concurrency, threads, grace)
 
     async def run(stop: StopSignals) -> None:
-        await app.store.open()
+        opening = asyncio.create_task(app.store.open())  # a server that is away is waited for
+        await stop.asked(opening)
+        if not opening.done():
+            opening.cancel()
+            await asyncio.wait({opening})
+            return
+        await opening
         await work(app, options, stop, out)
 
     return _run(app, run)
@@ -123,7 +129,7 @@ def worker(
 )
 @click.option(
     "--worker-lease",
-    type=click.FloatRange(min=1),
+    type=click.FloatRange(min=10),  # workers extend their leases every 3 s
     default=90.0,
     show_default=True,
     help="Seconds without a word after which the runs of a remote worker go to others.",

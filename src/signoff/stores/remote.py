@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import re
 import threading
 import time
 import uuid
@@ -14,7 +16,7 @@ import httpx
 from pydantic_core import from_json
 
 from signoff.clock import Clock
-from signoff.errors import StoreUnavailable
+from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.http_connection import new_client, server_url
 from signoff.records import (
     Entry,
@@ -29,10 +31,12 @@ from signoff.records import (
 )
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
 from signoff.stores.operations import OPERATIONS, PATH
-from signoff.stores.remote_batches import Batches, pause_seconds, refusal
+from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.remote_thread import LoopThread
+
+log = logging.getLogger("signoff.store")
 
 REPLY_SECONDS: Final = 15.0  # of silence, then a request is sent again
 SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
@@ -50,7 +54,7 @@ class RemoteStore:
         patience_seconds: How long operations wait for a server that cannot be reached, before StoreUnavailable.
 
     Raises:
-        InvalidValue: ``url`` is no such URL.
+        InvalidValue: ``url`` is no such URL, or ``key`` can be no key.
 
     Example:
         store = RemoteStore("https://signoff.example.com", key=os.environ["SIGNOFF_WORKER_KEY"])
@@ -71,7 +75,7 @@ class RemoteStore:
         return self._server.url
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._server.open, self.namespace)
+        await self._server.open(self.namespace)
         self.lease_seconds = self._server.lease_seconds
 
     async def close(self) -> None:
@@ -255,8 +259,9 @@ class _Server:
         self.clock = RemoteClock()
         self.lease_seconds = 0.0
         self._base = server_url(url)
-        self._key = key
+        self._key = _checked(key)
         self._connection: _Connection | None = None
+        self._was_greeted = False
         self._opening = threading.Lock()
         self._pid = os.getpid()
 
@@ -270,19 +275,22 @@ class _Server:
             )
         return self._connection
 
-    def open(self, namespace: str) -> None:
-        """Wait for the server and learn its terms. Blocks."""
+    async def open(self, namespace: str) -> None:
+        """Wait for the server and learn its terms."""
         with self._opening:
-            if self._connection is not None and self._pid == os.getpid():
-                return
-            self._pid = os.getpid()
-            connection = _Connection(self.url, self._base, self._key, self.clock)
-            try:
-                connection.thread.begin(self._greet(connection.client, namespace)).result()
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
+            if self._connection is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._was_greeted = False
+                self._connection = _Connection(self.url, self._base, self._key, self.clock)
+            connection = self._connection
+        if self._was_greeted:
+            return
+        try:
+            await asyncio.wrap_future(connection.thread.begin(self._greet(connection.client, namespace)))
+            self._was_greeted = True
+        except BaseException:
+            await asyncio.to_thread(self.close)
+            raise
 
     def close(self) -> None:
         """Close, if it is open. Blocks."""
@@ -306,6 +314,8 @@ class _Server:
             failures += 1
             if time.monotonic() > give_up_at:
                 raise StoreUnavailable(self.url, trouble)
+            if failures == TROUBLE_AFTER:
+                log.warning("server %s does not serve, still trying: %s", self.url, trouble)
             await asyncio.sleep(pause_seconds(failures))
         if not response.is_success:
             raise refusal(self.url, response.status_code, response.content)
@@ -315,3 +325,11 @@ class _Server:
             self.lease_seconds = float(terms["lease_seconds"])
         except (ValueError, KeyError, TypeError):
             raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
+
+
+def _checked(key: str | None) -> str | None:
+    """Return a key as it can be sent, without a line's end from the file it was in."""
+    stripped = (key or "").strip()
+    if not re.fullmatch(r"[!-~]*", stripped):
+        raise InvalidValue("key", "a worker key has no spaces, line ends or special characters in it")
+    return stripped or None
