@@ -3,6 +3,7 @@
 #   make demo [URL=https://...]   summarise a web page and let a person decide
 #   make test                     lint, types, and the tests with branch coverage
 #   make pytest [ARGS=...]        the tests alone
+#   make simulation [SEEDS=...]   whatever goes wrong: 10,000 seeds (FIRST=... begins elsewhere)
 #   make bench                    the benchmarks
 #   make lint | make format
 #
@@ -20,7 +21,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Without it each of the hundreds of processes that the tests start would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest bench lint format ready
+.PHONY: demo test pytest simulation bench lint format ready
 
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
@@ -30,6 +31,10 @@ test: lint
 
 pytest: ready
 	$(BIN)/pytest $(ARGS)
+
+simulation: ready
+	SIGNOFF_SIMULATION_SEEDS=$(or $(SEEDS),10000) SIGNOFF_SIMULATION_FIRST=$(or $(FIRST),0) \
+		$(BIN)/pytest tests/simulation $(ARGS)
 
 bench: ready
 	@$(BIN)/python -m benchmarks $(ARGS)

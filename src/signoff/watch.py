@@ -133,7 +133,7 @@ class Watch:
                 changed.set()
 
     def _tell_ends(self, run_ids: Set[str]) -> None:
-        for run_id in self._for_ends.keys() & run_ids:
+        for run_id in sorted(self._for_ends.keys() & run_ids):
             for ended in self._for_ends.pop(run_id):
                 if not ended.done():
                     ended.set_result(None)

@@ -210,8 +210,8 @@ class Crowd:
             try:
                 await self._insist(partial(self._client.answer, promise.id, value, user_id=person))
                 self.world.blame(f"question {promise.id!r} took {value!r} for an answer")
-            except (WrongAnswer, AlreadySettled):
-                pass
+            except (WrongAnswer, AlreadySettled) as told:
+                self.world.note(person, "is refused with", type(told).__name__)
 
     def _value(self, promise: Promise, person: str) -> Any:
         """What somebody says to a promise. Each says something else, if there is a choice."""

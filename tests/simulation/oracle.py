@@ -11,6 +11,7 @@ from signoff.records import CallKind, Entry, EntryKind, Promise, PromiseState, R
 from signoff.registry import Registry
 from signoff.testing.simulation import World
 from tests.simulation.programs import (
+    UNDO,
     Ask,
     Await,
     Child,
@@ -74,14 +75,14 @@ class Oracle:
             case _:
                 if run.id not in self._cancelled and not self._was_cancelled_by_parent(run):
                     yield "nobody cancelled it, and it is cancelled"
-        if program.cleans_up and run.epoch > 0 and not self._cleaned_up(run):
-            yield "it ended and did not clean up"
+        if run.state is RunState.CANCELLED and run.epoch > 0 and not self._was_undone(run):
+            yield "it was stopped, and its code did not get to undo anything"
 
-    def _cleaned_up(self, run: Run) -> bool:
-        entries = self._entries(run.id)
-        if not any(entry.n is not None and entry.call is not None for entry in entries):
-            return True  # its code may not have begun
-        return any((entry.kind, entry.name) == (EntryKind.COMPLETED, "clean up") for entry in entries)
+    def _was_undone(self, run: Run) -> bool:
+        kinds = {entry.kind for entry in self._entries(run.id)}
+        if {EntryKind.CANCEL_REQUESTED, EntryKind.DEADLINE_PASSED} <= kinds:
+            return True  # the second may have come in the midst of it
+        return any((entry.kind, entry.name) == (EntryKind.COMPLETED, UNDO) for entry in self._entries(run.id))
 
     def _was_cancelled_by_parent(self, run: Run) -> bool:
         return run.parent_id is not None

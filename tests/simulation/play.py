@@ -50,10 +50,12 @@ def play(
     source = random.Random(f"play {seed}")
     drawn = Faults.drawn(source)
     faults = drawn if faults is None else faults
-    world = World(seed, faults=faults, calm_at=CALM_AT, store=store)
+    world = World(
+        seed, faults=faults, calm_at=CALM_AT, punctual_seconds=0.1 if faults == Faults() else 5.0, store=store
+    )
     author = Author(source)
     roots = [author.program(size=source.choice((2, 4, 8))).name for _ in range(source.choice((1, 1, 2, 3)))]
-    registry = new_registry(world, author.programs)
+    registry = new_registry(author.programs)
     options: dict[str, Any] = {
         "look_seconds": source.choice((1.0, 2.0, 4.0)),
         "beat_seconds": 1.5,

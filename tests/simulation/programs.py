@@ -22,9 +22,9 @@ from signoff import (
     current_step,
 )
 from signoff.registry import Registry
-from signoff.testing.simulation import World
 
 WORKFLOW = "play"
+UNDO = "undo"  # the step that a run takes when it is stopped
 
 
 class BrokenError(Exception):
@@ -108,13 +108,11 @@ class Program:
     Attributes:
         generations: Each continues as the next.
         fails: Whether the run fails at its end.
-        cleans_up: Whether a step runs in a ``finally`` around each generation.
     """
 
     name: str
     generations: tuple[Node, ...]
     fails: bool = False
-    cleans_up: bool = False
 
 
 class Author:
@@ -137,7 +135,7 @@ class Author:
         parts = tuple(
             self._several(max(1, size // generations), depth, "sequence") for _ in range(generations)
         )
-        program = Program(name, parts, source.random() < 0.15, source.random() < 0.3)
+        program = Program(name, parts, source.random() < 0.15)
         self.programs[name] = program
         return program
 
@@ -217,9 +215,9 @@ class Author:
         return Patch(self._name("patch"))
 
 
-def new_registry(world: World, programs: dict[str, Program]) -> Registry:
+def new_registry(programs: dict[str, Program]) -> Registry:
     """Make a registry with the one workflow that plays programs."""
-    player = Player(world, programs)
+    player = Player(programs)
     registry = Registry("default")
 
     async def play(
@@ -232,16 +230,10 @@ def new_registry(world: World, programs: dict[str, Program]) -> Registry:
 
 
 class Player:
-    """Plays programs.
+    """Plays programs, by their names."""
 
-    Args:
-        world: Where; its observer is told of steps.
-        programs: By name.
-    """
-
-    def __init__(self, world: World, programs: dict[str, Program]) -> None:
+    def __init__(self, programs: dict[str, Program]) -> None:
         # Code that is let go is searched for what it refers to: nothing big may be among that.
-        self._observer = weakref.proxy(world.observer)
         self._programs = weakref.WeakValueDictionary(programs)
 
     async def play(self, ctx: Context, name: str, generation: int, results: list[Any] | None) -> list[Any]:
@@ -249,9 +241,9 @@ class Player:
         results = list(results or [])
         try:
             results.append(await self._do(ctx, program.generations[generation]))
-        finally:
-            if program.cleans_up:
-                await ctx.step("clean up", self._body(Step("clean up")), returns=str)
+        except asyncio.CancelledError:
+            await ctx.step(UNDO, self._body(Step(UNDO)), returns=str)
+            raise
         if generation + 1 < len(program.generations):
             ctx.continue_as_new(name, generation + 1, results)
         if program.fails:
@@ -336,26 +328,14 @@ class Player:
             return "declared failed"
 
     def _body(self, node: Step) -> Callable[[], Any]:
-        observer = self._observer
-
-        def begin() -> None:
-            step = current_step()
-            if node.is_durable:
-                observer.step_begins(step.run_id, step.n, node.name, is_once=node.is_once)
-
-        def end() -> str:
+        def plain() -> str:
             if current_step().attempt <= node.fails:
                 raise BrokenError(node.name)
             return node.name
 
-        def plain() -> str:
-            begin()
-            return end()
-
         async def slow() -> str:
-            begin()
             await asyncio.sleep(99.0 if node.hangs else node.seconds)
-            return end()
+            return plain()
 
         return plain if node.is_plain else slow
 

@@ -12,7 +12,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +21,7 @@ from signoff.engine.calls import SignalCall, StepCall, TimerCall
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
 from signoff.engine.replay import replay
-from signoff.engine.steps import Attempt, create_step_task, run_attempt
+from signoff.engine.steps import Attempt, create_step_task
 from signoff.errors import LeaseLost, StepFailed, StoreUnavailable, WaitsForNothing
 from signoff.records import (
     Entry,
@@ -52,7 +51,6 @@ class Host(Interviewer, Protocol):
     """What a driver needs of its worker."""
 
     store: Store
-    threads: ThreadPoolExecutor
     draining: bool
 
     def program(self, workflow: str, version: str | None) -> Program:
@@ -61,6 +59,10 @@ class Host(Interviewer, Protocol):
 
     async def confirm(self, driver: Driver) -> None:
         """Ask the store whether a run is still held; if it is not, its driver is cancelled."""
+        ...
+
+    async def attempt(self, call: StepCall, run_id: str, number: int) -> Attempt:
+        """Run an attempt of a step."""
         ...
 
 
@@ -109,6 +111,13 @@ class Driver:
     def seq(self) -> int:
         """The journal's length, what is about to be written included."""
         return self._draft.seq
+
+    @property
+    def next_at(self) -> float:
+        """When there is something to do that nobody has to bring: unix seconds, infinity for never, 0 for now."""
+        if self._waiter is None or self._waiter.done() or not self._is_idle() or self.execution is None:
+            return 0.0
+        return self._agenda.due_at(self.execution)
 
     async def drive(self) -> None:
         """Drive the run until it pauses, ends, or the lease is lost or the worker drains."""
@@ -344,7 +353,7 @@ class Driver:
     async def _attempt(self, call: StepCall, number: int, started_at: float) -> None:
         while self._loop.time() >= self.sure_until:  # this process may have been frozen meanwhile
             await self._insist(lambda: self._host.confirm(self))
-        attempt = await run_attempt(call, self.run.id, number, self._host.threads)
+        attempt = await self._host.attempt(call, self.run.id, number)
         attempt.started_at = started_at
         self._events.append(attempt)
         self.poke()
@@ -358,10 +367,6 @@ class Driver:
         self._agenda.note_timers(execution)
         due_at = self._agenda.due_at(execution)
         wake_at = due_at if due_at < math.inf else None
-        wakes = (
-            self.wakes
-        )  # of what is absorbed: more may come, and be read, while the store cannot be written
-
         wakes = self.wakes  # what comes while the store cannot be reached was not looked at
 
         async def pause(write: Write) -> bool:
@@ -429,7 +434,7 @@ class Driver:
         number = 0
         while True:
             number += 1
-            running = run_attempt(call, self.run.id, number, self._host.threads)
+            running = self._host.attempt(call, self.run.id, number)
             attempt = await create_step_task(call, running)
             wait = attempt.retry_after
             if wait is None:

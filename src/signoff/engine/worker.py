@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
+from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.timers import LOOK_EVERY_SECONDS, TimerService
 from signoff.errors import StoreUnavailable
 from signoff.records import Run, WorkerInfo
@@ -59,6 +61,7 @@ class Worker:
         info: What the register of workers says of it; by default this process.
         is_dead: Whether another worker is known to have ended, so that its runs can be taken over at once.
         keeper: Makes what extends the leases, by default from a thread.
+        attempt: Runs an attempt of a step, for tests that look at it.
     """
 
     def __init__(
@@ -77,9 +80,10 @@ class Worker:
         info: WorkerInfo | None = None,
         is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
         keeper: Callable[..., Keeper] = LeaseKeeper,
+        attempt: Callable[[StepCall, str, int, ThreadPoolExecutor], Awaitable[Attempt]] = run_attempt,
     ) -> None:
         self.store = store
-        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
         self.draining = False
         self.info = info or host.new_worker(group, store.namespace)
         self.program = programs.program
@@ -97,6 +101,7 @@ class Worker:
         self._look_seconds = look_seconds
         self._is_dead = is_dead
         self._keeper = keeper
+        self._attempt = attempt
         self._held: dict[str, Driver] = {}
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, tuple[Execution, int, int]] = (
@@ -146,6 +151,13 @@ class Worker:
     def held(self) -> Sequence[str]:
         """The ids of the runs it holds."""
         return list(self._held)
+
+    @property
+    def next_at(self) -> float:
+        """When it has something to do that nobody has to bring: unix seconds, infinity for never, 0 for now."""
+        if self._wake.is_set():
+            return 0.0
+        return min((driver.next_at for driver in self._held.values()), default=math.inf)
 
     def evict(self) -> None:
         """Let go of all paused runs that are still in memory."""
@@ -257,6 +269,10 @@ class Worker:
         while len(self._hot) > self._hot_runs:
             self._hot.popitem(last=False)[1][0].discard()
 
+    async def attempt(self, call: StepCall, run_id: str, number: int) -> Attempt:
+        """Run an attempt of a step."""
+        return await self._attempt(call, run_id, number, self._threads)
+
     # Leases
 
     async def confirm(self, driver: Driver) -> None:
@@ -296,7 +312,7 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await keeper.stop()
         self.evict()
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         try:
             await self.store.release(self.info.id)
         except StoreUnavailable as trouble:

@@ -1,7 +1,36 @@
-"""What a test of durable code needs: time that the test owns, and crashes at the place it chooses."""
+"""What a test of durable code needs: time that the test owns, people with a script, and crashes where it wants them."""
 
 from signoff.testing.clock import VirtualClock
+from signoff.testing.crashes import (
+    CrashPoint,
+    Place,
+    after_entry,
+    after_step,
+    at_pause,
+    before_entry,
+    before_step,
+)
 from signoff.testing.doomed import DoomedStore
+from signoff.testing.environment import Environment, NothingHappens, crash_everywhere, environment
 from signoff.testing.memory import MemoryStore
+from signoff.testing.people import Asked, People, Said
 
-__all__ = ["DoomedStore", "MemoryStore", "VirtualClock"]
+__all__ = [
+    "Asked",
+    "CrashPoint",
+    "DoomedStore",
+    "Environment",
+    "MemoryStore",
+    "NothingHappens",
+    "People",
+    "Place",
+    "Said",
+    "VirtualClock",
+    "after_entry",
+    "after_step",
+    "at_pause",
+    "before_entry",
+    "before_step",
+    "crash_everywhere",
+    "environment",
+]

@@ -436,12 +436,18 @@ class Model:
         return run.deadline_at is not None and not passed and run.ended_at is None
 
     def next_due(self) -> float | None:
+        """When the next deadline, timer or lease is due, by the business clock."""
+        leases = [run.lease_until for run in self.tables.runs.values() if run.lease_until is not None]
+        times = [self.next_deadline()]
+        times += [self._now + (min(leases) - self._lease_clock.now())] if leases else []
+        return min((time for time in times if time is not None), default=None)
+
+    def next_deadline(self) -> float | None:
+        """When the next deadline or timer is due."""
         runs, promises = self.tables.runs.values(), self.tables.promises.values()
         times = [promise.due_at for promise in promises if promise.state is PromiseState.PENDING]
         times += [run.wake_at for run in runs if run.state is RunState.PAUSED]
         times += [run.deadline_at for run in runs if self._has_deadline(run)]
-        leases = [run.lease_until for run in runs if run.lease_until is not None]
-        times += [self._now + (min(leases) - self._lease_clock.now())] if leases else []
         return min((time for time in times if time is not None), default=None)
 
     def _add_run(self, namespace: str, new: NewRun) -> Run:

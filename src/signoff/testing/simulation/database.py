@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from signoff.testing.simulation.world import World
 
 WIRE_SECONDS = 0.002  # an operation's way there, and the reply's way back, at most
+HARM = 0.03  # part of the operations after which a process crashes or freezes, where all of them do
 NOTICE_SECONDS = 3.0  # how late a late notice is at most
 
 
@@ -70,6 +71,8 @@ class Database:
             outcome, error = None, raised
         self._committing = None
         world.observer.after(process.name, operation, args, outcome, error)
+        if not process.is_spared:
+            self._harm(process)
         if faults.lost_replies and source.random() < faults.lost_replies:
             world.note(process.name, operation, "its reply is lost")
             wire += source.random() * 2
@@ -78,6 +81,14 @@ class Database:
         if faults.stalls and source.random() < faults.stalls:
             wire += source.random() * faults.stall_seconds
         loop.call_later(wire, _tell, reply, outcome, error)
+
+    def _harm(self, process: Process) -> None:
+        """Let a process end or stand still when its operation is done, and it does not know yet."""
+        faults, source = self._world.faults, self._world.random
+        if faults.crashes and source.random() < faults.crashes * HARM:
+            process.crash()
+        elif faults.freezes and source.random() < faults.freezes * HARM:
+            process.freeze(source.random() * faults.freeze_seconds)
 
     def _fail(self, process: Process, operation: str, reason: str, reply: asyncio.Future[Any]) -> None:
         self._world.note(process.name, operation, reason)

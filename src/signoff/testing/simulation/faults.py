@@ -55,6 +55,7 @@ class Faults:
             "crashes": 1.0,
             "freezes": 0.7,
             "stops": 0.5,
+            "skew_seconds": 5.0,
         }
         chosen = {name: source.random() * limit for name, limit in most.items() if source.random() < 0.5}
         return cls(**chosen, outages=source.choice((0, 0, 1, 2)))

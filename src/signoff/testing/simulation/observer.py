@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from signoff.engine.calls import StepCall
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, Run, RunState
 from signoff.stores.base import Change, Write
 
 if TYPE_CHECKING:
     from signoff.testing.simulation.world import World
+
+CALM_SECONDS = 15.0  # what was under way when the world became calm is over then
 
 _QUIET = frozenset({"due", "claim", "list_workers", "heartbeat", "read_messages", "ended", "list_promises"})
 
@@ -76,14 +79,16 @@ class Observer:
 
     # Of steps
 
-    def step_begins(self, run_id: str, n: int, name: str, *, is_once: bool = False) -> None:
-        """Steps tell it that they begin, for it to check that none runs again that must not."""
-        call = (run_id, n)
+    def step_begins(self, run_id: str, step: StepCall) -> None:
+        """Check that a step which begins may begin."""
+        if not step.step_options.durable:
+            return  # it runs again at each replay
+        call, n, name = (run_id, step.n), step.n, step.name
         self._world.note("step", name, f"of {run_id} begins as call {n}")
         if call in self.completed:
             self._world.blame(f"step {name!r} of {run_id!r} runs again, and the journal holds its outcome")
         begun = self._begun[call] = self._begun.get(call, 0) + 1
-        if is_once and begun > 1 + self._retries(run_id, n):
+        if step.step_options.effect == "once" and begun > 1 + self._retries(run_id, n):
             self._world.blame(
                 f"step {name!r} of {run_id!r} must happen once, and begins for the {begun}th time"
             )
@@ -119,8 +124,18 @@ class Observer:
         is_late = promise.due_at is not None and promise.due_at <= self._world.clock.now()
         if promise.state is PromiseState.TIMED_OUT and not is_late:
             self._world.blame(f"promise {promise.id!r} timed out before its time")
+        if promise.state is PromiseState.TIMED_OUT:
+            self._check_punctual(promise)
         if promise.state is PromiseState.RESOLVED and is_late:
             self._world.blame(f"promise {promise.id!r} was resolved after its deadline")
+
+    def _check_punctual(self, promise: Promise) -> None:
+        """A deadline is due at its time, or as soon as it exists and everything is up."""
+        world = self._world
+        up_again = world.start_at + world.calm_at + CALM_SECONDS if world.has_faults else 0.0
+        due_at = max(promise.due_at or 0.0, promise.created_at, up_again)
+        if world.clock.now() - due_at > world.punctual_seconds:
+            world.blame(f"promise {promise.id!r} timed out {world.clock.now() - due_at:.1f} s late")
 
     def on_promise(self, callback: Callable[[Promise], None]) -> None:
         """Have ``callback`` told of each promise that is created."""
@@ -146,7 +161,7 @@ class Observer:
     def journal(self, run_id: str) -> str:
         """A run's journal, to be read."""
         lines = [
-            f"    {entry.seq:3} {entry.at - 1_700_000_000:9.3f} {entry.kind} {entry.n or ''} {entry.call or ''} "
+            f"    {entry.seq:3} {entry.at - self._world.start_at:9.3f} {entry.kind} {entry.n or ''} {entry.call or ''} "
             f"{entry.name or ''} {entry.value or entry.error or ''} {entry.details or ''}"
             for entry in self._tables.journals["default", run_id]
         ]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
-from signoff.engine.lease import Leases
+from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.worker import Programs, Worker
 from signoff.errors import StoreUnavailable
 from signoff.records import Run, WorkerInfo
 from signoff.stores.base import Store
+from signoff.testing.keeper import LoopKeeper
 from signoff.testing.simulation.database import Database, RemoteStore
 from signoff.testing.simulation.loop import SimulatedLoop
 
@@ -54,6 +56,7 @@ class Process:
         is_alive: Whether it has not ended.
         is_frozen: Whether nothing of it runs just now.
         crash_after, freeze_after: After how many callbacks it ends or stands still, if it does.
+        is_spared: Whether it never crashes or freezes by itself.
         executions: The workflow code that it began.
         worker: The worker that it is, if it is one.
     """
@@ -71,6 +74,7 @@ class Process:
         self.crash_after: int | None = None
         self.freeze_after: int | None = None
         self.freeze_seconds = 0.0
+        self.is_spared = True
         self.executions: list[Execution] = []
         self.worker: Worker | None = None
         self._steps = 0
@@ -94,17 +98,25 @@ class Process:
         self.loop.run_one()
         self._steps += 1
         if self._steps == self.crash_after:
-            self.world.note(self.name, "crashes")
             self.crash()
         elif self._steps == self.freeze_after:
-            self.world.note(self.name, "freezes", f"for {self.freeze_seconds:.1f} s")
+            self.freeze(self.freeze_seconds)
+
+    def freeze(self, seconds: float) -> None:
+        """Let nothing of it run for a while, as SIGSTOP does."""
+        if self.is_alive and not self.is_frozen:
+            self.world.note(self.name, "freezes", f"for {seconds:.1f} s")
             self.is_frozen = True
-            self.world.call_later(self.freeze_seconds, self.thaw)
+            self.world.call_later(seconds, self.thaw)
 
     def crash(self) -> None:
         """End it where it stands: nothing of it runs any more, nothing is cleared up."""
         if not self.is_alive:
             return
+        self.world.note(self.name, "crashes")
+        self._tear()
+
+    def _tear(self) -> None:
         self.is_alive = False
         self.loop.tear()
         for execution in self.executions:
@@ -140,34 +152,11 @@ class Process:
         if error is None and left:
             self.world.blame(f"{self.name} stopped and left {left!r}")
         self.world.note(self.name, "ends", error or "in order")
-        self.loop.call_soon(self.crash)  # of what is left there, nothing runs
+        self.loop.call_soon(self._tear)  # of what is left there, nothing runs
 
     def _failed(self, context: dict[str, Any]) -> None:
-        self.world.blame(
-            f"in {self.name}: {context.get('message')}: {context.get('exception')!r} {context.get('task') or context.get('future') or ''}"
-        )
-
-
-class LoopKeeper:
-    """Extends leases from the worker's own loop: a simulated one is never hogged, and stands still as a whole."""
-
-    def __init__(self, leases: Leases, *, beat_seconds: float, **_: float) -> None:
-        self._leases = leases
-        self._beat_seconds = beat_seconds
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = self._leases.loop.create_task(self._keep())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _keep(self) -> None:
-        while True:
-            await asyncio.sleep(self._beat_seconds)
-            await self._leases.extend()
+        what = context.get("task") or context.get("future") or context.get("handle")
+        self.world.blame(f"in {self.name}: {context.get('message')}: {context.get('exception')!r} of {what}")
 
 
 @dataclass(frozen=True)
@@ -218,12 +207,17 @@ def worker_of(programs: Programs, **options: Any) -> Main:
     """
 
     async def main(process: Process) -> None:
+        async def attempt(call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:
+            process.world.observer.step_begins(run_id, call)
+            return await run_attempt(call, run_id, number, threads)
+
         worker = process.worker = Worker(
             process.store,
             _ObservedPrograms(programs, process),
             info=WorkerInfo(process.name, process.host, process.pid, 0.0, options.get("group", "default")),
             is_dead=lambda other: other.host == process.host and process.world.is_dead(other.pid),
             keeper=LoopKeeper,
+            attempt=attempt,
             **options,
         )
         await worker.run()

@@ -63,6 +63,7 @@ class Service:
             self._process.stop()
 
     def _draw_fate(self, process: Process) -> None:
+        process.is_spared = False
         faults, source = self._world.faults, self._world.random
         if source.random() < faults.crashes:
             process.crash_after = source.randint(*source.choice((EARLY_STEPS, LATE_STEPS)))

@@ -50,6 +50,7 @@ class World:
         faults: What goes wrong until ``calm_at``.
         calm_at: From this second on nothing goes wrong any more, and what is dead comes back.
         lease_seconds: How long a lease lasts.
+        punctual_seconds: How late a deadline may be where nothing goes wrong.
         store: Makes the store.
 
     Attributes:
@@ -57,6 +58,8 @@ class World:
         clock: The same as unix time, by which the store goes.
         random: The source of chance for everything that goes wrong.
         faults: What goes wrong just now.
+        has_faults: Whether anything was to go wrong at first.
+        start_at: When it began, in unix seconds.
         problems: What was found wrong.
         observer: Watches the store, and finds it.
         trace: What happened, line by line.
@@ -69,6 +72,7 @@ class World:
         faults: Faults = _NO_FAULTS,
         calm_at: float = 20.0,
         lease_seconds: float = 5.0,
+        punctual_seconds: float = 0.1,
         store: Callable[..., MemoryStore] = MemoryStore,
     ) -> None:
         self.now = 0.0
@@ -76,6 +80,9 @@ class World:
         self.random = random.Random(f"world {seed}")
         self.faults = faults
         self.calm_at = calm_at
+        self.has_faults = faults != _NO_FAULTS
+        self.start_at = START
+        self.punctual_seconds = punctual_seconds
         self.problems: list[str] = []
         self.trace: list[str] = []
         self.store = store(clock=self.clock, lease_clock=self.clock, lease_seconds=lease_seconds)

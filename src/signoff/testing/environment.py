@@ -1,0 +1,382 @@
+"""An environment for tests of workflows: time that skips, people with a script, and crashes where a test wants them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from signoff.app import Signoff
+from signoff.client import AsyncClient, AsyncHandle, AsyncPromises, Workflow
+from signoff.engine import host
+from signoff.engine.worker import Worker
+from signoff.errors import SignoffError
+from signoff.local import LocalBackend
+from signoff.records import PromiseState, Run, RunState, WorkerInfo
+from signoff.stores.base import Store
+from signoff.testing.clock import VirtualClock
+from signoff.testing.crashes import CrashPoint, Mortal, MortalStore, Place
+from signoff.testing.keeper import LoopKeeper
+from signoff.testing.memory import MemoryStore
+from signoff.testing.people import Delay, People
+
+T = TypeVar("T")
+
+SETTLED_AFTER = 5  # turns of the loop in which nothing happens
+PATIENT_AFTER = 100  # turns; a step does real I/O then
+PATIENCE_SECONDS = 0.001
+
+
+class NothingHappens(SignoffError):
+    """A test waits for what will never come: everything is paused, nobody has a script for it, and no timer runs."""
+
+    def __init__(self, waiting: Sequence[str]) -> None:
+        what = "; ".join(waiting) or "no run is under way"
+        super().__init__(
+            f"nothing will ever happen here: {what}. Have somebody answer (env.people.answer), or send what is missing"
+        )
+
+
+@dataclass
+class _Target:
+    store: Store
+    group: str
+
+
+class _Backend(LocalBackend):
+    """Whoever waits for a run's end lets time skip meanwhile."""
+
+    def __init__(self, store: MemoryStore, environment: Environment) -> None:
+        super().__init__(store)
+        self._environment = environment
+
+    async def wait(self, run_id: str) -> Run:
+        return await self._environment.let_pass(run_id, super().wait(run_id))
+
+
+class Environment:
+    """What a test holds of it. Made by ``environment``.
+
+    Attributes:
+        client: Starts, watches and answers runs. Waiting for a result lets time skip.
+        clock: The time of the workflows.
+        people: Who answers questions, and how.
+        store: Where the runs are, in memory.
+        places: The places that workers came to, in order: what ``crash`` can name.
+    """
+
+    def __init__(self, app: Signoff, groups: Sequence[str], options: dict[str, Any]) -> None:
+        self.clock = VirtualClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.client = AsyncClient(_Target(self.store, app.group))
+        self.client.backend = _Backend(self.store, self)
+        self.client.promises = AsyncPromises(self.client.backend)
+        self.people = People(self.client)
+        self.places: list[Place] = []
+        self._app = app
+        self._options = options
+        self._points: list[tuple[CrashPoint, int]] = []
+        self._seats = {group: _Seat(self, group) for group in (app.group, *groups)}
+        self._pumping = asyncio.Lock()
+
+    # What a test does
+
+    async def run(self, workflow: Workflow, /, *args: Any, id: str | None = None, **kwargs: Any) -> Any:
+        """Start a run and wait for its result, skipping whatever time it takes. See ``AsyncClient.start``."""
+        return await (await self.start(workflow, *args, id=id, **kwargs)).result()
+
+    async def start(
+        self, workflow: Workflow, /, *args: Any, id: str | None = None, **kwargs: Any
+    ) -> AsyncHandle:
+        """Start a run. See ``AsyncClient.start``."""
+        return await self.client.start(workflow, *args, id=id, **kwargs)
+
+    async def idle(self) -> None:
+        """Wait until everything waits for people, time or signals, without letting time pass.
+
+        Steps that are under way are waited for, and people whose time has come answer.
+        """
+        await self._pump(until=self.clock.now())
+
+    async def sleep(self, duration: Delay) -> None:
+        """Let time pass, with everything in it that falls due, in order.
+
+        Args:
+            duration: Seconds, or a ``timedelta``.
+        """
+        seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+        await self._pump(until=self.clock.now() + seconds)
+
+    def now(self) -> datetime:
+        """The time (UTC) in the environment."""
+        return datetime.fromtimestamp(self.clock.now(), UTC)
+
+    def crash(self, *, at: CrashPoint) -> None:
+        """Have the worker die when it comes to a place; another one goes on there.
+
+        Nothing that the worker does after that reaches the store. Async steps that were running get a
+        ``CancelledError``.
+
+        Args:
+            at: What ``before_step``, ``after_step``, ``at_pause``, ``before_entry`` or ``after_entry`` returns.
+
+        Example::
+
+            env.crash(at=after_step("charge"))  # the card is charged, and nobody has noted it
+        """
+        self._points.append((at, at.nth))
+
+    @property
+    def pending_crashes(self) -> list[CrashPoint]:
+        """Those that no worker has come to yet."""
+        return [point for point, _ in self._points]
+
+    # For its parts
+
+    def reaches(self, place: Place) -> bool:
+        """Note a place; whether the worker dies there."""
+        self.places.append(place)
+        for index, (point, left) in enumerate(self._points):
+            if point.matches(place):
+                if left == 1:
+                    del self._points[index]
+                    return True
+                self._points[index] = (point, left - 1)
+        return False
+
+    async def let_pass(self, run_id: str, awaited: Awaitable[T]) -> T:
+        """Wait for something that follows a run's end, while time skips until then."""
+        waiting = asyncio.ensure_future(awaited)
+        pumping = asyncio.ensure_future(self._pump(until=math.inf, run_id=run_id))
+        try:
+            await asyncio.wait({waiting, pumping}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                pumping.result()  # raises
+            return await waiting
+        finally:
+            for task in (waiting, pumping):
+                task.cancel()
+            await asyncio.gather(waiting, pumping, return_exceptions=True)
+
+    # Time
+
+    async def _pump(self, *, until: float, run_id: str | None = None) -> None:
+        """Let time pass until then, or until a run has ended."""
+        async with self._pumping:
+            while True:
+                await self._settle()
+                if self._has_ended(run_id):
+                    return
+                next_at = self._next_at()
+                if next_at > until or (next_at == math.inf and until < math.inf):
+                    self.clock.set(max(until, self.clock.now()))
+                    await self._settle()
+                    return
+                if next_at == math.inf:
+                    raise NothingHappens(self._waiting())
+                self.clock.set(max(next_at, self.clock.now()))
+
+    async def _settle(self) -> None:
+        """Wait until nothing happens any more without time passing."""
+        turns = quiet = 0
+        while quiet < SETTLED_AFTER:
+            self.people.see(list(self.store.model.tables.promises.values()))
+            if await self.people.act(self.clock.now()) or not self._is_quiet():
+                quiet = 0
+            else:
+                quiet += 1
+            turns += 1
+            await asyncio.sleep(0 if turns < PATIENT_AFTER else PATIENCE_SECONDS)
+
+    def _is_quiet(self) -> bool:
+        if any(seat.next_at <= self.clock.now() for seat in self._seats.values()):
+            return False
+        next_deadline = self.store.model.next_deadline()
+        if next_deadline is not None and next_deadline <= self.clock.now():
+            return False
+        tables = self.store.model.tables
+        known = set(self._app.registry.names())
+        for key, run in tables.runs.items():
+            if run.group not in self._seats or run.workflow not in known:
+                continue
+            if run.state is RunState.READY or (run.state is RunState.RUNNING and tables.messages[key]):
+                return False
+            if run.state is RunState.RUNNING and not self._seats[run.group].holds(run.id):
+                return False
+        return True
+
+    def _has_ended(self, run_id: str | None) -> bool:
+        run = self.store.model.tables.runs.get((self.store.namespace, run_id or ""))
+        return run is not None and run.state.is_final
+
+    def _next_at(self) -> float:
+        times = [seat.next_at for seat in self._seats.values()]
+        others = (self.store.model.next_deadline(), self.people.next_at)
+        return min([*times, *(time for time in others if time is not None)])
+
+    def _waiting(self) -> list[str]:
+        tables = self.store.model.tables
+        open_ = [promise for promise in tables.promises.values() if promise.state is PromiseState.PENDING]
+        promises = [f"run {promise.run_id!r} waits for {promise.kind} {promise.id!r}" for promise in open_]
+        told = {promise.run_id for promise in open_}
+        rest = [run for run in tables.runs.values() if not run.state.is_final and run.id not in told]
+        return [*promises, *(f"run {run.id!r} is {run.state}" for run in rest)]
+
+    # Workers
+
+    async def begin(self) -> None:
+        """Start the workers."""
+        for seat in self._seats.values():
+            seat.begin(self._app, self._options)
+
+    async def end(self) -> None:
+        """Stop them, and the client."""
+        await self.client.close()
+        for seat in self._seats.values():
+            await seat.end()
+
+
+class _Seat:
+    """Where one worker sits, and the next when that has died."""
+
+    def __init__(self, environment: Environment, group: str) -> None:
+        self._environment = environment
+        self._group = group
+        self._worker: Worker | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._buried: list[asyncio.Task[None]] = []
+        self._dead: set[str] = set()
+        self._again: Callable[[], None] = lambda: None
+
+    @property
+    def next_at(self) -> float:
+        """When its worker has something to do by itself; 0 for now."""
+        if self._worker is None:
+            return 0.0
+        if self._task is not None and self._task.done():
+            self._task.result()  # raises what it ended with
+        return self._worker.next_at
+
+    def holds(self, run_id: str) -> bool:
+        """Whether its worker holds a run."""
+        return self._worker is not None and run_id in self._worker.held
+
+    def begin(self, app: Signoff, options: dict[str, Any]) -> None:
+        """Start a worker."""
+        self._again = lambda: self.begin(app, options)
+        mortal = Mortal(self._environment.reaches, self._die)
+        info = host.new_worker(self._group, self._environment.store.namespace)
+        self._worker = Worker(
+            MortalStore.view(self._environment.store, mortal),
+            app.registry,
+            group=self._group,
+            info=info,
+            is_dead=self._is_dead,
+            keeper=LoopKeeper,
+            attempt=mortal.attempt,
+            **options,
+        )
+        self._task = asyncio.create_task(self._worker.run(), name="signoff worker")
+        self._task.add_done_callback(self._ended)
+
+    async def end(self) -> None:
+        """Stop its worker."""
+        self._again = lambda: None
+        if self._task is not None:
+            self._task.cancel()
+            self._buried.append(self._task)
+        await asyncio.gather(*self._buried, return_exceptions=True)
+
+    def _is_dead(self, worker: WorkerInfo) -> bool:
+        return worker.id in self._dead
+
+    def _die(self) -> None:
+        assert self._worker is not None
+        assert self._task is not None
+        self._dead.add(self._worker.info.id)
+        self._buried.append(self._task)
+        self._worker = None
+        self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self._worker is None:
+            self._again()
+
+
+@asynccontextmanager
+async def environment(
+    app: Signoff, *, groups: Sequence[str] = (), **options: Any
+) -> AsyncGenerator[Environment]:
+    """Run an app's workflows in memory, with a worker of their own and time that a test owns.
+
+    The app's store is not touched. Time stands still, except while the test waits for a result or calls ``sleep``: then
+    it skips from one thing that falls due to the next, so that weeks pass at once.
+
+    Args:
+        app: Where the workflows are registered.
+        groups: Further groups that get a worker, for child runs elsewhere.
+        options: What ``signoff.engine.worker.Worker`` takes.
+
+    Example::
+
+        async def test_a_refund_waits_for_a_person():
+            async with environment(app) as env:
+                env.people.answer("Refund*", approved=True, after=timedelta(days=2))
+                env.crash(at=after_step("charge"))
+                assert await env.run(refund_flow, "o-1", 7000) == "refunded"
+    """
+    made = Environment(app, groups, options)
+    await made.begin()
+    try:
+        yield made
+    finally:
+        await made.end()
+
+
+async def crash_everywhere(
+    app: Signoff, scenario: Callable[[Environment], Awaitable[Any]], **options: Any
+) -> int:
+    """Play a scenario without a crash, and once for each place at which its worker can die: it must come to the same.
+
+    Args:
+        app: Where the workflows are registered.
+        scenario: Is given an environment, and returns what must be the same: a result, and what was done in the world.
+            It starts with a world of its own each time.
+        options: What ``environment`` takes.
+
+    Returns:
+        At how many places it crashed.
+
+    Raises:
+        AssertionError: It came to something else; says after which crash.
+
+    Example::
+
+        async def scenario(env):
+            bank = Bank()  # that counts charges by idempotency key
+            result = await env.run(checkout, "o-1")
+            return result, bank.charges
+
+        await crash_everywhere(app, scenario)
+    """
+    async with environment(app, **options) as env:
+        expected = await scenario(env)
+        places = list(env.places)
+    for number, place in enumerate(places, 1):
+        async with environment(app, **options) as env:
+            env.crash(at=CrashPoint(lambda _: True, number, "anywhere"))
+            try:
+                found = await scenario(env)
+            except Exception as error:
+                error.add_note(f"after a crash at place {number} of {len(places)}: {place}")
+                raise
+            crashed_at = env.places[number - 1] if len(env.places) >= number else place
+            assert found == expected, (
+                f"after a crash at place {number} of {len(places)}, {crashed_at}, it came to {found!r}, "
+                f"and without a crash to {expected!r}"
+            )
+    return len(places)

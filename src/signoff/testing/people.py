@@ -1,0 +1,180 @@
+"""People who follow a test's script: who answers what, when, and what they were told."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from signoff.client import AsyncClient
+from signoff.errors import SignoffError
+from signoff.people.questions import Question
+from signoff.records import Promise, PromiseKind, PromiseState
+
+Delay = float | timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as people see it.
+
+    Attributes:
+        id: Its id.
+        run_id: The run that asks.
+        text: What it says.
+        metadata: What else is shown to them.
+    """
+
+    id: str
+    run_id: str | None
+    text: str
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What somebody answered, and what came of it.
+
+    Attributes:
+        question: The question's text.
+        value: Their answer.
+        by: Who they are.
+        error: Why it did not count: ``AlreadySettled``, ``WrongAnswer`` ...; None if it did.
+    """
+
+    question: str
+    value: Any
+    by: str
+    error: SignoffError | None
+
+
+Matching = str | Callable[[Asked], bool]
+
+
+@dataclass(slots=True)
+class _Rule:
+    matches: Callable[[Asked], bool]
+    replies: Sequence[tuple[Any, str]]
+    after: float
+    note: str | None
+    left: int | None
+
+
+class People:
+    """Whoever answers in a test. The first instruction that fits a question counts, and none is no answer.
+
+    Attributes:
+        said: All answers so far, in order, with what came of each.
+    """
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.said: list[Said] = []
+        self._client = client
+        self._rules: list[_Rule] = []
+        self._seen: set[str] = set()
+        self._plans: list[tuple[float, int, Asked, _Rule]] = []
+        self._numbers = itertools.count()
+
+    def answer(
+        self,
+        question: Matching,
+        value: Any = None,
+        *,
+        approved: bool | None = None,
+        after: Delay = 0.0,
+        by: str = "user:test",
+        note: str | None = None,
+        times: int | None = None,
+    ) -> None:
+        """Have somebody answer the questions that fit.
+
+        Args:
+            question: The text, in which ``*`` stands for anything, or a function that is given an ``Asked``.
+            value: What they answer.
+            approved: For an approval: instead of ``value``.
+            after: How long they take, in seconds or as a ``timedelta``; the environment's time skips it.
+            by: Who they are.
+            note: What they add in words.
+            times: How many questions they answer like this; by default all. The next instruction is for the rest.
+
+        Example::
+
+            env.people.answer("Refund*", approved=True, after=timedelta(days=2), by="user:ana")
+            env.people.answer(lambda asked: asked.metadata["amount"] > 1000, approved=False)
+        """
+        reply = value if approved is None else approved
+        self._rules.append(_Rule(_matcher(question), [(reply, by)], _seconds(after), note, times))
+
+    def race(self, question: Matching, *replies: tuple[str, Any], after: Delay = 0.0) -> None:
+        """Have several people answer in the same moment. One of them wins; ``said`` tells what each was told.
+
+        Args:
+            question: As in ``answer``.
+            replies: Who says what, such as ``("user:ana", True), ("user:ben", False)``.
+            after: How long they take.
+        """
+        said = [(value, by) for by, value in replies]
+        self._rules.append(_Rule(_matcher(question), said, _seconds(after), None, None))
+
+    def stay_silent(self, question: Matching) -> None:
+        """Have nobody answer the questions that fit, whatever later instructions say."""
+        self._rules.append(_Rule(_matcher(question), [], 0.0, None, None))
+
+    # For the environment
+
+    def see(self, promises: Sequence[Promise]) -> None:
+        """Take in the questions that are open."""
+        for promise in promises:
+            is_open = promise.kind is PromiseKind.QUESTION and promise.state is PromiseState.PENDING
+            if is_open and promise.id not in self._seen:
+                self._plan(promise)
+
+    @property
+    def next_at(self) -> float | None:
+        """When somebody answers next, in unix seconds."""
+        return self._plans[0][0] if self._plans else None
+
+    async def act(self, now: float) -> bool:
+        """Give the answers whose time has come. Returns whether there were any."""
+        due: list[tuple[Asked, _Rule]] = []
+        while self._plans and self._plans[0][0] <= now:
+            due.append(heapq.heappop(self._plans)[2:])
+        replies = [(asked, rule, reply) for asked, rule in due for reply in rule.replies]
+        await asyncio.gather(*(self._say(asked, rule, *reply) for asked, rule, reply in replies))
+        return bool(due)
+
+    def _plan(self, promise: Promise) -> None:
+        question = Question.from_json(promise.data or "null")
+        asked = Asked(promise.id, promise.run_id, question.text, question.metadata or {})
+        for rule in self._rules:
+            if rule.left != 0 and rule.matches(asked):
+                self._seen.add(promise.id)
+                if rule.left is not None:
+                    rule.left -= 1
+                if rule.replies:
+                    at = promise.created_at + rule.after
+                    heapq.heappush(self._plans, (at, next(self._numbers), asked, rule))
+                return
+
+    async def _say(self, asked: Asked, rule: _Rule, value: Any, by: str) -> None:
+        error: SignoffError | None = None
+        try:
+            await self._client.answer(asked.id, value, user_id=by, note=rule.note)
+        except SignoffError as told:
+            error = told
+        self.said.append(Said(asked.text, value, by, error))
+
+
+def _matcher(question: Matching) -> Callable[[Asked], bool]:
+    if not isinstance(question, str):
+        return question
+    return lambda asked: fnmatch.fnmatchcase(asked.text, question)
+
+
+def _seconds(delay: Delay) -> float:
+    return delay.total_seconds() if isinstance(delay, timedelta) else delay

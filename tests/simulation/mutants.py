@@ -1,0 +1,201 @@
+"""Stores and engines that break one rule each. A simulation that finds nothing wrong with them proves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from signoff.engine import driver
+from signoff.engine.agenda import Agenda
+from signoff.engine.draft import Draft
+from signoff.engine.driver import Driver
+from signoff.engine.replay import replay
+from signoff.engine.timers import TimerService
+from signoff.engine.worker import Worker
+from signoff.records import Entry, EntryKind, PromiseKind, PromiseState, Run, RunState, Settlement
+from signoff.stores.base import Outcome, Write
+from signoff.testing import MemoryStore
+from signoff.testing.model import Model
+from signoff.testing.simulation import Faults
+
+
+class UnfencedModel(Model):
+    """Takes a write from whoever has lost the lease, as long as the journal goes on there."""
+
+    def append(self, namespace: str, write: Write) -> None:
+        run = self.tables.runs[namespace, write.run_id]
+        if run.state is RunState.RUNNING:
+            write = replace(write, epoch=run.epoch)
+        super().append(namespace, write)
+
+
+class SleepyModel(Model):
+    """Pauses a run whatever has come for it meanwhile."""
+
+    def pause(self, namespace: str, write: Write, wakes: int, wake_at: float | None) -> bool:
+        return super().pause(namespace, write, self.tables.runs[namespace, write.run_id].wakes, wake_at)
+
+
+class FickleModel(Model):
+    """Lets everybody settle a promise, the last one too."""
+
+    def settle(
+        self, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+    ) -> tuple[Any, bool]:
+        promise = self.tables.promises[namespace, promise_id]
+        if promise.state is PromiseState.RESOLVED and promise.settled_by != settlement.by:
+            self.tables.promises[namespace, promise_id] = replace(promise, state=PromiseState.PENDING)
+        return super().settle(namespace, promise_id, kind, settlement)
+
+
+class ForgetfulModel(Model):
+    """Acknowledges what a worker appends to its journal and forgets it when the lease ends."""
+
+    def _make_ready(self, run: Run, **changes: Any) -> None:
+        journal = self.tables.journals[run.namespace, run.id]
+        if run.state is RunState.RUNNING and len(journal) > 2:
+            journal.pop()
+        super()._make_ready(run, **changes)
+
+
+class RepeatingModel(Model):
+    """Leaves a signal again for the same request."""
+
+    def signal(
+        self,
+        namespace: str,
+        run_id: str,
+        name: str,
+        value: str,
+        by: str | None = None,
+        request_id: str | None = None,
+    ) -> bool:
+        return super().signal(namespace, run_id, name, value, by)
+
+
+class HastyModel(Model):
+    """Times promises out a second too soon."""
+
+    def _is_overdue(self, promise: Any) -> bool:
+        is_pending = promise.state is PromiseState.PENDING
+        return is_pending and promise.due_at is not None and promise.due_at <= self._now + 1.0
+
+
+class SilentModel(Model):
+    """Does not tell a parent of its child's end if that is cancelled or fails."""
+
+    def _finish(self, namespace: str, run_id: str, outcome: Outcome) -> None:
+        if outcome.state is RunState.SUCCEEDED:
+            super()._finish(namespace, run_id, outcome)
+
+
+MODELS = (
+    UnfencedModel,
+    SleepyModel,
+    FickleModel,
+    ForgetfulModel,
+    RepeatingModel,
+    HastyModel,
+    SilentModel,
+)
+
+
+def store_of(model: type[Model]) -> Callable[..., MemoryStore]:
+    """Make a store of another model."""
+
+    def make(**options: Any) -> MemoryStore:
+        store = MemoryStore(**options)
+        store.model.__class__ = model
+        return store
+
+    return make
+
+
+# Engines: each breaks one part of it, for as long as the test's patch lasts.
+
+
+def starts_steps_without_looking_at_the_lease(patch: pytest.MonkeyPatch) -> None:
+    async def confirmed(self: Worker, driver: Driver) -> None:
+        driver.sure_until = math.inf
+
+    patch.setattr(Worker, "confirm", confirmed)
+
+
+def does_not_journal_that_a_once_step_starts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Agenda, "announce_once_steps", lambda self: None)
+
+
+def writes_again_what_may_have_been_written(patch: pytest.MonkeyPatch) -> None:
+    async def all_of_it(self: Driver, write: Write) -> Write:
+        return write
+
+    patch.setattr(Driver, "_unwritten", all_of_it)
+
+
+def forgets_the_last_outcome_at_replay(patch: pytest.MonkeyPatch) -> None:
+    async def forgetful(begin: Any, entries: Sequence[Entry], rerun: Any) -> Any:
+        is_outcome = entries[-1].kind is EntryKind.COMPLETED
+        return await replay(begin, entries[:-1] if is_outcome else entries, rerun)
+
+    patch.setattr(driver, "replay", forgetful)
+
+
+def counts_as_seen_what_it_has_not_absorbed(patch: pytest.MonkeyPatch) -> None:
+    pause = Driver._pause
+
+    async def late(self: Driver, execution: Any) -> bool:
+        await asyncio.sleep(0.5)
+        return await pause(self, execution)
+
+    patch.setattr(Driver, "_pause", late)
+
+
+def never_looks_unless_it_is_told(patch: pytest.MonkeyPatch) -> None:
+    make = Worker.__init__
+
+    def deaf(self: Worker, *args: Any, **options: Any) -> None:
+        make(self, *args, **{**options, "look_seconds": 1e9})
+
+    patch.setattr(Worker, "__init__", deaf)
+
+
+def serves_deadlines_late(patch: pytest.MonkeyPatch) -> None:
+    serve = TimerService._serve_once
+
+    async def late(self: TimerService) -> None:
+        await asyncio.sleep(6.0)
+        await serve(self)
+
+    patch.setattr(TimerService, "_serve_once", late)
+
+
+def never_takes_its_messages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Draft, "take", _without_taking(Draft.take))
+
+
+def _without_taking(take: Any) -> Any:
+    def taken(self: Draft, run: Run, first_seq: int | None = None) -> Write:
+        return replace(take(self, run, first_seq), taken=())
+
+    return taken
+
+
+# Some need more of one fault to show soon.
+ENGINES: dict[Callable[[pytest.MonkeyPatch], None], Faults | None] = dict.fromkeys(
+    (
+        starts_steps_without_looking_at_the_lease,
+        does_not_journal_that_a_once_step_starts,
+        writes_again_what_may_have_been_written,
+        forgets_the_last_outcome_at_replay,
+        counts_as_seen_what_it_has_not_absorbed,
+        never_looks_unless_it_is_told,
+        serves_deadlines_late,
+        never_takes_its_messages,
+    )
+)
+ENGINES[starts_steps_without_looking_at_the_lease] = Faults(freezes=3.0)
