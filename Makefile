@@ -8,6 +8,7 @@
 #   make lint | make format
 #
 # PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go.
+# SIGNOFF_TEST_POSTGRES=postgresql://... names a server for the tests, which otherwise start one that a package carries.
 
 VENV ?= .venv
 PYTHON ?=

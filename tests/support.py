@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,6 +65,39 @@ async def doomed_worker(app: Signoff, **options: Any) -> AsyncIterator[Worker]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+class OnThread:
+    """Has an async context manager entered and left on an event loop of its own thread."""
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+        self._make = make
+        self._entered = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()))
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Any:
+        self._thread.start()
+        self._entered.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self._value
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._leave.set)
+        self._thread.join()
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._leave = asyncio.Event()
+        try:
+            async with self._make() as self._value:
+                self._entered.set()
+                await self._leave.wait()
+        except BaseException as failure:
+            self._failure = failure
+            self._entered.set()
 
 
 async def until(app: Signoff, look: Callable[[], Awaitable[T]]) -> T:

@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
@@ -16,8 +17,8 @@ from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
 from signoff.records import Promise
 from signoff.registry import Registry, workflow_name
+from signoff.stores.address import store_at
 from signoff.stores.base import Store
-from signoff.stores.sqlite import SqliteStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +29,7 @@ class Signoff:
     Its methods block, for scripts and plain functions; async code uses ``AsyncClient(app)``.
 
     Args:
-        store: ``sqlite:///file.db`` (relative to the working directory), or a store.
+        store: ``sqlite:///file.db`` (relative to the working directory), ``postgresql://user@host/db``, or a store.
         group: The group that runs are started in and that workers poll.
         namespace: The tenant.
 
@@ -51,9 +52,32 @@ class Signoff:
         group: str = "default",
         namespace: str = "default",
     ) -> None:
-        self.store: Store = SqliteStore(store, namespace=namespace) if isinstance(store, str) else store
+        self.store: Store = store_at(store, namespace=namespace) if isinstance(store, str) else store
         self.group = group
         self.registry = Registry(group)
+
+    @classmethod
+    def remote(
+        cls, url: str, *, key: str | None = None, group: str = "default", namespace: str = "default"
+    ) -> Signoff:
+        """Return an app whose store is kept by a ``signoff server``: no database credentials, no inbound port.
+
+        Args:
+            url: The server, such as ``https://signoff.example.com``.
+            key: A worker key, see ``signoff keys create``.
+            group: The group that runs are started in and that workers poll.
+            namespace: The tenant; the key must be one of it.
+
+        Raises:
+            InvalidValue: ``url`` is no such URL.
+
+        Example::
+
+            app = Signoff.remote("https://signoff.example.com", key=os.environ["SIGNOFF_WORKER_KEY"])
+        """
+        from signoff.stores.remote import RemoteStore  # brings httpx, which takes a while
+
+        return cls(RemoteStore(url, key=key, namespace=namespace), group=group)
 
     # Registering
 
@@ -138,14 +162,35 @@ class Signoff:
         """Make a run go on that failed because of its code."""
         self._client.retry(run_id)
 
-    def options(self, *, target: str | None = None, timeout_seconds: float | None = None) -> Starter:
-        """Return a way to start runs elsewhere.
+    def options(
+        self,
+        *,
+        target: str | None = None,
+        timeout_seconds: float | None = None,
+        priority: int | None = None,
+        start_at: datetime | None = None,
+        delay_seconds: float | None = None,
+    ) -> Starter:
+        """Return a way to start runs elsewhere, or later.
 
         Args:
             target: ``poll://any@group``, or the group.
-            timeout_seconds: The run's own deadline.
+            timeout_seconds: The run's own deadline, counted from its start.
+            priority: Of the runs that are ready, workers take those of the highest priority first.
+            start_at: When to start it, with a time zone.
+            delay_seconds: After how long to start it, instead of ``start_at``.
+
+        Example::
+
+            app.options(delay_seconds=3600, priority=5).begin_rpc("remind-7", "remind", 7)
         """
-        return Starter(self).options(target=target, timeout_seconds=timeout_seconds)
+        return Starter(self).options(
+            target=target,
+            timeout_seconds=timeout_seconds,
+            priority=priority,
+            start_at=start_at,
+            delay_seconds=delay_seconds,
+        )
 
     def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
         """Start a registered function as run ``id`` and return its handle."""
@@ -171,13 +216,27 @@ class Starter:
     app: Signoff
     group: str | None = None
     timeout_seconds: float | None = None
+    priority: int = 0
+    start_at: datetime | None = None
+    delay_seconds: float | None = None
 
-    def options(self, *, target: str | None = None, timeout_seconds: float | None = None) -> Starter:
-        """Return one with these options changed."""
+    def options(
+        self,
+        *,
+        target: str | None = None,
+        timeout_seconds: float | None = None,
+        priority: int | None = None,
+        start_at: datetime | None = None,
+        delay_seconds: float | None = None,
+    ) -> Starter:
+        """Return one with these options changed. See ``Signoff.options``."""
         return replace(
             self,
             group=group_of(target) if target else self.group,
             timeout_seconds=self.timeout_seconds if timeout_seconds is None else timeout_seconds,
+            priority=self.priority if priority is None else priority,
+            start_at=self.start_at if start_at is None else start_at,
+            delay_seconds=self.delay_seconds if delay_seconds is None else delay_seconds,
         )
 
     def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
@@ -192,7 +251,15 @@ class Starter:
     def begin_rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Handle:
         """See ``Signoff.begin_rpc``."""
         return self.app.start(
-            workflow, *args, id=id, group=self.group, timeout_seconds=self.timeout_seconds, **kwargs
+            workflow,
+            *args,
+            id=id,
+            group=self.group,
+            timeout_seconds=self.timeout_seconds,
+            priority=self.priority,
+            start_at=self.start_at,
+            delay_seconds=self.delay_seconds,
+            **kwargs,
         )
 
     def rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Any:

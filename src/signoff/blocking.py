@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
@@ -183,11 +184,22 @@ class Client:
         id: str | None = None,
         group: str | None = None,
         timeout_seconds: float | None = None,
+        priority: int = 0,
+        start_at: datetime | None = None,
+        delay_seconds: float | None = None,
         **kwargs: Any,
     ) -> Handle:
         """Start a run. See ``AsyncClient.start``."""
         work = self._async.start(
-            workflow, *args, id=id, group=group, timeout_seconds=timeout_seconds, **kwargs
+            workflow,
+            *args,
+            id=id,
+            group=group,
+            timeout_seconds=timeout_seconds,
+            priority=priority,
+            start_at=start_at,
+            delay_seconds=delay_seconds,
+            **kwargs,
         )
         return Handle(self._call("start", work), self._background)
 

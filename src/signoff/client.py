@@ -6,10 +6,11 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from signoff import codec
-from signoff.errors import InvalidValue, RunCancelled, RunFailed
+from signoff.errors import RunCancelled, RunFailed
 from signoff.local import LocalBackend
 from signoff.records import (
     Entry,
@@ -23,6 +24,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.registry import workflow_name
+from signoff.start_options import check_id, check_priority, unix_time
 from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
 
 T = TypeVar("T")
@@ -41,7 +43,9 @@ class Backend(Protocol):
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
-    async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]: ...
+    async def create_run(
+        self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
+    ) -> tuple[Run, bool]: ...
     async def get_run(self, run_id: str) -> Run: ...
     async def list_runs(
         self, which: RunFilter, *, after: str | None = None, limit: int = 100
@@ -120,16 +124,22 @@ class AsyncClient:
         id: str | None = None,
         group: str | None = None,
         timeout_seconds: float | None = None,
+        priority: int = 0,
+        start_at: datetime | None = None,
+        delay_seconds: float | None = None,
         **kwargs: Any,
     ) -> AsyncHandle:
-        """Start a run. It is durable when this returns.
+        """Start a run, now or later. It is durable when this returns.
 
         Args:
             workflow: A registered function, or a workflow's name.
             args: Its arguments, without the context.
             id: A chosen id. Starting twice with one id starts once.
             group: The group whose workers run it.
-            timeout_seconds: The run's own deadline.
+            timeout_seconds: The run's own deadline, counted from its start.
+            priority: Of the runs that are ready, workers take those of the highest priority first.
+            start_at: When to start it, with a time zone; at once if that is past.
+            delay_seconds: After how long to start it, instead of ``start_at``.
             kwargs: Its keyword arguments.
 
         Returns:
@@ -138,7 +148,7 @@ class AsyncClient:
         Raises:
             IdConflict: The id belongs to another workflow or other arguments.
             NotSerializable, PayloadTooLarge: An argument cannot be stored.
-            InvalidValue: The arguments do not fit the function.
+            InvalidValue: The arguments do not fit the function, or an option makes no sense.
         """
         function = None if isinstance(workflow, str) else workflow
         new = NewRun(
@@ -146,8 +156,12 @@ class AsyncClient:
             workflow=workflow_name(workflow),
             group=group or self._group,
             arguments=codec.encode_arguments(function, args, kwargs),
+            priority=check_priority(priority),
+            start_at=unix_time(start_at),
         )
-        run, _ = await self.backend.create_run(new, timeout_seconds=timeout_seconds)
+        run, _ = await self.backend.create_run(
+            new, timeout_seconds=timeout_seconds, delay_seconds=delay_seconds
+        )
         return AsyncHandle(
             self.backend, run.id, Any if function is None else codec.return_annotation(function)
         )
@@ -330,10 +344,3 @@ def result_of(run: Run, returns: Any = Any) -> Any:
     if error is None or (type(error).__name__ == "StepFailed" and not record["type"].endswith(":StepFailed")):
         raise RunFailed(run.id, record.get("type", "an unknown error"), record.get("message", ""))
     raise error
-
-
-def check_id(id: str) -> str:
-    """Return a chosen id if it can be one. Raises InvalidValue."""
-    if not 0 < len(id) <= 256 or not id.isprintable() or id != id.strip():
-        raise InvalidValue("id", f"{id!r} is not 1 to 256 printable characters without spaces at the ends")
-    return id

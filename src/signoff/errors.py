@@ -369,6 +369,20 @@ class LeaseLost(StoreError):
         self.epoch = epoch
 
 
+class AccessDenied(StoreError):
+    """The server does not let this caller do that: it needs a worker key, or another one.
+
+    Attributes:
+        what: What was asked for.
+        reason: Why it is refused, and what to do.
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what} is refused: {reason}")
+        self.what = what
+        self.reason = reason
+
+
 # Control flow, not errors
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -13,18 +12,18 @@ import httpx
 from pydantic_core import from_json, to_json
 
 from signoff import codec
-from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
+from signoff.errors import SignoffError, StoreUnavailable
+from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, new_client, server_url
 from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseState, Run, Settlement
+from signoff.sse import read_events
 from signoff.stores.base import Page, PromiseFilter, RunFilter
 from signoff.wire import from_problem, from_wire
 
 R = TypeVar("R", Run, Promise, Entry)
 T = TypeVar("T")
 
-CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
 POLL_SECONDS = 30.0
-SILENT_SECONDS = 60.0  # a stream says something every 15 s, if only a comment
 PAGE = 1000  # what a server gives at once
 
 NEVER: Sequence[float] = ()
@@ -56,13 +55,7 @@ class HttpBackend:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        try:
-            parsed = httpx.URL(url)
-        except (httpx.InvalidURL, ValueError) as error:
-            raise InvalidValue("url", f"{url!r}: {error}") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise InvalidValue("url", f"{url!r} is no URL of a server, such as http://127.0.0.1:8000")
-        self._base = parsed
+        self._base = server_url(url)
         self._opened: httpx.AsyncClient | None = None
 
     async def open(self) -> None:
@@ -75,13 +68,18 @@ class HttpBackend:
 
     # Runs
 
-    async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]:
+    async def create_run(
+        self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
+    ) -> tuple[Run, bool]:
         body = {
             **from_json(new.arguments),
             "workflow": new.workflow,
             "id": new.id,
             "group": new.group,
             "timeout_seconds": timeout_seconds,
+            "priority": new.priority,
+            "start_at": new.start_at,
+            "delay_seconds": delay_seconds,
         }
         response = await self._post("/v1/runs", body, pauses=QUICK)
         return self._record(Run, response), response.status_code == _CREATED
@@ -122,12 +120,12 @@ class HttpBackend:
             try:
                 async with self._stream(
                     _path("runs", run_id, "events"), {"last-event-id": str(after)}
-                ) as lines:
-                    async for event, data in _events(lines):
-                        if event == "end":
+                ) as chunks:
+                    async for event in read_events(chunks):
+                        if event.name == "end":
                             ended = True  # read on: a stream read to its end has nothing left to close
                             continue
-                        entry = from_wire(Entry, from_json(data))
+                        entry = from_wire(Entry, from_json(event.data))
                         after = entry.seq
                         broken = 0
                         yield entry
@@ -213,13 +211,7 @@ class HttpBackend:
     @property
     def _client(self) -> httpx.AsyncClient:
         if self._opened is None:
-            self._opened = httpx.AsyncClient(
-                base_url=self._base,
-                timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, pool=None),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30),
-                verify=self._base.scheme == "https",  # or each client reads all certificates, for nothing
-                trust_env=not _is_loopback(self._base.host),  # no proxy leads back here
-            )
+            self._opened = new_client(self._base, answer_seconds=ANSWER_SECONDS)
         return self._opened
 
     async def _get(
@@ -253,13 +245,13 @@ class HttpBackend:
         raise AssertionError
 
     @asynccontextmanager
-    async def _stream(self, path: str, headers: dict[str, str]) -> AsyncGenerator[AsyncIterator[str], None]:
+    async def _stream(self, path: str, headers: dict[str, str]) -> AsyncGenerator[AsyncIterator[bytes], None]:
         timeout = httpx.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS, pool=None)
         async with self._client.stream("GET", path, headers=headers, timeout=timeout) as response:
             if not response.is_success:
                 await response.aread()
                 raise self._refused(response)
-            yield _lines(response.aiter_bytes())
+            yield response.aiter_bytes()
 
     async def _list(
         self, kind: type[R], path: str, query: dict[str, Any], after: str | None, limit: int
@@ -279,7 +271,7 @@ class HttpBackend:
     def _page(self, kind: type[R], response: httpx.Response) -> Page[R]:
         return self._read(
             response,
-            lambda answer: Page([from_wire(kind, item) for item in answer["items"]], answer["next"]),
+            lambda answer: Page(tuple(from_wire(kind, item) for item in answer["items"]), answer["next"]),
         )
 
     def _read(self, response: httpx.Response, read: Callable[[Any], T]) -> T:
@@ -325,35 +317,3 @@ def _repeatable(request_id: str | None) -> Sequence[float]:
 
 def _given(values: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None or name in nullable}
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-# Server-sent events. (httpx's own lines also end at characters that JSON text may hold as they are.)
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line.decode()
-
-
-async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
-    """Yield the name and the data of each event."""
-    name, data = "message", ""
-    async for line in lines:
-        field, _, value = line.partition(": ")
-        if field == "event":
-            name = value
-        elif field == "data":
-            data = value
-        elif not line and data:
-            yield name, data
-            name, data = "message", ""

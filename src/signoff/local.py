@@ -32,8 +32,16 @@ class LocalBackend:
             self._watching.close()
             self._watching = None
 
-    async def create_run(self, new: NewRun, *, timeout_seconds: float | None = None) -> tuple[Run, bool]:
-        return await self._store.create_run(replace(new, deadline_at=self._moment(timeout_seconds)))
+    async def create_run(
+        self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
+    ) -> tuple[Run, bool]:
+        start_at = new.start_at
+        if delay_seconds is not None:
+            if start_at is not None:
+                raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
+            start_at = self._after(delay_seconds, "delay_seconds")
+        deadline_at = self._after(timeout_seconds, "timeout_seconds", start_at)
+        return await self._store.create_run(replace(new, start_at=start_at, deadline_at=deadline_at))
 
     async def get_run(self, run_id: str) -> Run:
         return await self._store.get_run(run_id)
@@ -88,7 +96,9 @@ class LocalBackend:
     async def create_promise(
         self, new: NewPromise, *, timeout_seconds: float | None = None
     ) -> tuple[Promise, bool]:
-        return await self._store.create_promise(replace(new, due_at=self._moment(timeout_seconds)))
+        return await self._store.create_promise(
+            replace(new, due_at=self._after(timeout_seconds, "timeout_seconds"))
+        )
 
     async def get_promise(self, promise_id: str) -> Promise:
         return await self._store.get_promise(promise_id)
@@ -116,12 +126,13 @@ class LocalBackend:
             self._store, question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
         )
 
-    def _moment(self, seconds_from_now: float | None) -> float | None:
-        if seconds_from_now is None:
+    def _after(self, seconds: float | None, name: str, start_at: float | None = None) -> float | None:
+        """Return the moment so many seconds from now on, or from a later start."""
+        if seconds is None:
             return None
-        if not math.isfinite(seconds_from_now):
-            raise InvalidValue("timeout_seconds", f"{seconds_from_now} is no number of seconds")
-        return self._store.clock.now() + seconds_from_now
+        if not math.isfinite(seconds):
+            raise InvalidValue(name, f"{seconds} is no number of seconds")
+        return max(self._store.clock.now(), start_at or 0.0) + seconds
 
     def _watch(self) -> Watch:
         if self._watching is not None and self._watching.loop.is_closed():

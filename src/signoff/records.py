@@ -104,6 +104,8 @@ class NewRun:
     parent_id: str | None = None  # the run to tell of the end, as call `parent_n` of it
     parent_n: int | None = None
     deadline_at: float | None = None
+    priority: int = 0  # higher ones are claimed sooner
+    start_at: float | None = None  # not before then
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,17 @@ class Run:
     retryable: bool = False  # failed, but kept whole: `retry` makes it ready again
     epoch: int = 0  # counts leases; an append of an older epoch is refused
     wakes: int = 0  # counts what came from outside; `pause` compares it
-    wake_at: float | None = None  # when the earliest timer of a paused run is due
+    wake_at: float | None = None  # when the earliest timer of a paused run is due, or a delayed one starts
     worker_id: str | None = None
     lease_until: float | None = None
     first_seq: int = 0  # where the journal of the current generation begins
+    priority: int = 0
+    start_at: float | None = None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it waits for its start."""
+        return self.state is RunState.PAUSED and self.epoch == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +238,4 @@ class WorkerInfo:
     pid: int
     process_started_at: float
     group: str
+    namespace: str = "default"

@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 from pydantic_core import from_json, to_json
 
 from signoff.errors import (
+    AccessDenied,
     AlreadySettled,
     IdConflict,
     InvalidState,
     InvalidValue,
+    LeaseLost,
     NotFound,
     NotSerializable,
     PayloadTooLarge,
@@ -78,10 +80,12 @@ _URN = "urn:signoff:"
 _ERRORS: Mapping[str, type[SignoffError]] = {
     _URN + kind.__name__: kind
     for kind in (
+        AccessDenied,
         AlreadySettled,
         IdConflict,
         InvalidState,
         InvalidValue,
+        LeaseLost,
         NotFound,
         NotSerializable,
         PayloadTooLarge,

@@ -62,6 +62,46 @@ def test_start_wait_of_a_failing_run_says_why_and_exits_with_1(open_shop: Path) 
     }
 
 
+def test_a_run_may_start_later_and_matter_more(here: Here, open_shop: Path) -> None:
+    late = here(
+        "start",
+        "add",
+        "--arg",
+        "1",
+        "--delay",
+        "3600",
+        "--priority",
+        "-4",
+        "--id",
+        "late-1",
+        "--json",
+        cwd=open_shop,
+    ).json
+    assert (late["state"], late["priority"]) == ("paused", -4)
+    assert late["start_at"] == pytest.approx(late["created_at"] + 3600, abs=5)
+    at = here(
+        "start",
+        "add",
+        "--arg",
+        "1",
+        "--start-at",
+        "2100-01-01T00:00+01:00",
+        "--id",
+        "late-2",
+        "--json",
+        cwd=open_shop,
+    ).json
+    assert at["start_at"] == 4102441200.0
+    listed = here("runs", "--state", "paused", cwd=open_shop).out
+    assert "starts in 59 min" in listed or "starts in 1 h" in listed
+    assert "starts 2100-" in here("show", "late-2", cwd=open_shop).out
+    wrong = here("start", "add", "--start-at", "tomorrow", cwd=open_shop)
+    assert wrong.code == 2
+    assert "2026-03-01T09:00" in wrong.err
+    for id in ("late-1", "late-2"):
+        assert here("cancel", id, cwd=open_shop).code == 0
+
+
 def test_runs_are_listed_newest_first_in_pages_by_state_and_workflow(here: Here, open_shop: Path) -> None:
     for number in range(3):
         here("start", "add", "--arg", str(number), "--id", f"list-{number}", "--wait", cwd=open_shop)

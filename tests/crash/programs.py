@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 from signoff import Context, Signoff, current_step
@@ -13,13 +14,13 @@ NAMES = ("sequential", "parallel", "children", "timers", "questions")
 
 
 def make_app(store: Store, effects: Path) -> Signoff:
-    """Register the programs on a store. Each execution of a step is a line ``run.n name`` in ``effects``."""
+    """Register the programs on a store. Each execution of a step is a line ``time run.n name`` in ``effects``."""
     app = Signoff(store)
 
     def effect(value: object) -> object:
         step = current_step()
         file = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(file, f"{step.run_id}.{step.n} {step.name}\n".encode())
+        os.write(file, f"{time.time()} {step.run_id}.{step.n} {step.name}\n".encode())
         os.close(file)
         return value
 

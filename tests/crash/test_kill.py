@@ -102,7 +102,8 @@ def completed_steps(all_journals: dict[str, list[Entry]]) -> set[str]:
 
 
 def executions(effects: Path) -> list[str]:
-    return effects.read_text().splitlines() if effects.exists() else []
+    lines = effects.read_text().splitlines() if effects.exists() else []
+    return [line.partition(" ")[2] for line in lines]
 
 
 async def check_kill(name: str, folder: Path, run_id: str, seq: int, when: str, expected: object) -> None:

@@ -19,7 +19,7 @@ from signoff.stores.sqlite import SqliteStore
 from tests.support import in_asyncio, opened
 
 NO_PROCESS = 2**22 + 1  # above the highest process id
-ALIVE = new_worker("default")
+ALIVE = new_worker("default", "default")
 EARLIER = replace(ALIVE, process_started_at=ALIVE.process_started_at - 100)  # its process id is in use again
 ENDED = replace(ALIVE, pid=NO_PROCESS)
 ABROAD = replace(ENDED, host="another host")

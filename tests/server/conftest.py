@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +17,7 @@ from signoff import Signoff
 from signoff.clock import Clock
 from signoff.server import Server
 from tests.server import workflows
-from tests.support import new_app
+from tests.support import OnThread, new_app
 
 
 def app_in(folder: Path, *, clock: Clock | None = None) -> Signoff:
@@ -37,39 +35,6 @@ async def serving(app: Signoff, **options: Any) -> AsyncIterator[Server]:
             yield server
     finally:
         await app.store.close()
-
-
-class OnThread:
-    """Has an async context manager entered and left on an event loop of its own thread."""
-
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
-        self._make = make
-        self._entered = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()))
-        self._failure: BaseException | None = None
-
-    def __enter__(self) -> Any:
-        self._thread.start()
-        self._entered.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
-        return self._value
-
-    def __exit__(self, *error: object) -> None:
-        self._loop.call_soon_threadsafe(self._leave.set)
-        self._thread.join()
-
-    async def _live(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._leave = asyncio.Event()
-        try:
-            async with self._make() as self._value:
-                self._entered.set()
-                await self._leave.wait()
-        except BaseException as failure:
-            self._failure = failure
-            self._entered.set()
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ from signoff.records import NewPromise
 from signoff.stores.base import Page, PromiseFilter
 from signoff.testing import VirtualClock
 from signoff.wire import to_wire
-from tests.server.conftest import OnThread, app_in, serving
+from tests.server.conftest import app_in, serving
 from tests.server.workflows import Refund
-from tests.support import in_asyncio, reaches
+from tests.support import OnThread, in_asyncio, reaches
 
 LEFT_TO_CHANCE = {"epoch", "wakes", "wake_at", "worker_id", "lease_until"}  # how far its worker happens to be
 
@@ -263,6 +263,29 @@ async def timing_out(scene: Scene) -> AsyncIterator[Any]:
     scene.app.store.clock.advance(61)  # type: ignore[attr-defined]
     yield await handle.result()
     yield await tried(scene.client.answer(id, True))
+
+
+@play
+async def starting_later(scene: Scene) -> AsyncIterator[Any]:
+    client = scene.client
+    now = scene.app.store.clock.now()
+    await client.start("echo", 1, id="a", delay_seconds=60, timeout_seconds=10)
+    yield await client.backend.get_run("a")
+    at = datetime.fromtimestamp(now + 90.5, UTC)
+    await client.start("echo", 1, id="b", start_at=at, priority=-3, timeout_seconds=10)
+    yield await client.backend.get_run("b")
+    past = datetime.fromtimestamp(now - 90, UTC)
+    await (await client.start("echo", 1, id="c", start_at=past, priority=7, timeout_seconds=10)).result()
+    yield await client.backend.get_run("c")
+    yield await tried(client.start("echo", 1, id="d", start_at=at, delay_seconds=1))
+    yield await tried(client.start("echo", 1, id="d", start_at=datetime(2030, 1, 2)))  # noqa: DTZ001
+    yield await tried(client.start("echo", 1, id="d", priority=2**31))
+    yield await tried(client.start("echo", 1, id="d", delay_seconds=float("inf")))
+    await client.cancel("a")
+    yield await client.backend.get_run("a")
+    assert isinstance(scene.app.store.clock, VirtualClock)
+    scene.app.store.clock.advance(100)
+    yield await tried((await client.get("b")).result())
 
 
 @play

@@ -31,7 +31,8 @@ from signoff.errors import (
 )
 from signoff.server.problems import problem
 from signoff.wire import from_problem
-from tests.server.conftest import OnThread, app_in, fields, kind, serving
+from tests.server.conftest import app_in, fields, kind, serving
+from tests.support import OnThread
 
 ERRORS: list[tuple[SignoffError, int]] = [
     (NotFound("run", "r"), 404),

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from signoff.records import (
     CallKind,
@@ -25,9 +25,14 @@ from signoff.records import (
     RunState,
     Settlement,
 )
-from signoff.stores.base import Claim, Outcome, RunFilter, Store, Write
+from signoff.server import Server
+from signoff.stores.base import Change, Claim, Outcome, RunFilter, Store, Write
+from signoff.stores.postgres import PostgresStore
+from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import MemoryStore, VirtualClock
+from tests.postgres.databases import fresh_database
+from tests.support import OnThread
 
 GROUP = "default"
 WORKFLOW = "refund"
@@ -62,8 +67,9 @@ class Scene:
         workflows: Sequence[str] = (WORKFLOW,),
         group: str = GROUP,
         limit: int = 100,
+        token: str | None = None,
     ) -> list[Claim]:
-        return list(await self.store.claim(worker, group, workflows, limit))
+        return list(await self.store.claim(worker, group, workflows, limit, token=token))
 
     async def run(self, id: str = "r", *, worker: str = "w", **more: Any) -> Run:
         """Start a run and lease it; there must be no other ready one."""
@@ -99,6 +105,14 @@ class Scene:
 
     async def journal(self, id: str = "r") -> list[EntryKind]:
         return [entry.kind for entry in await self.store.read_journal(id)]
+
+    async def listen(self, heard: list[Change]) -> Callable[[], None]:
+        """Listen; returns when every commit from now on is heard."""
+        stop = self.store.listen(heard.append)
+        if isinstance(self.store, RemoteStore):
+            await until(lambda: heard == [Change(runs=None)])
+            heard.clear()
+        return stop
 
     async def listed(self, **which: Any) -> list[str]:
         return [run.id for run in (await self.store.list_runs(RunFilter(**which))).items]
@@ -153,7 +167,60 @@ def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
     )
 
 
-STORES = {"memory": memory_scene, "sqlite": sqlite_scene}
+@asynccontextmanager
+async def postgres_scene(_: Path) -> AsyncIterator[Scene]:
+    clock, lease_clock = VirtualClock(1_000_000.0), VirtualClock(5_000.0)
+    with fresh_database() as url:
+        store = PostgresStore(url, clock=clock, lease_clock=lease_clock)
+        await store.open()
+        try:
+            yield Scene(store, clock, lease_clock)
+        finally:
+            await store.close()
+
+
+@asynccontextmanager
+async def remote_scene(folder: Path) -> AsyncIterator[Scene]:
+    """A remote store, and a server on a thread of its own whose SQLite store has the clocks."""
+    clock, lease_clock = VirtualClock(1_000_000.0), VirtualClock(5_000.0)
+    served = SqliteStore(folder / "signoff.db", clock=clock, lease_clock=lease_clock)
+    with OnThread(lambda: serving(served)) as server:
+        store = RemoteStore(server.url)
+        await store.open()
+        try:
+            yield Scene(store, clock, lease_clock)
+        finally:
+            await store.close()
+
+
+class Untimed:
+    """A store for a server whose timers stand still: the tests call ``due`` themselves."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def due(self, limit: int = 1000) -> float | None:
+        return None
+
+
+@asynccontextmanager
+async def serving(store: Store) -> AsyncIterator[Server]:
+    try:
+        async with Server(cast("Store", Untimed(store)), port=0, worker_lease_seconds=None) as server:
+            yield server
+    finally:
+        await store.close()
+
+
+STORES = {
+    "memory": memory_scene,
+    "sqlite": sqlite_scene,
+    "postgres": postgres_scene,
+    "remote": remote_scene,
+}
 
 
 def rule(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

@@ -25,6 +25,7 @@ import pytest
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
 from signoff.records import NewRun, PromiseKind, PromiseState, RunState
 from signoff.stores import (
+    sqlite_claims,
     sqlite_journal,
     sqlite_leases,
     sqlite_messages,
@@ -652,7 +653,9 @@ def test_a_look_for_other_commits_that_finds_the_file_locked_is_repeated_in_sile
         failed = locked_once_at(opened[-1], "PRAGMA data_version")
         await until(lambda: bool(failed))
         with raw(tmp_path / "signoff.db") as other:
-            other.execute("INSERT INTO workers VALUES ('w', 'host', 1, 1.5, 'default')")
+            other.execute(
+                "INSERT INTO workers (id, host, pid, process_started_at, group_name) VALUES ('w', 'host', 1, 1.5, 'g')"
+            )
         await until(lambda: Change(runs=None) in heard)
 
     _scene(tmp_path, play)
@@ -743,7 +746,15 @@ def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -
     _scene(tmp_path, play)
 
 
-MODULES = (sqlite_journal, sqlite_leases, sqlite_messages, sqlite_promises, sqlite_runs, sqlite_states)
+MODULES = (
+    sqlite_claims,
+    sqlite_journal,
+    sqlite_leases,
+    sqlite_messages,
+    sqlite_promises,
+    sqlite_runs,
+    sqlite_states,
+)
 
 
 def statements_of(module: ModuleType) -> list[tuple[str, str]]:
@@ -783,7 +794,7 @@ def listing_statements() -> list[tuple[str, str]]:
 STATEMENTS = (
     [statement for module in MODULES for statement in statements_of(module)]
     + listing_statements()
-    + [(f"claim {count}", sqlite_states.claim_statement(count)) for count in (1, 2, 20)]
+    + [(f"first {count}", sqlite_claims.first_statement(count)) for count in (1, 2, 20)]
 )
 
 

@@ -312,6 +312,171 @@ async def test_the_register_of_workers(scene: Scene) -> None:
     assert list(await scene.store.list_workers()) == [two]
 
 
+# Repeating what may have been done
+
+
+@rule
+async def test_a_write_that_is_repeated_word_for_word_by_the_same_lease_has_no_effect(scene: Scene) -> None:
+    run = await scene.run()
+    await scene.store.signal("r", "go", "1")
+    [message] = await scene.messages()
+    write = Write(
+        "r",
+        run.epoch,
+        entries=[entry(0), entry(1, EntryKind.ATTEMPT_FAILED, error="{}", details="{}")],
+        opens=[question("r"), question("r", 1)],
+        starts=[NewRun("child", "other", GROUP, "{}", "r", 2)],
+        taken=[message.id],
+    )
+    await scene.store.append(write)
+    await scene.append(run, entry(2), closes=["r.1"])
+    before = await scene.store.get_run("r")
+    await scene.store.append(write)
+    assert list(await scene.store.read_journal("r")) == [*write.entries, entry(2)]
+    assert await scene.store.get_run("r") == before
+    assert (await scene.store.get_promise("r.1")).state is PromiseState.CANCELLED
+    assert await scene.messages() == []
+    for other in (
+        replace(write, entries=[entry(0), entry(1)]),
+        replace(write, entries=[replace(entry(0), at=2.5)]),
+        replace(write, entries=[entry(2), entry(3)]),
+    ):
+        with pytest.raises(InvalidValue):
+            await scene.store.append(other)
+
+
+@rule
+async def test_a_pause_that_is_repeated_is_still_paused_whatever_came_meanwhile(scene: Scene) -> None:
+    run = await scene.run()
+    for _ in range(2):
+        assert await scene.pause(run, entry(0), opens=[question("r")])
+        assert await scene.state() is RunState.PAUSED
+    await scene.settle("r.0")
+    assert await scene.pause(run, entry(0), opens=[question("r")])
+    assert await scene.state() is RunState.READY
+    [claim] = await scene.claim()
+    with pytest.raises(LeaseLost):
+        await scene.pause(run, entry(0), opens=[question("r")])
+    assert await scene.store.get_run("r") == claim.run
+
+
+@rule
+async def test_a_pause_that_came_too_late_is_refused_again_when_it_is_repeated(scene: Scene) -> None:
+    run = await scene.run()
+    await scene.store.signal("r", "go", "1")
+    for _ in range(2):
+        assert not await scene.pause(run, entry(0))
+    assert await scene.state() is RunState.RUNNING
+    assert len(await scene.journal()) == 1
+
+
+@rule
+@pytest.mark.parametrize("outcome", [SUCCESS, FAILURE, KEPT_FAILURE])
+async def test_an_end_that_is_repeated_is_told_once(scene: Scene, outcome: Outcome) -> None:
+    parent = await scene.run("parent")
+    await scene.pause(parent, starts=[NewRun("r", WORKFLOW, GROUP, "{}", "parent", 0)])
+    [claim] = await scene.claim()
+    for _ in range(2):
+        await scene.complete(claim.run, outcome, entries=[entry(0)])
+    assert len(await scene.journal()) == 1
+    assert len(await scene.messages("parent")) == (0 if outcome.retryable else 1)
+    if outcome.retryable:
+        await scene.store.retry("r")
+        await scene.complete(claim.run, outcome, entries=[entry(0)])
+        assert await scene.state() is RunState.READY
+
+
+@rule
+async def test_a_worker_that_lost_its_lease_may_repeat_what_it_wrote_and_nothing_else(scene: Scene) -> None:
+    run = await scene.run()
+    await scene.append(run, entry(0))
+    await scene.store.release("w")
+    await scene.append(run, entry(0))
+    with pytest.raises(LeaseLost):
+        await scene.append(run, entry(0), entry(1))
+    assert await scene.state() is RunState.READY
+    assert len(await scene.journal()) == 1
+    await scene.claim()
+    with pytest.raises(LeaseLost):
+        await scene.append(run, entry(0))
+
+
+@rule
+async def test_a_call_that_is_repeated_says_what_it_said(scene: Scene) -> None:
+    store = scene.store
+    new, promise = NewRun("r", WORKFLOW, GROUP, "{}"), NewPromise("p", PromiseKind.QUESTION)
+    for token, is_first in (("a", True), ("b", False), ("a", True)):
+        assert (await store.create_run(new, token=token))[1] is is_first
+        assert (await store.create_promise(promise, token=token))[1] is is_first
+    [claim] = await scene.claim()
+    for _ in range(2):
+        assert await store.signal("r", "go", "1", token="c")
+    assert await store.signal("r", "go", "1", token="d")
+    for token, is_first in (("e", True), ("f", False), ("e", True)):
+        assert await store.signal("r", "go", "2", request_id="q", token=token) is is_first
+    assert [message.value for message in await scene.messages()] == ["1", "1", "2"]
+    for _ in range(2):
+        settled, is_first = await store.settle("p", PromiseKind.QUESTION, YES, token="g")
+        assert (settled.value, is_first) == ("true", True)
+    for token in ("h", None):
+        with pytest.raises(AlreadySettled):
+            await store.settle("p", PromiseKind.QUESTION, YES, token=token)
+    await scene.complete(claim.run, KEPT_FAILURE)
+    for _ in range(2):
+        assert (await store.retry("r", token="i")).state is RunState.READY
+    assert await scene.journal() == [EntryKind.RETRIED]
+    [claim] = await scene.claim()
+    await scene.complete(claim.run, KEPT_FAILURE, entries=[entry(1)])
+    assert (await store.retry("r", token="i")).state is RunState.FAILED
+    assert (await store.retry("r", token="j")).state is RunState.READY
+
+
+@rule
+async def test_a_settlement_with_a_request_id_that_is_repeated_says_that_it_settled(scene: Scene) -> None:
+    await scene.paused()
+    answer = replace(YES, request_id="q")
+    for token, is_first in (("a", True), ("b", False), ("a", True)):
+        _, settled_it = await scene.store.settle("r.0", PromiseKind.QUESTION, answer, token=token)
+        assert settled_it is is_first
+    assert len(await scene.messages()) == 1
+
+
+@rule
+async def test_a_claim_that_is_repeated_returns_what_it_leased(scene: Scene) -> None:
+    for name in ("a", "b", "c"):
+        await scene.start(name)
+        scene.clock.advance(1)
+    await scene.store.signal("b", "go", "1")
+    first = await scene.claim(limit=2, token="one")
+    assert [claim.run.id for claim in first] == ["a", "b"]
+    await scene.store.signal("a", "go", "2")
+    again = await scene.claim(limit=2, token="one")
+    assert [(claim.run.id, claim.run.epoch, len(claim.messages)) for claim in again] == [
+        ("a", 1, 1),
+        ("b", 1, 1),
+    ]
+    await scene.complete(first[0].run)
+    assert [claim.run.id for claim in await scene.claim(limit=2, token="one")] == ["b"]
+    assert await scene.state("c") is RunState.READY, "a repetition leases no others"
+    assert [claim.run.id for claim in await scene.claim(token="two")] == ["c"]
+    assert await scene.claim(token="three") == []
+    assert [claim.run.id for claim in await scene.claim(token="one")] == ["b"]
+
+
+@rule
+async def test_a_claim_that_is_repeated_after_its_leases_ran_out_is_a_new_one(scene: Scene) -> None:
+    await scene.start("a")
+    await scene.claim(token="one")
+    scene.lease_clock.advance(10)
+    await scene.store.due()
+    [claim] = await scene.claim(token="one")
+    assert claim.run.epoch == 2
+    await scene.store.release("w")
+    [claim] = await scene.claim(worker="other")
+    assert await scene.claim(token="one") == []
+    assert await scene.store.get_run("a") == claim.run
+
+
 # Pausing and waking
 
 
@@ -1090,8 +1255,8 @@ async def test_a_page_that_is_none_is_refused(scene: Scene) -> None:
 async def test_listeners_are_told_of_commits_and_clock_jumps(scene: Scene) -> None:
     heard: list[Change] = []
     elsewhere: list[Change] = []
-    stop = scene.store.listen(heard.append)
-    scene.within("acme").store.listen(elsewhere.append)
+    stop = await scene.listen(heard)
+    await scene.within("acme").listen(elsewhere)
     run = await scene.run()
     await scene.pause(run, opens=[question("r", due_at=1_000_060.0)])
     await until(lambda: len(heard) == 3)
@@ -1106,7 +1271,7 @@ async def test_listeners_are_told_of_commits_and_clock_jumps(scene: Scene) -> No
     assert heard.pop() == Change(runs=one, woken=frozenset(), ended=one, ready=False, due=False)
     heard.clear()
     scene.clock.advance(1)
-    assert heard == [Change(frozenset(), ready=False, due=True)]
+    await until(lambda: heard == [Change(frozenset(), ready=False, due=True)])
     stop()
     await scene.start("s")
     await asyncio.sleep(0.01)

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from signoff.errors import (
+    AccessDenied,
     AlreadySettled,
     IdConflict,
     InvalidState,
@@ -25,7 +26,7 @@ class ExitCode(IntEnum):
     FAILED = 1  # what was asked for failed: the run, the replay
     USAGE = 2  # wrong arguments, or code that cannot be loaded
     NOT_FOUND = 3
-    CONFLICT = 4  # refused: a wrong answer, too late, an id that is taken
+    CONFLICT = 4  # refused: a wrong answer, too late, an id that is taken, a wrong key
     UNAVAILABLE = 5  # the store or the server
     INTERRUPTED = 130
 
@@ -47,7 +48,10 @@ class CommandFailed(Exception):
 
 _CODES: tuple[tuple[type[SignoffError] | tuple[type[SignoffError], ...], ExitCode], ...] = (
     (NotFound, ExitCode.NOT_FOUND),
-    ((AlreadySettled, IdConflict, InvalidState, RequestConflict, WrongAnswer), ExitCode.CONFLICT),
+    (
+        (AccessDenied, AlreadySettled, IdConflict, InvalidState, RequestConflict, WrongAnswer),
+        ExitCode.CONFLICT,
+    ),
     (StoreError, ExitCode.UNAVAILABLE),
 )
 

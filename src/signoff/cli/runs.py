@@ -11,7 +11,7 @@ import click
 from signoff.cli.exits import CommandFailed, ExitCode, run_error
 from signoff.cli.output import Output
 from signoff.cli.target import Target, connect, default_target, json_option, on_client, place_options
-from signoff.cli.values import JsonObject, JsonValue, login_name
+from signoff.cli.values import JsonObject, JsonValue, Moment, login_name
 from signoff.cli.wording import ago, duration, one_line
 from signoff.client import AsyncClient
 from signoff.records import CallKind, EntryKind, Run, RunState
@@ -27,6 +27,11 @@ _STATES = [state.value for state in RunState]
 @click.option("--kwargs", type=JsonObject(), default={}, help="Arguments by name, as an object.")
 @click.option("--id", "run_id", help="A chosen id: starting twice with one id starts once.")
 @click.option("--group", help="The group whose workers run it.  [default: default]")
+@click.option("--priority", type=int, default=0, help="Higher ones are taken sooner.  [default: 0]")
+@click.option("--delay", "delay_seconds", type=click.FloatRange(min=0), help="Seconds until it starts.")
+@click.option(
+    "--start-at", type=Moment(), help="When it starts: 2026-03-01T09:00, local time or with a zone."
+)
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @place_options
 @json_option
@@ -50,8 +55,9 @@ async def _start(
     run_id: str | None,
     *,
     wait: bool,
+    **options: Any,
 ) -> None:
-    handle = await client.start(workflow, *args, id=run_id, **kwargs)
+    handle = await client.start(workflow, *args, id=run_id, **options, **kwargs)
     if wait:
         await _wait_for_end(client, out, handle.id)
     elif out.as_json:
@@ -120,6 +126,8 @@ def _took(run: Run) -> str:
 
 
 def _remark(run: Run) -> str:
+    if run.is_delayed:
+        return f"starts {ago(run.start_at or 0.0, time.time())}"
     if run.state is not RunState.FAILED:
         return ""
     type_name, message = run_error(run.error)

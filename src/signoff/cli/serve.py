@@ -18,6 +18,7 @@ import click
 
 from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.keys import server_keys
 from signoff.cli.load import load_app
 from signoff.cli.output import Output
 from signoff.cli.reload import Supervision, Supervisor
@@ -65,16 +66,41 @@ def _working_options(command: Command) -> Command:
 
 @click.command()
 @_ADDRESS
+@click.option(
+    "--url",
+    metavar="URL",
+    help="Work through this signoff server, not on the app's own store. [env: SIGNOFF_URL]",
+)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="A worker key for --url; better in the environment, which `ps` does not show. [env: SIGNOFF_WORKER_KEY]",
+)
 @_working_options
 @json_option
 def worker(
-    address: str, group: str | None, concurrency: int, threads: int, grace: float, out: Output
+    address: str,
+    url: str | None,
+    key: str | None,
+    group: str | None,
+    concurrency: int,
+    threads: int,
+    grace: float,
+    out: Output,
 ) -> int | None:
     """Run the workflows of MODULE:APP.
 
     SIGTERM and SIGINT let running steps finish; a second one leaves at once.
     """
     app = load_app(address)
+    url = url or os.environ.get("SIGNOFF_URL")
+    if url:
+        from signoff.stores.remote import RemoteStore
+
+        key = key or os.environ.get("SIGNOFF_WORKER_KEY")
+        app.store = RemoteStore(url, key=key, namespace=app.store.namespace)
+    elif key:
+        raise click.UsageError("--key is for a server; give its --url, too")
     options = WorkerOptions(group, concurrency, threads, grace)
 
     async def run(stop: StopSignals) -> None:
@@ -90,15 +116,35 @@ def worker(
     "--store", metavar="URL", help=f"The database. [env: SIGNOFF_STORE]  [default: {DEFAULT_STORE}]"
 )
 @_listening_options
+@click.option(
+    "--worker-key-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The keys of remote workers, as `signoff keys create` prints them; besides those in SIGNOFF_WORKER_KEYS.",
+)
+@click.option(
+    "--worker-lease",
+    type=click.FloatRange(min=1),
+    default=90.0,
+    show_default=True,
+    help="Seconds without a word after which the runs of a remote worker go to others.",
+)
 @json_option
-def server(address: str | None, store: str | None, out: Output, **listening: Any) -> int | None:
-    """Serve the HTTP API of a store, or of the store of MODULE:APP."""
+def server(
+    address: str | None,
+    store: str | None,
+    worker_key_file: Path | None,
+    worker_lease: float,
+    out: Output,
+    **listening: Any,
+) -> int | None:
+    """Serve the HTTP API of a store, or of the store of MODULE:APP, to people, programs and remote workers."""
     if address and store:
         raise click.UsageError("give --store or MODULE:APP, not both")
+    keys = server_keys(worker_key_file)
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
     async def run(stop: StopSignals) -> None:
-        async with _listening(app, out, **listening):
+        async with _listening(app, out, worker_keys=keys, worker_lease_seconds=worker_lease, **listening):
             await stop.asked()
             out.event("stopping", "stopping")
 

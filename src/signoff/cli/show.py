@@ -93,8 +93,9 @@ def _print_head(out: Output, run: Run) -> None:
     out.line(one_line(f"{run.workflow}({', '.join(given)})", 500))
     parent = f", child of {run.parent_id}" if run.parent_id else ""
     deadline = f", deadline {moment(run.deadline_at)}" if run.deadline_at else ""
+    starts = f", starts {moment(run.start_at or 0.0)}" if run.is_delayed else ""
     created = f"{moment(run.created_at)} ({ago(run.created_at, time.time())})"
-    out.line(f"created {created} in group {run.group}{parent}{deadline}")
+    out.line(f"created {created} in group {run.group}{parent}{deadline}{starts}")
     out.line("")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import math
+from datetime import datetime
 from typing import Any
 
 import click
@@ -29,6 +30,18 @@ class JsonObject(JsonValue):
         if not isinstance(parsed, dict):
             self.fail(f"{value} is not a JSON object, such as '{{\"amount\": 7}}'", param, ctx)
         return parsed  # pyright: ignore[reportUnknownVariableType]
+
+
+class Moment(click.ParamType[datetime]):
+    """An argument that is a date and time, in local time unless it says its zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            return datetime.fromisoformat(value).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time such as 2026-03-01T09:00 or 2026-03-01T09:00+01:00", param, ctx)
 
 
 def parse_json(text: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> Any:

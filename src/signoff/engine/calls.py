@@ -9,12 +9,14 @@ import asyncio
 import contextvars
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from signoff import codec
 from signoff.engine.retry import RetryPolicy
 from signoff.errors import (
+    InvalidValue,
     PromiseCancelled,
     PromiseRejected,
     PromiseTimeout,
@@ -23,6 +25,7 @@ from signoff.errors import (
     SignalTimeout,
 )
 from signoff.records import CallKind, Entry, NewPromise, NewRun, PromiseKind, PromiseState, RunState
+from signoff.start_options import check_priority, unix_time
 
 if TYPE_CHECKING:
     from signoff.engine.execution import Execution
@@ -243,7 +246,17 @@ class ChildCall(Call[Any]):
     """Another run, whose result this run waits for."""
 
     kind = CallKind.CHILD
-    __slots__ = ("arguments", "chosen_id", "group", "returns", "timeout", "workflow")
+    __slots__ = (
+        "arguments",
+        "chosen_id",
+        "delay",
+        "group",
+        "priority",
+        "returns",
+        "start_at",
+        "timeout",
+        "workflow",
+    )
 
     def __init__(self, execution: Execution, workflow: str, group: str, arguments: str, returns: Any) -> None:
         super().__init__(execution, workflow)
@@ -253,6 +266,9 @@ class ChildCall(Call[Any]):
         self.returns = returns
         self.chosen_id: str | None = None
         self.timeout: float | None = None
+        self.priority = execution.run.priority
+        self.start_at: float | None = None
+        self.delay: float | None = None
 
     @property
     def id(self) -> str:
@@ -261,6 +277,8 @@ class ChildCall(Call[Any]):
 
     def new_run(self, now: float) -> NewRun:
         """What the store is to create, for a child started at journal time ``now``."""
+        start_at = self.start_at if self.delay is None else now + self.delay
+        starts = now if start_at is None else max(now, start_at)
         return NewRun(
             id=self.id,
             workflow=self.workflow,
@@ -268,7 +286,9 @@ class ChildCall(Call[Any]):
             arguments=self.arguments,
             parent_id=self._execution.run.id,
             parent_n=self.n,
-            deadline_at=None if self.timeout is None else now + self.timeout,
+            deadline_at=None if self.timeout is None else starts + self.timeout,
+            priority=self.priority,
+            start_at=start_at,
         )
 
     def outcome(self, entry: Entry) -> Any:
@@ -285,6 +305,9 @@ class ChildCall(Call[Any]):
         target: str | None = None,
         timeout: float | None = None,
         returns: Any = None,
+        priority: int | None = None,
+        start_at: datetime | None = None,
+        delay_seconds: float | None = None,
     ) -> ChildCall:
         """Change how the child run is started; what is not given stays as it is.
 
@@ -293,6 +316,13 @@ class ChildCall(Call[Any]):
             target: Where it runs: ``poll://any@group``, or just the group.
             timeout: Its deadline, in seconds from its start.
             returns: The type its result is brought back as.
+            priority: Of the runs that are ready, workers take those of the highest first; by default this run's.
+            start_at: When to start it, with a time zone.
+            delay_seconds: After how long to start it, instead of ``start_at``.
+
+        Raises:
+            RegistrationError: It is under way already.
+            InvalidValue: A priority that is no whole number, a time without its zone, or both kinds of delay.
         """
         if self.future is not None:
             raise RegistrationError(f"child {self.name!r} is under way: options come before the await")
@@ -300,6 +330,11 @@ class ChildCall(Call[Any]):
         self.group = group_of(target) if target else self.group
         self.timeout = self.timeout if timeout is None else timeout
         self.returns = self.returns if returns is None else returns
+        self.priority = self.priority if priority is None else check_priority(priority)
+        self.start_at = self.start_at if start_at is None else unix_time(start_at)
+        self.delay = self.delay if delay_seconds is None else delay_seconds
+        if self.start_at is not None and self.delay is not None:
+            raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
         return self
 
 
@@ -310,8 +345,7 @@ class DetachedCall(ChildCall):
     __slots__ = ()
 
     def new_run(self, now: float) -> NewRun:
-        child = ChildCall.new_run(self, now)
-        return NewRun(child.id, child.workflow, child.group, child.arguments, deadline_at=child.deadline_at)
+        return replace(ChildCall.new_run(self, now), parent_id=None, parent_n=None)
 
 
 class SignalCall(Call[Any]):

@@ -23,7 +23,7 @@ def this_host() -> str:
     return f"{platform.node()}/{boot}/{namespace}"
 
 
-def new_worker(group: str) -> WorkerInfo:
+def new_worker(group: str, namespace: str) -> WorkerInfo:
     """Describe a new worker in this process."""
     process = psutil.Process()
     return WorkerInfo(
@@ -32,6 +32,7 @@ def new_worker(group: str) -> WorkerInfo:
         pid=process.pid,
         process_started_at=process.create_time(),
         group=group,
+        namespace=namespace,
     )
 
 

@@ -41,7 +41,7 @@ class Leases:
         store: Where they are.
         worker_id: Whose they are.
         held: Returns the runs held, by id; called from any thread.
-        lost: Told the ids of runs that were lost, on the worker's loop.
+        lost: Told the runs that were lost and in which epoch, on the worker's loop.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Leases:
         store: Store,
         worker_id: str,
         held: Callable[[], Mapping[str, Held]],
-        lost: Callable[[set[str]], None],
+        lost: Callable[[Mapping[str, int]], None],
     ) -> None:
         self.worker_id = worker_id
         self.loop = asyncio.get_running_loop()
@@ -62,9 +62,10 @@ class Leases:
         held = dict(self._held())
         if not held:
             return
+        epochs = {run_id: run.epoch for run_id, run in held.items()}
         began = self.loop.time()
         try:
-            lost = await self._store.heartbeat(self.worker_id, {id: run.epoch for id, run in held.items()})
+            lost = await self._store.heartbeat(self.worker_id, epochs)
         except StoreError as trouble:
             log.error("leases could not be extended: %s", trouble)
             return
@@ -72,7 +73,7 @@ class Leases:
             if run_id not in lost:
                 run.sure_until = began + self._store.lease_seconds
         if lost and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._lost, lost)
+            self.loop.call_soon_threadsafe(self._lost, {run_id: epochs[run_id] for run_id in lost})
 
 
 class Keeper(Protocol):

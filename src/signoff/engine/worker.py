@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -85,7 +85,7 @@ class Worker:
         self.store = store
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
         self.draining = False
-        self.info = info or host.new_worker(group)
+        self.info = info or host.new_worker(group, store.namespace)
         self.program = programs.program
         self.unclear_question = programs.unclear_question
         self._programs = programs
@@ -283,10 +283,10 @@ class Worker:
             await asyncio.Event().wait()
         driver.sure_until = began + self.store.lease_seconds
 
-    def _lose(self, run_ids: set[str]) -> None:
-        for run_id in sorted(run_ids):
+    def _lose(self, lost: Mapping[str, int]) -> None:
+        for run_id, epoch in sorted(lost.items()):
             driver = self._held.get(run_id)
-            if driver is not None:
+            if driver is not None and driver.epoch == epoch:  # it may be held anew since the heartbeat left
                 self._lose_one(driver)
 
     def _lose_one(self, driver: Driver) -> None:

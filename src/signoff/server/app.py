@@ -14,18 +14,31 @@ import signoff
 from signoff.app import Signoff
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
-from signoff.server import events, health, promises, questions, runs
+from signoff.server import events, health, operations, promises, questions, runs
 from signoff.server.bodies import BodyLimit
+from signoff.server.feeds import Feeds
 from signoff.server.hosts import HostCheck
 from signoff.server.ids import EncodedPaths
+from signoff.server.keys import WorkerKeys
 from signoff.server.problems import add_handlers
 from signoff.server.services import Services
 from signoff.stores.base import Store
+from signoff.stores.operations import PATH
 
 log = logging.getLogger("signoff.server")
 
 
-def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[str] = ()) -> FastAPI:
+WORKER_LEASE_SECONDS = 90.0
+"""Longer than a worker in the store's own process needs, so that a cut of a minute takes no run from its worker."""
+
+
+def create_server_app(
+    app_or_store: Signoff | Store,
+    *,
+    allowed_hosts: Iterable[str] = (),
+    worker_keys: WorkerKeys | None = None,
+    worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
+) -> FastAPI:
     """Return the HTTP API of a store as an ASGI application.
 
     Its lifespan opens the store and has deadlines fire. The store stays open: it is the caller's.
@@ -33,6 +46,9 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
     Args:
         app_or_store: A store, or the app whose store it is and in whose group runs are started.
         allowed_hosts: Names the server is reached by, besides localhost, 127.0.0.1 and [::1].
+        worker_keys: The keys of remote workers. Without any, programs of this machine may work, and no others.
+        worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
+            word from it, others may claim its runs. None: as long as the store has it.
     """
     store, group = (
         (app_or_store.store, app_or_store.group)
@@ -46,10 +62,15 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
         backend = LocalBackend(store)
         timers = asyncio.create_task(TimerService(store).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
-        api.state.services = Services(store, backend, group, timers)
+        feeds = Feeds(store)
+        keys = worker_keys or WorkerKeys()
+        services = Services(store, backend, group, timers, keys, worker_lease_seconds, feeds)
+        api.state.services = services
         try:
             yield
         finally:
+            await services.sessions.close()
+            feeds.close()
             timers.cancel()
             await asyncio.wait({timers})
             await backend.close()
@@ -60,13 +81,13 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
         lifespan=lifespan,
         middleware=[
             Middleware(HostCheck, allowed_hosts=tuple(allowed_hosts)),
-            Middleware(BodyLimit),
+            Middleware(BodyLimit, unread=(PATH,)),
             Middleware(EncodedPaths),
         ],
         redirect_slashes=False,
     )
     add_handlers(api)
-    for noun in (runs, events, questions, promises, health):
+    for noun in (runs, events, questions, promises, operations, health):
         api.include_router(noun.router)
     return api
 

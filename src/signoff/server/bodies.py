@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Annotated
 
+from fastapi import Request
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,6 +16,9 @@ from signoff.server.problems import problem
 
 LIMIT = MAX_BYTES + 64 * 1024
 """How long a body may be in bytes: the largest value, and what is around it."""
+
+BATCH_LIMIT = 64 * 1024 * 1024
+"""How long a batch of a remote store may be in bytes: one write holds all that a run did in one turn."""
 
 
 def _unicode(text: str) -> str:
@@ -30,19 +35,34 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+async def read_batch(request: Request) -> bytes:
+    """Read a long body. Raises PayloadTooLarge."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BATCH_LIMIT:
+            raise PayloadTooLarge("body", size, BATCH_LIMIT)
+        parts.append(part)
+    return b"".join(parts)
+
+
 class BodyLimit:
     """Reads the body and passes it on whole, or answers 413.
 
     Args:
         app: What comes next.
+        unread: Paths whose bodies are left to their routes, which ask first who sends them.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, unread: Container[str] = ()) -> None:
         self._app = app
+        self._unread = unread
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
-        if "content-length" not in headers and "transfer-encoding" not in headers:
+        has_body = "content-length" in headers or "transfer-encoding" in headers
+        if not has_body or scope["path"] in self._unread:
             await self._app(scope, receive, send)
             return
         size = int(headers.get("content-length", "0"))

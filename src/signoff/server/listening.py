@@ -7,13 +7,23 @@ import os
 import socket
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AsyncExitStack, contextmanager
+from typing import TypedDict, Unpack
 
 import uvicorn
 from fastapi import FastAPI
 
 from signoff.app import Signoff
 from signoff.server.app import create_server_app
+from signoff.server.keys import WorkerKeys
 from signoff.stores.base import Store
+
+
+class ServerOptions(TypedDict, total=False):
+    """What a server may be told of its remote workers, see ``create_server_app``."""
+
+    worker_keys: WorkerKeys | None
+    worker_lease_seconds: float | None
+
 
 GRACE_SECONDS = 5
 """How long requests may go on when the server stops. Those that wait for something do not."""
@@ -29,6 +39,7 @@ class Server:
         host: The address to listen on.
         port: The port; 0 takes a free one.
         allowed_hosts: Names the server is reached by, besides the local ones and ``host``.
+        options: What else ``create_server_app`` takes.
 
     Example:
         async with Server(store, port=0) as server:
@@ -43,10 +54,11 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 8000,
         allowed_hosts: Iterable[str] = (),
+        **options: Unpack[ServerOptions],
     ) -> None:
         self.host = host
         self.port = port
-        self._app = create_server_app(app_or_store, allowed_hosts=(host, *allowed_hosts))
+        self._app = create_server_app(app_or_store, allowed_hosts=(host, *allowed_hosts), **options)
         self._stack = AsyncExitStack()
 
     @property
@@ -99,6 +111,7 @@ async def serve(
     port: int = 8000,
     allowed_hosts: Iterable[str] = (),
     listening: Callable[[Server], None] | None = None,
+    **options: Unpack[ServerOptions],
 ) -> None:
     """Serve until cancelled.
 
@@ -108,12 +121,13 @@ async def serve(
         port: The port; 0 takes a free one.
         allowed_hosts: Names the server is reached by, besides the local ones and ``host``.
         listening: Called once the server can be reached, with its ``url`` and ``port``.
+        options: What else ``create_server_app`` takes.
 
     Raises:
         OSError: The address cannot be listened on.
         StoreUnavailable: The store cannot be opened.
     """
-    async with Server(app_or_store, host=host, port=port, allowed_hosts=allowed_hosts) as server:
+    async with Server(app_or_store, host=host, port=port, allowed_hosts=allowed_hosts, **options) as server:
         if listening is not None:
             listening(server)
         await server.wait_closed()

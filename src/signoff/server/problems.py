@@ -12,10 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from signoff.errors import (
+    AccessDenied,
     AlreadySettled,
     IdConflict,
     InvalidState,
     InvalidValue,
+    LeaseLost,
     NotFound,
     NotSerializable,
     PayloadTooLarge,
@@ -27,10 +29,12 @@ from signoff.errors import (
 from signoff.wire import to_problem
 
 STATUS: dict[type[SignoffError], int] = {
+    AccessDenied: 403,
     NotFound: 404,
     AlreadySettled: 409,
     IdConflict: 409,
     InvalidState: 409,
+    LeaseLost: 409,
     RequestConflict: 409,
     PayloadTooLarge: 413,
     InvalidValue: 422,
@@ -82,11 +86,15 @@ async def _http(_: Request, error: Exception) -> Response:
 
 
 async def _unexpected(_: Request, error: Exception) -> Response:
-    return _response(500, _plain(500, "the server's log says more"))
+    return _response(500, UNEXPECTED)
 
 
 def _plain(status: int, detail: str) -> dict[str, Any]:
     return {"type": "about:blank", "title": HTTPStatus(status).phrase, "detail": detail}
+
+
+UNEXPECTED = _plain(500, "the server's log says more")
+"""What is said of an error that nobody foresaw."""
 
 
 def _response(status: int, content: dict[str, Any]) -> Response:

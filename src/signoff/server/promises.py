@@ -8,12 +8,12 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from signoff import codec
-from signoff.client import check_id
 from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
 from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.services import Services, ServicesOf
+from signoff.start_options import check_id
 from signoff.stores.base import PromiseFilter
 
 router = APIRouter(prefix="/v1/promises", tags=["promises"])

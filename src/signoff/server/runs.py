@@ -6,16 +6,16 @@ import uuid
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 from starlette.responses import Response
 
 from signoff import codec
-from signoff.client import check_id
 from signoff.records import NewRun, RunState
 from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
 from signoff.server.services import ServicesOf
+from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
 from signoff.stores.base import RunFilter
 from signoff.wire import to_wire
 
@@ -33,6 +33,9 @@ class StartRun(Body):
     id: Text | None = None
     group: Text | None = None
     timeout_seconds: float | None = None
+    priority: int = Field(default=0, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
+    start_at: FiniteFloat | None = None
+    delay_seconds: float | None = None
 
     def new_run(self, default_group: str) -> NewRun:
         """Return it as the store takes it."""
@@ -41,6 +44,8 @@ class StartRun(Body):
             workflow=self.workflow,
             group=self.group or default_group,
             arguments=codec.encode_arguments(None, self.args, self.kwargs),
+            priority=self.priority,
+            start_at=self.start_at,
         )
 
 
@@ -64,7 +69,9 @@ class SendSignal(Body):
 async def start_run(body: StartRun, services: ServicesOf) -> Response:
     """Start a run: 201, or 200 if it was started before."""
     new = body.new_run(services.group)
-    run, created = await services.backend.create_run(new, timeout_seconds=body.timeout_seconds)
+    run, created = await services.backend.create_run(
+        new, timeout_seconds=body.timeout_seconds, delay_seconds=body.delay_seconds
+    )
     return reply_with(run, 201 if created else 200)
 
 

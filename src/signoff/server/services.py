@@ -10,6 +10,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 
 from signoff.local import LocalBackend
+from signoff.server.feeds import Feeds
+from signoff.server.keys import WorkerKeys
+from signoff.server.sessions import Sessions
 from signoff.stores.base import Store
 
 T = TypeVar("T")
@@ -24,6 +27,10 @@ class Services:
         backend: The way to it.
         group: The group that runs are started in unless the caller says another.
         timers: What has deadlines fire.
+        worker_keys: The keys of remote workers; without any, those of this machine need none.
+        worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
+        sessions: What remote stores have asked for lately.
+        feeds: What is told to remote stores.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
     """
 
@@ -31,7 +38,18 @@ class Services:
     backend: LocalBackend
     group: str
     timers: asyncio.Task[None]
+    worker_keys: WorkerKeys
+    worker_lease_seconds: float | None
+    feeds: Feeds
+    sessions: Sessions = field(default_factory=Sessions)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def store_of(self, namespace: str) -> Store:
+        """Return the store of a namespace, as remote workers use it."""
+        store = self.store.within(namespace)
+        if self.worker_lease_seconds is not None:
+            store.lease_seconds = self.worker_lease_seconds
+        return store
 
     async def wait_for(self, work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T | None:
         """Return what ``work`` returns, or None if it takes longer than ``seconds`` or the server stops."""

@@ -8,14 +8,28 @@ A store object is bound to one namespace; nothing it does or returns concerns an
 
 The run's states and who moves them (no other transition exists):
 
-    create_run  -> ready            claim    ready -> running        pause    running -> paused
-    wake        paused -> ready     release  running -> ready        complete running -> succeeded|failed|cancelled
-    retry       failed (retryable) -> ready                          cancel   ready and never started,
-                                                                              or failed (retryable) -> cancelled
+    create_run  -> ready, or paused (delayed)                        claim    ready -> running
+    pause       running -> paused   wake     paused -> ready         release  running -> ready
+    complete    running -> succeeded|failed|cancelled                retry    failed (retryable) -> ready
+    cancel      never started, or failed (retryable) -> cancelled
 
 ``wake`` is part of every operation that leaves a message: ``settle``, ``signal``, ``cancel``, ``complete`` (for
 the parent and other waiters), ``due``; and ``due`` wakes a paused run whose ``wake_at`` has come and returns
 runs whose lease ran out to ``ready``.
+
+A run whose ``start_at`` is in the future when it is created is *delayed*: ``paused`` in epoch 0, with that ``wake_at``.
+A message for it is kept and counted, but only ``due`` makes it ready.
+
+Whoever is cut off while an operation is under way does not know whether it was done, and asks again. So every
+operation may be repeated:
+
+- ``append``, ``pause`` and ``complete`` are known by their entries. A write whose entries the journal holds already,
+  word for word, while no later lease was given, was done under this lease: it succeeds without effect, also if the
+  run has left ``running`` by it. (One without entries is done again, which changes nothing more; once the run
+  has left ``running`` it gets ``LeaseLost``.)
+- ``create_run``, ``create_promise``, ``settle``, ``signal``, ``retry`` and ``claim`` take a ``token``, a unique id of
+  the call. With the same token and the same arguments they return what they returned, without effect.
+- All others change nothing when they are repeated.
 """
 
 from __future__ import annotations
@@ -91,7 +105,7 @@ class Claim:
     """A run leased to a worker, and the messages waiting for it, oldest first."""
 
     run: Run
-    messages: Sequence[Message] = ()
+    messages: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +153,22 @@ class PromiseFilter:
 class Page(Generic[T]):
     """Part of a list, and where the next part begins (None at the end)."""
 
-    items: Sequence[T] = field(default_factory=tuple)
+    items: tuple[T, ...] = field(default_factory=tuple)
     next: str | None = None
 
 
 class Store(Protocol):
-    """A durable home for runs. See the module's text for what holds of every method."""
+    """A durable home for runs. See the module's text for what holds of every method.
+
+    Attributes:
+        namespace: The tenant.
+        clock: Business time.
+        lease_seconds: How long a claim or a heartbeat through this object holds a run.
+    """
 
     namespace: str
     clock: Clock
-    lease_seconds: float  # how long a claim or a heartbeat holds a run
+    lease_seconds: float
 
     @property
     def location(self) -> str:
@@ -173,16 +193,19 @@ class Store(Protocol):
         ...
 
     def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Have ``callback`` called after each commit, from any thread; returns a function that ends it."""
+        """Have ``callback`` called after each commit, from any thread; returns a function that ends it.
+
+        A store that hears of commits from afar tells ``Change(runs=None)`` when it begins to hear, and after a gap.
+        """
         ...
 
     # Runs
 
-    async def create_run(self, new: NewRun) -> tuple[Run, bool]:
-        """Create a ready run, or find the one that has the id already.
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        """Create a run, ready or delayed, or find the one that has the id already.
 
         Returns:
-            The run, and whether it was created now.
+            The run as it is, and whether this call created it.
 
         Raises:
             IdConflict: The id belongs to a run of another workflow or with other arguments.
@@ -216,7 +239,9 @@ class Store(Protocol):
         ...
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
-        """Ask a run to stop. One that never started, or failed retryably, is cancelled at once; others get a message.
+        """Ask a run to stop. One that never started (also a delayed one), or failed retryably, is cancelled at once.
+
+        Others get a message.
 
         Asking again, or a run that has ended, changes nothing.
 
@@ -228,8 +253,11 @@ class Store(Protocol):
         """
         ...
 
-    async def retry(self, run_id: str) -> Run:
-        """Make a run that failed retryably ready again, with a ``RETRIED`` entry in its journal.
+    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
+        """Make a run that failed retryably ready again, with a ``RETRIED`` entry in its journal, which keeps ``token``.
+
+        Returns:
+            The run as it is afterwards.
 
         Raises:
             NotFound: There is no such run.
@@ -238,12 +266,19 @@ class Store(Protocol):
         ...
 
     async def signal(
-        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+        self,
+        run_id: str,
+        name: str,
+        value: str,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
+        token: str | None = None,
     ) -> bool:
         """Leave a signal for a run, whether or not it waits for one.
 
         Returns:
-            Whether it was left now; False for a repetition of ``request_id`` with the same name and value.
+            Whether this call left it; False for a repetition of ``request_id`` with the same name and value.
 
         Raises:
             NotFound: There is no such run.
@@ -255,12 +290,16 @@ class Store(Protocol):
     # What the holder of a lease does
 
     async def claim(
-        self, worker_id: str, group: str, workflows: Sequence[str], limit: int
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
-        """Lease up to ``limit`` ready runs of these workflows in this group, oldest ready first.
+        """Lease up to ``limit`` ready runs of these workflows in this group.
+
+        Those of the highest priority come first, of one priority the one that became ready first, of those the one
+        that was created first.
 
         Each gets ``epoch + 1`` and a lease of ``lease_seconds``. A run's first lease has epoch 1, and the
-        run's journal is empty then.
+        run's journal is empty then. With the ``token`` of a former call it returns the runs that are still held under
+        the leases of that call, if there are any, and leases no others.
         """
         ...
 
@@ -298,8 +337,11 @@ class Store(Protocol):
 
     # Promises
 
-    async def create_promise(self, new: NewPromise) -> tuple[Promise, bool]:
+    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
         """Create a promise that belongs to no run, or find the one that has the id.
+
+        Returns:
+            The promise as it is, and whether this call created it.
 
         Raises:
             IdConflict: The id is taken by a promise of another kind, or by one of a run.
@@ -317,7 +359,7 @@ class Store(Protocol):
         ...
 
     async def settle(
-        self, promise_id: str, kind: PromiseKind, settlement: Settlement
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
         """Settle a pending promise and wake the runs that wait for it.
 

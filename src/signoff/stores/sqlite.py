@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import logging
 import os
 import sqlite3
 import threading
@@ -26,13 +24,14 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
+from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
-from signoff.stores import sqlite_states as states
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.listeners import Listeners
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
 from signoff.stores.sqlite_writer import Writer
@@ -41,8 +40,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 2
-
-log = logging.getLogger("signoff.store")
 
 
 class SqliteStore:
@@ -107,8 +104,8 @@ class SqliteStore:
 
     # Runs
 
-    async def create_run(self, new: NewRun) -> tuple[Run, bool]:
-        return await self._write(runs.create_run, new)
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        return await self._write(runs.create_run, new, token)
 
     async def get_run(self, run_id: str) -> Run:
         return await self._read_soon(runs.get_run, run_id)
@@ -134,22 +131,30 @@ class SqliteStore:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._write(runs.cancel, run_id, reason, by)
 
-    async def retry(self, run_id: str) -> Run:
-        return await self._write(runs.retry, run_id)
+    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
+        return await self._write(runs.retry, run_id, token)
 
     async def signal(
-        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+        self,
+        run_id: str,
+        name: str,
+        value: str,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
+        token: str | None = None,
     ) -> bool:
-        return await self._write(messages.signal, run_id, name, value, by, request_id)
+        return await self._write(messages.signal, run_id, name, value, by, request_id, token)
 
     # What the holder of a lease does
 
     async def claim(
-        self, worker_id: str, group: str, workflows: Sequence[str], limit: int
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
-        if not workflows or not await self._read_soon(states.any_ready, group, json.dumps(list(workflows))):
+        names = list(workflows)
+        if not workflows or not await self._read_soon(claims.may_claim, group, names, token):
             return []
-        return await self._write(leases.claim, worker_id, group, workflows, limit, self.lease_seconds)
+        return await self._write(leases.claim, worker_id, group, workflows, limit, self.lease_seconds, token)
 
     async def append(self, write: Write) -> None:
         await self._write(leases.append, write)
@@ -162,8 +167,8 @@ class SqliteStore:
 
     # Promises
 
-    async def create_promise(self, new: NewPromise) -> tuple[Promise, bool]:
-        return await self._write(promises.create_promise, new)
+    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        return await self._write(promises.create_promise, new, token)
 
     async def get_promise(self, promise_id: str) -> Promise:
         return await self._read_soon(promises.get_promise, promise_id)
@@ -174,9 +179,9 @@ class SqliteStore:
         return await self._read(promises.list_promises, which, after, limit)
 
     async def settle(
-        self, promise_id: str, kind: PromiseKind, settlement: Settlement
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
-        return await self._write(promises.settle, promise_id, kind, settlement)
+        return await self._write(promises.settle, promise_id, kind, settlement, token)
 
     # Time and leases
 
@@ -236,7 +241,7 @@ class _File:
     ) -> None:
         self.path = path_of(address)
         self.location = f"sqlite:///{self.path}"
-        self.listeners = _Listeners()
+        self.listeners = Listeners()
         self._clock = clock
         self._lease_clock = lease_clock
         self._busy_seconds = busy_seconds
@@ -271,7 +276,7 @@ class _File:
                 location=self.location,
                 busy_seconds=self._busy_seconds,
                 inline_below_seconds=self._inline_below_seconds,
-                committed=self.listeners.tell_commit,
+                committed=self._tell_commit,
                 disturbed=self.listeners.tell_disturbance,
             )
             self._mine = threading.local()
@@ -289,6 +294,9 @@ class _File:
                 self._connections.pop().close()
             if writer is not None:
                 writer.close()
+
+    def _tell_commit(self, transaction: Transaction) -> None:
+        self.listeners.tell(transaction.change)
 
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Read on a reader's thread."""
@@ -316,56 +324,3 @@ class _File:
             return read(connection)
         except sqlite3.Error as error:
             raise translate(error, self.location) from error
-
-
-class _Listeners:
-    """Who in this process wants to know of commits, by namespace."""
-
-    def __init__(self) -> None:
-        self._callbacks: tuple[tuple[str, Callable[[Change], None]], ...] = ()
-        self._lock = threading.Lock()
-
-    def add(self, namespace: str, callback: Callable[[Change], None]) -> Callable[[], None]:
-        entry = (namespace, callback)
-        with self._lock:
-            self._callbacks = (*self._callbacks, entry)
-
-        def end() -> None:
-            with self._lock:
-                self._callbacks = tuple(known for known in self._callbacks if known is not entry)
-
-        return end
-
-    def tell_commit(self, transaction: Transaction) -> None:
-        changes: dict[str, Change] = {}
-        for namespace, callback in self._callbacks:
-            change = changes.get(namespace)
-            if change is None:
-                change = changes[namespace] = _change(transaction, namespace)
-            if change.runs or change.due:
-                _tell(callback, change)
-
-    def tell_disturbance(self) -> None:
-        for _, callback in self._callbacks:
-            _tell(callback, Change(runs=None))
-
-    def tell_jump(self) -> None:
-        for _, callback in self._callbacks:
-            _tell(callback, Change(runs=frozenset(), ready=False, due=True))
-
-
-def _change(transaction: Transaction, namespace: str) -> Change:
-    return Change(
-        runs=frozenset(transaction.runs.get(namespace, ())),
-        woken=frozenset(transaction.woken.get(namespace, ())),
-        ended=frozenset(transaction.ended.get(namespace, ())),
-        ready=namespace in transaction.ready,
-        due=transaction.due,
-    )
-
-
-def _tell(callback: Callable[[Change], None], change: Change) -> None:
-    try:
-        callback(change)
-    except Exception:
-        log.exception("a listener of the store failed; the commit stands")

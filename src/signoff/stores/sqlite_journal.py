@@ -14,11 +14,14 @@ from signoff.stores.sqlite_transaction import Transaction
 FEW_ENTRIES = 64
 FEW_CHARACTERS = 65_536
 
-# Where the journal goes on, for the holder of the lease: no row for anyone else.
+# Where the journal goes on, and whether the lease still holds. No row for anyone who never had it, or if another one
+# was given since.
 FENCE = """
-SELECT (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = :namespace AND run_id = :run_id)
+SELECT
+    (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = :namespace AND run_id = :run_id),
+    state = 'running'
 FROM runs
-WHERE namespace = :namespace AND id = :run_id AND epoch = :epoch AND state = 'running'
+WHERE namespace = :namespace AND id = :run_id AND epoch = :epoch
 """
 
 NEXT_SEQ = "SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = ? AND run_id = ?"
@@ -34,22 +37,40 @@ ORDER BY seq LIMIT ?
 """
 
 
-def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Sequence[Entry]) -> None:
+def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Sequence[Entry]) -> bool:
     """Append entries for the holder of the lease. With none, only check that the lease holds.
 
+    Returns:
+        Whether they were appended now; False if they were before, under the same lease.
+
     Raises:
-        LeaseLost: It does not.
+        LeaseLost: It does not hold.
         InvalidValue: The entries do not go on where the journal ends.
     """
     found = tx.db.execute(FENCE, {"namespace": namespace, "run_id": run_id, "epoch": epoch}).fetchone()
     if found is None:
         raise LeaseLost(run_id, epoch)
+    next_seq, is_held = found
+    if not is_held or (entries and entries[0].seq < next_seq):
+        if _holds(tx, namespace, run_id, entries):
+            return False
+        if not is_held:
+            raise LeaseLost(run_id, epoch)
     if not entries:
-        return
-    for seq, entry in enumerate(entries, found[0]):
+        return True
+    for seq, entry in enumerate(entries, next_seq):
         if entry.seq != seq:
             raise InvalidValue("entries", f"seq {entry.seq} where the journal of {run_id!r} goes on at {seq}")
     add(tx, namespace, run_id, entries)
+    return True
+
+
+def _holds(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) -> bool:
+    """Whether the journal has these very entries."""
+    if not entries:
+        return False
+    after = entries[0].seq - 1
+    return read_journal(tx.db, namespace, run_id, after, len(entries)) == list(entries)
 
 
 def add(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) -> None:

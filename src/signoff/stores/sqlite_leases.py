@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Message, WorkerInfo
+from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
@@ -28,7 +29,7 @@ WHERE number IN (
 RETURNING id
 """
 
-ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
+ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 
 DELIST = "DELETE FROM workers WHERE id = ?"
 
@@ -53,10 +54,14 @@ def claim(
     workflows: Sequence[str],
     limit: int,
     lease_seconds: float,
+    token: str | None,
 ) -> list[Claim]:
-    """Lease ready runs to a worker."""
-    lease_until = tx.lease_now + lease_seconds
-    claimed = states.claim(tx, namespace, worker_id, group, workflows, lease_until, limit)
+    """Lease ready runs to a worker, or find those that the same call has leased to it before."""
+    claimed = [] if token is None else claims.claimed(tx, namespace, worker_id, token)
+    if not claimed:
+        lease_until = tx.lease_now + lease_seconds
+        numbers = claims.choose(tx, namespace, group, workflows, limit)
+        claimed = states.claim(tx, worker_id, lease_until, numbers, token)
     waiting: dict[str, list[Message]] = {}
     told = [run.id for run in claimed if run.wakes > 0]
     if told:
@@ -65,9 +70,10 @@ def claim(
     return [Claim(run, tuple(waiting.get(run.id, ()))) for run in claimed]
 
 
-def append(tx: Transaction, namespace: str, write: Write) -> None:
-    """Write what the holder of a run's lease asks for."""
-    journal.append(tx, namespace, write.run_id, write.epoch, write.entries)
+def append(tx: Transaction, namespace: str, write: Write) -> bool:
+    """Write what the holder of a run's lease asks for. Returns False if it is written already."""
+    if not journal.append(tx, namespace, write.run_id, write.epoch, write.entries):
+        return False
     if write.taken:
         messages.take(tx, namespace, write.run_id, write.taken)
     for new_promise in write.opens:
@@ -80,11 +86,14 @@ def append(tx: Transaction, namespace: str, write: Write) -> None:
         runs.cancel_child(tx, namespace, write.run_id, run_id)
     if write.first_seq is not None:
         journal.begin_generation(tx, namespace, write.run_id, write.first_seq)
+    return True
 
 
 def pause(tx: Transaction, namespace: str, write: Write, wakes: int, wake_at: float | None) -> bool:
     """Write the batch and pause the run, unless something came meanwhile."""
-    append(tx, namespace, write)
+    is_new = append(tx, namespace, write)
+    if not is_new and not states.is_running(tx, namespace, write.run_id):
+        return True
     return states.pause(tx, namespace, write.run_id, write.epoch, wakes, wake_at)
 
 
@@ -92,7 +101,8 @@ def complete(tx: Transaction, namespace: str, write: Write, outcome: Outcome) ->
     """Write the batch and end the run."""
     if not outcome.state.is_final:
         raise InvalidValue("outcome.state", f"{outcome.state.value} is not an end")
-    append(tx, namespace, write)
+    if not append(tx, namespace, write):
+        return
     parent = states.end(
         tx,
         namespace,
@@ -125,7 +135,7 @@ def heartbeat(
 
 def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
     """Put a worker on the register."""
-    values = (worker.id, worker.host, worker.pid, worker.process_started_at, worker.group)
+    values = (worker.id, worker.host, worker.pid, worker.process_started_at, worker.group, worker.namespace)
     tx.db.execute(ENLIST, values)
 
 

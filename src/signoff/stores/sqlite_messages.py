@@ -10,7 +10,8 @@ from typing import Any, Literal
 from signoff.errors import InvalidState, NotFound, RequestConflict
 from signoff.records import Message, MessageKind
 from signoff.stores import sqlite_states as states
-from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, same_json, to_message
+from signoff.stores.same import same_json
+from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, to_message
 from signoff.stores.sqlite_transaction import Transaction
 
 LEAVE = """
@@ -49,10 +50,10 @@ REMOVE_WAITER = "DELETE FROM waiters WHERE namespace = ? AND target = ? AND targ
 ENDED = "SELECT state, ended_at IS NOT NULL AND NOT retryable FROM runs WHERE namespace = ? AND id = ?"
 
 REMEMBER_REQUEST = """
-INSERT INTO requests (namespace, run_id, request_id, name, value) VALUES (?, ?, ?, ?, ?)
+INSERT INTO requests (namespace, run_id, request_id, name, value, token) VALUES (?, ?, ?, ?, ?, ?)
 """
 
-FIND_REQUEST = "SELECT name, value FROM requests WHERE namespace = ? AND run_id = ? AND request_id = ?"
+FIND_REQUEST = "SELECT name, value, token FROM requests WHERE namespace = ? AND run_id = ? AND request_id = ?"
 
 
 def leave(
@@ -142,14 +143,16 @@ def signal(
     value: str,
     by: str | None,
     request_id: str | None,
+    token: str | None,
 ) -> bool:
-    """Leave a signal. Returns False for a repetition."""
+    """Leave a signal. Returns False for a repetition of the request by another call."""
+    request_id = token if request_id is None else request_id
     if request_id is not None:
         known = tx.db.execute(FIND_REQUEST, (namespace, run_id, request_id)).fetchone()
         if known is not None:
             if known[0] != name or not same_json(known[1], value):
                 raise RequestConflict(request_id, run_id)
-            return False
+            return token is not None and known[2] == token
     found = tx.db.execute(ENDED, (namespace, run_id)).fetchone()
     if found is None:
         raise NotFound("run", run_id)
@@ -157,6 +160,6 @@ def signal(
     if ended:
         raise InvalidState(run_id, state, "signal")
     if request_id is not None:
-        tx.db.execute(REMEMBER_REQUEST, (namespace, run_id, request_id, name, value))
+        tx.db.execute(REMEMBER_REQUEST, (namespace, run_id, request_id, name, value, token))
     leave(tx, namespace, run_id, MessageKind.SIGNAL, name=name, value=value, by=by)
     return True

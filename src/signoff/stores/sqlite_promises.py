@@ -12,21 +12,25 @@ from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, R
 from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores import sqlite_messages as messages
 from signoff.stores.base import Page, PromiseFilter
-from signoff.stores.sqlite_rows import PROMISE_COLUMNS, page_number, same_json, to_promise
+from signoff.stores.paging import page_number
+from signoff.stores.same import same_json
+from signoff.stores.sqlite_rows import PROMISE_COLUMNS, to_promise
 from signoff.stores.sqlite_transaction import Refused, Transaction
 
 INSERT = f"""
-INSERT INTO promises (namespace, id, kind, state, created_at, run_id, n, due_at, data)
-VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?)
+INSERT INTO promises (namespace, id, kind, state, created_at, run_id, n, due_at, data, create_token)
+VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {PROMISE_COLUMNS}
 """
 
 GET = f"SELECT {PROMISE_COLUMNS} FROM promises WHERE namespace = ? AND id = ?"
 
+TOKENS = "SELECT create_token, settle_token FROM promises WHERE namespace = ? AND id = ?"
+
 SETTLE = f"""
 UPDATE promises
-SET state = ?, value = ?, settled_at = ?, settled_by = ?, note = ?, request_id = ?
+SET state = ?, value = ?, settled_at = ?, settled_by = ?, note = ?, request_id = ?, settle_token = ?
 WHERE namespace = ? AND id = ? AND kind = ? AND state = 'pending' AND (due_at IS NULL OR due_at > ?)
 RETURNING {PROMISE_COLUMNS}
 """
@@ -77,9 +81,11 @@ WHERE namespace = :namespace AND run_id = :run_id AND state = '{{state}}' AND ki
 LIST_ORDER = "ORDER BY number LIMIT :limit"
 
 
-def create_promise(tx: Transaction, namespace: str, new: NewPromise) -> tuple[Promise, bool]:
+def create_promise(
+    tx: Transaction, namespace: str, new: NewPromise, token: str | None
+) -> tuple[Promise, bool]:
     """Create a promise that belongs to no run, or find it."""
-    created = _insert(tx, namespace, new, run_id=None, n=None)
+    created = _insert(tx, namespace, new, run_id=None, n=None, token=token)
     if created is not None:
         return created, True
     promise = get_promise(tx.db, namespace, new.id)
@@ -87,7 +93,8 @@ def create_promise(tx: Transaction, namespace: str, new: NewPromise) -> tuple[Pr
         raise IdConflict(new.id, f"it is a {promise.kind.value}, not a {new.kind.value}")
     if promise.run_id is not None:
         raise IdConflict(new.id, f"it belongs to run {promise.run_id!r}")
-    return promise, False
+    create_token, _ = _tokens(tx, namespace, new.id)
+    return promise, token is not None and token == create_token
 
 
 def open_promise(tx: Transaction, namespace: str, run_id: str, new: NewPromise) -> None:
@@ -123,7 +130,12 @@ def close_all(tx: Transaction, namespace: str, run_id: str) -> None:
 
 
 def settle(
-    tx: Transaction, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+    tx: Transaction,
+    namespace: str,
+    promise_id: str,
+    kind: PromiseKind,
+    settlement: Settlement,
+    token: str | None,
 ) -> tuple[Promise, bool] | Refused:
     """Settle a pending promise and tell the runs that wait for it."""
     if settlement.state is PromiseState.PENDING:
@@ -137,6 +149,7 @@ def settle(
             settlement.by,
             settlement.note,
             settlement.request_id,
+            token,
             namespace,
             promise_id,
             kind.value,
@@ -144,7 +157,7 @@ def settle(
         ),
     ).fetchone()
     if row is None:
-        return _not_settled(tx, namespace, promise_id, kind, settlement)
+        return _not_settled(tx, namespace, promise_id, kind, settlement, token)
     promise = to_promise(row)
     _tell_all(tx, promise)
     return promise, True
@@ -197,9 +210,15 @@ def _promises(rows: Iterable[tuple[Any, ...]]) -> list[Promise]:
 
 
 def _insert(
-    tx: Transaction, namespace: str, new: NewPromise, *, run_id: str | None, n: int | None
+    tx: Transaction,
+    namespace: str,
+    new: NewPromise,
+    *,
+    run_id: str | None,
+    n: int | None,
+    token: str | None = None,
 ) -> Promise | None:
-    values = (namespace, new.id, new.kind.value, tx.now, run_id, n, new.due_at, new.data)
+    values = (namespace, new.id, new.kind.value, tx.now, run_id, n, new.due_at, new.data, token)
     row = tx.db.execute(INSERT, values).fetchone()
     if row is None:
         return None
@@ -219,8 +238,18 @@ def _refuse(tx: Transaction, namespace: str, run_id: str, new: NewPromise, found
     messages.leave(tx, namespace, run_id, MessageKind.SETTLED, n=new.n, name=new.id, state=state, error=error)
 
 
+def _tokens(tx: Transaction, namespace: str, promise_id: str) -> tuple[str | None, str | None]:
+    """Return the ids of the calls that created and that settled a promise."""
+    return tx.db.execute(TOKENS, (namespace, promise_id)).fetchone()
+
+
 def _not_settled(
-    tx: Transaction, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+    tx: Transaction,
+    namespace: str,
+    promise_id: str,
+    kind: PromiseKind,
+    settlement: Settlement,
+    token: str | None,
 ) -> tuple[Promise, bool] | Refused:
     promise = get_promise(tx.db, namespace, promise_id)
     if promise.kind is not kind:
@@ -229,6 +258,9 @@ def _not_settled(
         late = to_promise(tx.db.execute(TIME_OUT, (tx.now, namespace, promise_id)).fetchone())
         _tell_all(tx, late)
         return Refused(AlreadySettled(promise_id, late.state.value, None, late.settled_at))
+    _, settle_token = _tokens(tx, namespace, promise_id)
+    if token is not None and token == settle_token:
+        return promise, True
     if settlement.request_id is not None and promise.request_id == settlement.request_id:
         if promise.state is settlement.state and same_json(promise.value, settlement.value):
             return promise, False

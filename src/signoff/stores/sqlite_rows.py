@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
-from signoff.errors import InvalidValue
 from signoff.records import (
     CallKind,
     Entry,
@@ -25,24 +22,26 @@ Row = tuple[Any, ...]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
     deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
-    first_seq"""
+    first_seq, priority, start_at"""
+
+RUN_WIDTH = 22  # how many columns they are
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id"""
 
 # RETURNING gives a whole number of seconds as an int, whatever the column's type says.
-RUN_TIMES = (6, 9, 10, 16, 18)
+RUN_TIMES = (6, 9, 10, 16, 18, 21)
 PROMISE_TIMES = (4, 7, 10)
 
 ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
 MESSAGE_COLUMNS = 'id, run_id, kind, at, n, name, state, value, error, "by", note'
 
-WORKER_COLUMNS = "id, host, pid, process_started_at, group_name"
+WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace"
 
 
 def to_run(row: Row) -> Run:
-    fields = list(row[:20])
+    fields = list(row[:RUN_WIDTH])
     fields[5] = RunState(row[5])
     fields[13] = bool(row[13])
     for time in RUN_TIMES:
@@ -88,25 +87,3 @@ def to_message(row: Row) -> Message:
 
 def to_worker(row: Row) -> WorkerInfo:
     return WorkerInfo(*row)
-
-
-def page_number(after: str | None, otherwise: int) -> int:
-    """Return where a page begins: the number of the last row of the page before it."""
-    if after is None:
-        return otherwise
-    if re.fullmatch("[0-9]{1,18}", after) is None:
-        raise InvalidValue("after", f"{after!r} is no page of this list; pass a page's `next`")
-    return int(after)
-
-
-def same_json(one: str | None, other: str | None) -> bool:
-    """Whether two JSON texts hold the same value, however they are spaced and their keys ordered."""
-    if one == other:
-        return True
-    if one is None or other is None:
-        return False
-    return _canonical(one) == _canonical(other)
-
-
-def _canonical(text: str) -> str:
-    return json.dumps(json.loads(text), sort_keys=True)

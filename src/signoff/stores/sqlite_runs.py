@@ -17,10 +17,19 @@ from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome, Page, RunFilter
-from signoff.stores.sqlite_rows import RUN_COLUMNS, page_number, same_json, to_run
+from signoff.stores.paging import LAST_NUMBER, page_number
+from signoff.stores.same import same_json
+from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
+
+CREATED_BY = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND create_token = ?"
+
+RETRIED_BY = """
+SELECT 1 FROM journal
+WHERE namespace = ? AND run_id = ? AND kind = 'retried' AND json_extract(details, '$.token') = ?
+"""
 
 ASK_TO_CANCEL = """
 UPDATE runs SET cancel_asked = 1
@@ -52,19 +61,18 @@ WHERE namespace = :namespace AND state = '{{state}}' AND number < :before {{filt
 
 LIST_ORDER = "ORDER BY number DESC LIMIT :limit"
 
-LAST_NUMBER = 2**63 - 1
 
-
-def create_run(tx: Transaction, namespace: str, new: NewRun) -> tuple[Run, bool]:
-    """Create a ready run, or find it."""
-    created = states.create(tx, namespace, new)
+def create_run(tx: Transaction, namespace: str, new: NewRun, token: str | None) -> tuple[Run, bool]:
+    """Create a run, or find it."""
+    created = states.create(tx, namespace, new, token)
     if created is not None:
         return created, True
     run = get_run(tx.db, namespace, new.id)
     differs = _difference(run, new)
     if differs is not None:
         raise IdConflict(new.id, differs)
-    return run, False
+    is_repeated = token is not None and tx.db.execute(CREATED_BY, (namespace, new.id, token)).fetchone()
+    return run, bool(is_repeated)
 
 
 def start_child(tx: Transaction, namespace: str, parent_id: str, new: NewRun) -> None:
@@ -123,12 +131,15 @@ def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by:
     return get_run(tx.db, namespace, run_id)
 
 
-def retry(tx: Transaction, namespace: str, run_id: str) -> Run:
+def retry(tx: Transaction, namespace: str, run_id: str, token: str | None) -> Run:
     """Make a run ready that failed retryably."""
+    if token is not None and tx.db.execute(RETRIED_BY, (namespace, run_id, token)).fetchone():
+        return get_run(tx.db, namespace, run_id)
     run = states.retry(tx, namespace, run_id)
     if run is None:
         raise InvalidState(run_id, get_run(tx.db, namespace, run_id).state.value, "retry")
-    entry = Entry(journal.next_seq(tx, namespace, run_id), tx.now, EntryKind.RETRIED)
+    details = None if token is None else to_json({"token": token}).decode()
+    entry = Entry(journal.next_seq(tx, namespace, run_id), tx.now, EntryKind.RETRIED, details=details)
     journal.add(tx, namespace, run_id, [entry])
     return run
 
@@ -178,7 +189,7 @@ def list_runs(
     rows = db.execute(statement, values).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]
-    return Page(tuple(to_run(row) for row in rows), str(rows[-1][20]) if more and rows else None)
+    return Page(tuple(to_run(row) for row in rows), str(rows[-1][RUN_WIDTH]) if more and rows else None)
 
 
 @lru_cache

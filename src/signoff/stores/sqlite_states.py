@@ -5,20 +5,18 @@ The table of transitions is in ``stores/base.py``.
 
 from __future__ import annotations
 
-import sqlite3
+import json
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
 
 from signoff.records import NewRun, Run, RunState
-from signoff.stores.sqlite_rows import RUN_COLUMNS, to_run
+from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
-# -> ready
+# -> ready, or paused until it may start
 CREATE = f"""
-INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, parent_id, parent_n,
-    deadline_at, arguments)
-VALUES (?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?)
+INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
+    deadline_at, priority, start_at, arguments, create_token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {RUN_COLUMNS}
 """
@@ -26,27 +24,12 @@ RETURNING {RUN_COLUMNS}
 # ready -> running
 CLAIM = f"""
 UPDATE runs
-SET state = 'running', epoch = epoch + 1, worker_id = ?, lease_until = ?
-WHERE number IN ({{candidates}})
-RETURNING {RUN_COLUMNS}, ready_at, number
+SET state = 'running', epoch = epoch + 1, worker_id = ?, lease_until = ?, claim_token = ?
+WHERE number IN (SELECT value FROM json_each(?))
+RETURNING {RUN_COLUMNS}, number
 """
 
-# One branch for each workflow: SQLite merges them, each in the order of its index.
-CANDIDATES = """
-SELECT number, ready_at FROM runs INDEXED BY runs_ready
-WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready'
-"""
-
-OLDEST_READY = "SELECT number FROM ({branches} ORDER BY ready_at, number LIMIT ?)"
-
-WORKFLOWS_AT_ONCE = 200  # SQLite merges up to 500 branches in one statement
-
-ANY_READY = """
-SELECT 1 FROM runs INDEXED BY runs_ready
-WHERE namespace = ? AND group_name = ? AND state = 'ready'
-    AND workflow IN (SELECT value FROM json_each(?))
-LIMIT 1
-"""
+IS_RUNNING = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND state = 'running'"
 
 # running -> paused, unless something came since `wakes` was read
 PAUSE = """
@@ -55,18 +38,19 @@ SET state = 'paused', wake_at = ?, worker_id = NULL, lease_until = NULL
 WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running' AND wakes = ?
 """
 
-# paused -> ready, when something came. A run that failed retryably is kept whole: it goes on collecting.
+# paused -> ready, when something came; but a delayed run (epoch 0) only collects what comes.
+# A run that failed retryably is kept whole: it goes on collecting, too.
 WAKE = """
 UPDATE runs
 SET wakes = wakes + 1,
-    state = CASE state WHEN 'paused' THEN 'ready' ELSE state END,
-    ready_at = CASE state WHEN 'paused' THEN ? ELSE ready_at END,
-    wake_at = NULL
+    state = CASE WHEN state = 'paused' AND epoch > 0 THEN 'ready' ELSE state END,
+    ready_at = CASE WHEN state = 'paused' AND epoch > 0 THEN ? ELSE ready_at END,
+    wake_at = CASE WHEN epoch > 0 THEN NULL ELSE wake_at END
 WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)
 RETURNING wakes, state
 """
 
-# paused -> ready, when its timer is due
+# paused -> ready, when its timer is due, or a delayed run may start
 WAKE_TIMERS = """
 UPDATE runs
 SET state = 'ready', ready_at = :now, wake_at = NULL
@@ -106,11 +90,11 @@ WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
 RETURNING parent_id, parent_n
 """
 
-# ready, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up
+# ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up
 CANCEL_AT_ONCE = f"""
 UPDATE runs
-SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?
-WHERE namespace = ? AND id = ? AND (state = 'ready' AND epoch = 0 OR state = 'failed' AND retryable)
+SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?, wake_at = NULL
+WHERE namespace = ? AND id = ? AND (epoch = 0 AND ended_at IS NULL OR state = 'failed' AND retryable)
 RETURNING {RUN_COLUMNS}
 """
 
@@ -123,8 +107,9 @@ RETURNING {RUN_COLUMNS}
 """
 
 
-def create(tx: Transaction, namespace: str, new: NewRun) -> Run | None:
-    """Create a ready run; None if the id is taken."""
+def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = None) -> Run | None:
+    """Create a run, ready or delayed; None if the id is taken."""
+    delayed = new.start_at is not None and new.start_at > tx.now
     row = tx.db.execute(
         CREATE,
         (
@@ -132,54 +117,40 @@ def create(tx: Transaction, namespace: str, new: NewRun) -> Run | None:
             new.id,
             new.workflow,
             new.group,
+            (RunState.PAUSED if delayed else RunState.READY).value,
             tx.now,
             tx.now,
+            new.start_at if delayed else None,
             new.parent_id,
             new.parent_n,
             new.deadline_at,
+            new.priority,
+            new.start_at,
             new.arguments,
+            token,
         ),
     ).fetchone()
     if row is None:
         return None
-    tx.touch(namespace, new.id, ready=True, due=new.deadline_at is not None)
+    tx.touch(namespace, new.id, ready=not delayed, due=delayed or new.deadline_at is not None)
     return to_run(row)
 
 
-def any_ready(db: sqlite3.Connection, namespace: str, group: str, workflows_json: str) -> bool:
-    """Whether ``claim`` would find a run."""
-    return db.execute(ANY_READY, (namespace, group, workflows_json)).fetchone() is not None
-
-
 def claim(
-    tx: Transaction,
-    namespace: str,
-    worker_id: str,
-    group: str,
-    workflows: Sequence[str],
-    lease_until: float,
-    limit: int,
+    tx: Transaction, worker_id: str, lease_until: float, numbers: Sequence[int], token: str | None
 ) -> list[Run]:
-    """Lease ready runs to a worker, oldest ready first."""
-    claimed: list[Run] = []
-    for start in range(0, len(workflows), WORKFLOWS_AT_ONCE):
-        some = workflows[start : start + WORKFLOWS_AT_ONCE]
-        values: list[Any] = [worker_id, lease_until]
-        for workflow in some:
-            values += (namespace, group, workflow)
-        rows = tx.db.execute(claim_statement(len(some)), [*values, limit - len(claimed)]).fetchall()
-        rows.sort(key=lambda row: row[20:])
-        claimed += [to_run(row) for row in rows]
+    """Lease ready runs, given by their numbers, to a worker. They are returned in the order given."""
+    rows = tx.db.execute(CLAIM, (worker_id, lease_until, token, json.dumps(numbers))).fetchall()
+    by_number = {row[RUN_WIDTH]: to_run(row) for row in rows}
+    claimed = [by_number[number] for number in numbers]
     for run in claimed:
-        tx.touch(namespace, run.id)
+        tx.touch(run.namespace, run.id)
     return claimed
 
 
-@lru_cache
-def claim_statement(workflows: int) -> str:
-    """Return the statement that claims runs of so many workflows."""
-    candidates = OLDEST_READY.format(branches="UNION ALL".join([CANDIDATES] * workflows))
-    return CLAIM.format(candidates=candidates)
+def is_running(tx: Transaction, namespace: str, run_id: str) -> bool:
+    """Whether a run is leased."""
+    return tx.db.execute(IS_RUNNING, (namespace, run_id)).fetchone() is not None
 
 
 def pause(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from signoff.clock import Clock
 from signoff.stores.sqlite_schema import is_busy, reserve_log, translate
+from signoff.stores.touched import Touched
+from signoff.stores.turns import Operation
 
 T = TypeVar("T")
 
@@ -33,67 +34,36 @@ class Refused:
         self.error = error
 
 
-class Transaction:
+class Transaction(Touched):
     """One write transaction under way, and what it has touched so far.
 
     Attributes:
         db: The connection.
         now: Business time, in unix seconds.
         lease_now: The time leases are measured by, in unix seconds.
-        runs: Ids of the runs touched, by namespace.
-        woken: Those of them that were left a message.
-        ended: Those of them that ended.
-        ready: Namespaces in which a run may have become claimable.
-        due: Whether an earlier deadline may exist.
     """
 
-    __slots__ = ("db", "due", "ended", "lease_now", "now", "ready", "runs", "woken")
+    __slots__ = ("db", "lease_now", "now")
 
     def __init__(self, db: sqlite3.Connection, now: float, lease_now: float) -> None:
+        super().__init__()
         self.db = db
         self.now = now
         self.lease_now = lease_now
-        self.runs: dict[str, set[str]] = {}
-        self.woken: dict[str, set[str]] = {}
-        self.ended: dict[str, set[str]] = {}
-        self.ready: set[str] = set()
-        self.due = False
-
-    def touch(self, namespace: str, run_id: str, *, ready: bool = False, due: bool = False) -> None:
-        """Note that a run has changed."""
-        self.runs.setdefault(namespace, set()).add(run_id)
-        if ready:
-            self.ready.add(namespace)
-        if due:
-            self.due = True
-
-    def touch_woken(self, namespace: str, run_id: str, *, ready: bool) -> None:
-        """Note that a run was left a message."""
-        self.touch(namespace, run_id, ready=ready)
-        self.woken.setdefault(namespace, set()).add(run_id)
-
-    def touch_ended(self, namespace: str, run_id: str) -> None:
-        """Note that a run has ended."""
-        self.touch(namespace, run_id)
-        self.ended.setdefault(namespace, set()).add(run_id)
 
 
-class Operation(Generic[T]):
-    """Something to do in a transaction, and what came of it. Doing it again after a rollback is safe.
+class Work(Operation[T]):
+    """Something to do in a transaction. Doing it again after a rollback is safe.
 
     Attributes:
         work: What to do. If it raises, nothing of it remains.
-        future: Who waits for it, if somebody does.
-        error: What it raises for its caller.
     """
 
-    __slots__ = ("_result", "error", "future", "work")
+    __slots__ = ("work",)
 
     def __init__(self, work: Callable[[Transaction], T | Refused]) -> None:
+        super().__init__()
         self.work = work
-        self.future: asyncio.Future[T] | None = None
-        self.error: BaseException | None = None
-        self._result: Any = None
 
     def do(self, transaction: Transaction) -> None:
         """Do the work and keep what it returns or refuses."""
@@ -101,22 +71,7 @@ class Operation(Generic[T]):
         if isinstance(result, Refused):
             self.error = result.error
         else:
-            self._result = result
-
-    def outcome(self) -> T:
-        """Return the result, or raise the error."""
-        if self.error is not None:
-            raise self.error
-        return self._result
-
-    def tell(self) -> None:
-        """Resolve the future, on its event loop."""
-        if self.future is None or self.future.done():  # done: its caller was cancelled
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self._result)
+            self.result = result
 
 
 class Committer:
@@ -141,7 +96,7 @@ class Committer:
         self._clock = clock
         self._lease_clock = lease_clock
 
-    def commit(self, batch: Sequence[Operation[Any]]) -> Transaction | None:
+    def commit(self, batch: Sequence[Work[Any]]) -> Transaction | None:
         """Do a batch in one transaction; each operation then has its result or its error.
 
         Returns:
@@ -176,7 +131,7 @@ class Committer:
             log.info("store %s: its write-ahead log grows as it is used: %s", self._location, error)
         return True
 
-    def _try(self, batch: Sequence[Operation[Any]]) -> Transaction:
+    def _try(self, batch: Sequence[Work[Any]]) -> Transaction:
         self.db.execute("BEGIN IMMEDIATE")
         transaction = Transaction(self.db, self._clock.now(), self._lease_clock.now())
         spoiler = self._do(batch, transaction)
@@ -190,7 +145,7 @@ class Committer:
         self.average_seconds += (time.perf_counter() - began - self.average_seconds) / AVERAGE_OVER
         return transaction
 
-    def _do(self, batch: Sequence[Operation[Any]], transaction: Transaction) -> Operation[Any] | None:
+    def _do(self, batch: Sequence[Work[Any]], transaction: Transaction) -> Work[Any] | None:
         """Do the operations. Returns the first that failed after it had written something, if one did."""
         for operation in batch:
             changes = self.db.total_changes

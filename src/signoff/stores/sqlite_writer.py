@@ -8,20 +8,20 @@ does not even wait for the end of the turn.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import os
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from signoff.errors import StoreUnavailable
+from signoff.stores.bell import Bell
 from signoff.stores.sqlite_schema import is_busy, translate
-from signoff.stores.sqlite_transaction import Committer, Operation, Refused, Transaction
+from signoff.stores.sqlite_transaction import Committer, Refused, Transaction, Work
+from signoff.stores.turns import Turns, tell, tell_here
 
 T = TypeVar("T")
 
@@ -33,49 +33,6 @@ LOOK_ABROAD_LATER: Final = 0.005
 RESERVE_AFTER: Final = 20  # commits; who makes fewer has no use for a log of full size
 RETRY_SOON: Final = 0.001  # seconds before asking again for a lock that another process holds
 RETRY_LATER: Final = 0.025
-
-
-class _Turn:
-    """What one turn of an event loop asks for, and whether the turn before had several tasks asking."""
-
-    __slots__ = ("asker", "batch", "crowded", "is_open", "loop", "others")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.is_open = False
-        self.crowded = False
-        self.asker: asyncio.Task[Any] | None = None
-        self.others = False
-        self.batch: list[Operation[Any]] = []
-
-    def open(self, asker: asyncio.Task[Any] | None) -> None:
-        self.is_open = True
-        self.asker = asker
-        self.others = False
-
-    def close(self) -> list[Operation[Any]]:
-        self.is_open = False
-        self.asker = None
-        self.crowded = self.others
-        batch, self.batch = self.batch, []
-        return batch
-
-
-class _Bell:
-    """Wakes the thread. Far cheaper to wait on, again and again, than a threading.Event."""
-
-    __slots__ = ("_silent",)
-
-    def __init__(self) -> None:
-        self._silent = threading.Lock()
-        self._silent.acquire()
-
-    def ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it rings already
-            self._silent.release()
-
-    def wait(self, seconds: float) -> None:
-        self._silent.acquire(timeout=max(seconds, 0.0))
 
 
 class Writer:
@@ -108,9 +65,9 @@ class Writer:
         self._disturbed = disturbed
         self._pid = os.getpid()
         self._lock = threading.Lock()  # held by whoever uses the committer
-        self._turns = threading.local()
-        self._waiting: deque[Operation[Any]] = deque()
-        self._bell = _Bell()
+        self._turns = Turns(self._commit_one, self._commit_turn)
+        self._waiting: deque[Work[Any]] = deque()
+        self._bell = Bell()
         self._closing = False
         self._has_reserved = False
         self._data_version = committer.first_data_version
@@ -121,27 +78,14 @@ class Writer:
 
     # For callers, on their event loops
 
-    async def write(self, work: Callable[[Transaction], T | Refused]) -> T:
+    def write(self, work: Callable[[Transaction], T | Refused]) -> Awaitable[T]:
         """Do ``work`` in a transaction, and return its result when that is durable.
 
         ``work`` may be done a second time after a rollback. If it raises, nothing of it remains. It is done
         or not done as a whole, even if the caller is cancelled.
         """
         self.check_usable()
-        operation = Operation(work)
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        turn = self._turn_of(loop)
-        if not turn.is_open:
-            turn.open(task)
-            loop.call_soon(self._end_turn, turn)
-            if not turn.crowded and self._commit_here([operation]):
-                return operation.outcome()
-        elif task is not turn.asker:
-            turn.others = True
-        operation.future = loop.create_future()
-        turn.batch.append(operation)
-        return await operation.future
+        return self._turns.do(Work(work))
 
     def read_here(self, read: Callable[[sqlite3.Connection], T]) -> tuple[T] | None:
         """Do a small read on this thread, if the writer is idle; None if it is not."""
@@ -175,22 +119,18 @@ class Writer:
         with self._lock:
             self._committer.db.close()
 
-    def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Turn:
-        turn: _Turn | None = getattr(self._turns, "turn", None)
-        if turn is None or turn.loop is not loop:
-            turn = self._turns.turn = _Turn(loop)
-        return turn
+    def _commit_one(self, operation: Work[Any]) -> bool:
+        return self._commit_here([operation])
 
-    def _end_turn(self, turn: _Turn) -> None:
-        batch = turn.close()
-        if not batch or self._commit_here(batch):
+    def _commit_turn(self, batch: list[Work[Any]]) -> None:
+        if self._commit_here(batch):
             return
         self._waiting.extend(batch)
         self._bell.ring()
         if not self._thread.is_alive():
             self._abandon()
 
-    def _commit_here(self, batch: list[Operation[Any]]) -> bool:
+    def _commit_here(self, batch: list[Work[Any]]) -> bool:
         if self._committer.average_seconds >= self._inline_below or len(batch) > INLINE_AT_MOST:
             return False
         if not self._lock.acquire(blocking=False):
@@ -202,19 +142,19 @@ class Writer:
             self._lock.release()
         if transaction is None:
             return False
-        _tell_here(batch)
+        tell_here(batch)
         self._announce(transaction)
         return True
 
     def _announce(self, transaction: Transaction) -> None:
-        if transaction.runs or transaction.due:
+        if transaction:
             self._committed(transaction)
 
     def _abandon(self) -> None:
         left = _take_all(self._waiting)
         for operation in left:
             operation.error = StoreUnavailable(self._location, "it is closed")
-        _tell(left)
+        tell(left)
 
     # The thread
 
@@ -232,7 +172,7 @@ class Writer:
                 self._look_abroad()
 
     def _commit_waiting(self) -> None:
-        batch: list[Operation[Any]] = []
+        batch: list[Work[Any]] = []
         give_up_at = time.monotonic() + self._busy_seconds
         retry_after = RETRY_SOON
         with self._lock:
@@ -247,7 +187,7 @@ class Writer:
                     break
                 time.sleep(retry_after)
                 retry_after = min(retry_after * 1.5, RETRY_LATER)
-        _tell(batch)
+        tell(batch)
         if transaction is not None:
             self._announce(transaction)
 
@@ -273,26 +213,8 @@ class Writer:
             self._disturbed()
 
 
-def _take_all(waiting: deque[Operation[Any]]) -> list[Operation[Any]]:
-    taken: list[Operation[Any]] = []
+def _take_all(waiting: deque[Work[Any]]) -> list[Work[Any]]:
+    taken: list[Work[Any]] = []
     while waiting:
         taken.append(waiting.popleft())
     return taken
-
-
-def _tell(operations: Sequence[Operation[Any]]) -> None:
-    """Resolve the futures, with one wake-up for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Operation[Any]]] = {}
-    for operation in operations:
-        if operation.future is not None:
-            by_loop.setdefault(operation.future.get_loop(), []).append(operation)
-    for loop, theirs in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_tell_here, theirs)
-        except RuntimeError:  # the loop is closed: nobody waits
-            log.debug("the event loop of %d operations was closed before they were committed", len(theirs))
-
-
-def _tell_here(operations: Sequence[Operation[Any]]) -> None:
-    for operation in operations:
-        operation.tell()

@@ -269,7 +269,7 @@ class _Seat:
         """Start a worker."""
         self._again = lambda: self.begin(app, options)
         mortal = Mortal(self._environment.reaches, self._die)
-        info = host.new_worker(self._group)
+        info = host.new_worker(self._group, self._environment.store.namespace)
         self._worker = Worker(
             MortalStore.view(self._environment.store, mortal),
             app.registry,

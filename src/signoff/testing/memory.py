@@ -21,7 +21,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
-from signoff.stores.sqlite_rows import page_number
+from signoff.stores.paging import page_number
 from signoff.testing.model import Commit, Model
 
 P = ParamSpec("P")
@@ -86,8 +86,8 @@ class MemoryStore:
 
     # Runs
 
-    async def create_run(self, new: NewRun) -> tuple[Run, bool]:
-        return self._do(self.model.create_run, new)
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        return self._do(self.model.create_run, new, token)
 
     async def get_run(self, run_id: str) -> Run:
         run = self.model.tables.runs.get((self.namespace, run_id))
@@ -130,20 +130,27 @@ class MemoryStore:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return self._do(self.model.cancel, run_id, reason, by)
 
-    async def retry(self, run_id: str) -> Run:
-        return self._do(self.model.retry, run_id)
+    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
+        return self._do(self.model.retry, run_id, token)
 
     async def signal(
-        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+        self,
+        run_id: str,
+        name: str,
+        value: str,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
+        token: str | None = None,
     ) -> bool:
-        return self._do(self.model.signal, run_id, name, value, by, request_id)
+        return self._do(self.model.signal, run_id, name, value, by, request_id, token)
 
     # What the holder of a lease does
 
     async def claim(
-        self, worker_id: str, group: str, workflows: Sequence[str], limit: int
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
-        return self._do(self.model.claim, worker_id, group, workflows, limit)
+        return self._do(self.model.claim, worker_id, group, workflows, limit, token)
 
     async def append(self, write: Write) -> None:
         self._do(self.model.append, write)
@@ -156,8 +163,8 @@ class MemoryStore:
 
     # Promises
 
-    async def create_promise(self, new: NewPromise) -> tuple[Promise, bool]:
-        return self._do(self.model.create_promise, new)
+    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        return self._do(self.model.create_promise, new, token)
 
     async def get_promise(self, promise_id: str) -> Promise:
         promise = self.model.tables.promises.get((self.namespace, promise_id))
@@ -181,9 +188,9 @@ class MemoryStore:
         return _page(found, limit)
 
     async def settle(
-        self, promise_id: str, kind: PromiseKind, settlement: Settlement
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
-        return self._do(self.model.settle, promise_id, kind, settlement)
+        return self._do(self.model.settle, promise_id, kind, settlement, token)
 
     # Time and leases
 

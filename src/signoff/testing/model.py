@@ -38,7 +38,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.sqlite_rows import same_json
+from signoff.stores.same import same_json
 
 Key = tuple[str, str]  # namespace and id
 
@@ -51,6 +51,7 @@ class Facts:
     ready_at: float
     cancel_asked: bool = False
     deadline_passed: bool = False
+    claim_token: str | None = None
 
 
 @dataclass
@@ -68,6 +69,7 @@ class Tables:
     requests: dict[tuple[str, str, str], tuple[str, str]] = field(
         default_factory=dict[tuple[str, str, str], tuple[str, str]]
     )
+    tokens: set[tuple[str, str, str, str]] = field(default_factory=set[tuple[str, str, str, str]])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
 
 
@@ -122,20 +124,28 @@ class Model:
 
     # Runs
 
-    def create_run(self, namespace: str, new: NewRun) -> tuple[Run, bool]:
+    def create_run(self, namespace: str, new: NewRun, token: str | None = None) -> tuple[Run, bool]:
         if (namespace, new.id) not in self.tables.runs:
+            self._remember(namespace, "create_run", new.id, token)
             return self._add_run(namespace, new), True
         run = self.tables.runs[namespace, new.id]
         differs = _difference(run, new)
         if differs is not None:
             raise IdConflict(new.id, differs)
-        return run, False
+        return run, self._is_known(namespace, "create_run", new.id, token)
 
     def cancel(self, namespace: str, run_id: str, reason: str | None = None, by: str | None = None) -> Run:
         run, facts = self._run(namespace, run_id)
-        if (run.state is RunState.READY and run.epoch == 0) or run.retryable:
+        if (run.epoch == 0 and run.ended_at is None) or run.retryable:
             error = encode_error(RunCancelled(run_id, reason))
-            self._change(run, state=RunState.CANCELLED, retryable=False, error=error, ended_at=self._now)
+            self._change(
+                run,
+                state=RunState.CANCELLED,
+                retryable=False,
+                error=error,
+                ended_at=self._now,
+                wake_at=None,
+            )
             self.commit.ended.add((namespace, run_id))
             self._add_entry(run, EntryKind.CANCELLED, error)
             self._finish(namespace, run_id, Outcome(RunState.CANCELLED, error=error))
@@ -144,12 +154,15 @@ class Model:
             self._leave(namespace, run_id, MessageKind.CANCEL, by=by, note=reason)
         return self._run(namespace, run_id)[0]
 
-    def retry(self, namespace: str, run_id: str) -> Run:
+    def retry(self, namespace: str, run_id: str, token: str | None = None) -> Run:
         run, facts = self._run(namespace, run_id)
+        if self._is_known(namespace, "retry", run_id, token):
+            return run
         if not run.retryable:
             raise InvalidState(run_id, run.state.value, "retry")
+        self._remember(namespace, "retry", run_id, token)
         facts.ready_at = self._now
-        self._add_entry(run, EntryKind.RETRIED)
+        self._add_entry(run, EntryKind.RETRIED, details=None if token is None else f'{{"token":"{token}"}}')
         self.commit.ready.add(namespace)
         self.commit.due |= run.deadline_at is not None
         return self._change(run, state=RunState.READY, retryable=False, ended_at=None, error=None)
@@ -162,7 +175,10 @@ class Model:
         value: str,
         by: str | None = None,
         request_id: str | None = None,
+        token: str | None = None,
     ) -> bool:
+        if self._is_known(namespace, "signal", run_id, token):
+            return True
         request = (namespace, run_id, request_id or "")
         if request_id is not None and request in self.tables.requests:
             known, value_then = self.tables.requests[request]
@@ -174,6 +190,7 @@ class Model:
             raise InvalidState(run_id, run.state.value, "signal")
         if request_id is not None:
             self.tables.requests[request] = (name, value)
+        self._remember(namespace, "signal", run_id, token)
         self._leave(namespace, run_id, MessageKind.SIGNAL, name=name, value=value, by=by)
         return True
 
@@ -183,36 +200,50 @@ class Model:
     # What the holder of a lease does
 
     def claim(
-        self, namespace: str, worker_id: str, group: str, workflows: Sequence[str], limit: int
+        self,
+        namespace: str,
+        worker_id: str,
+        group: str,
+        workflows: Sequence[str],
+        limit: int,
+        token: str | None = None,
     ) -> list[Claim]:
-        ready = [
+        by_ready = sorted(
+            self.tables.runs.values(),
+            key=lambda run: (-run.priority, self.tables.facts[run.namespace, run.id].ready_at),
+        )
+        claimed = [
             run
-            for run in self.tables.runs.values()
-            if run.state is RunState.READY
-            and (run.namespace, run.group) == (namespace, group)
-            and run.workflow in workflows
+            for run in by_ready
+            if (run.namespace, run.worker_id, run.state) == (namespace, worker_id, RunState.RUNNING)
+            and token is not None
+            and self.tables.facts[namespace, run.id].claim_token == token
         ]
-        ready.sort(key=lambda run: self.tables.facts[namespace, run.id].ready_at)
-        lease_until = self._lease_clock.now() + self._lease_seconds
-        return [
-            Claim(
-                self._change(
-                    run,
-                    state=RunState.RUNNING,
-                    epoch=run.epoch + 1,
-                    worker_id=worker_id,
-                    lease_until=lease_until,
-                ),
-                tuple(self.tables.messages[namespace, run.id]),
-            )
-            for run in ready[:limit]
-        ]
+        if not claimed:
+            ready = [
+                run
+                for run in by_ready
+                if (run.namespace, run.group, run.state) == (namespace, group, RunState.READY)
+                and run.workflow in workflows
+            ]
+            claimed = [self._lease(run, worker_id, token) for run in ready[:limit]]
+        return [Claim(run, tuple(self.tables.messages[namespace, run.id])) for run in claimed]
 
     def append(self, namespace: str, write: Write) -> None:
+        self._write(namespace, write)
+
+    def _write(self, namespace: str, write: Write) -> bool:
+        """Return whether it is new."""
         run = self.tables.runs.get((namespace, write.run_id))
-        if run is None or run.epoch != write.epoch or run.state is not RunState.RUNNING:
+        if run is None or run.epoch != write.epoch:
             raise LeaseLost(write.run_id, write.epoch)
         journal = self.tables.journals[namespace, run.id]
+        if write.entries:
+            begin = write.entries[0].seq
+            if begin >= 0 and journal[begin : begin + len(write.entries)] == list(write.entries):
+                return False
+        if run.state is not RunState.RUNNING:
+            raise LeaseLost(write.run_id, write.epoch)
         _check(write, len(journal))
         if write.entries:
             journal.extend(write.entries)
@@ -229,10 +260,13 @@ class Model:
             self._cancel_child(namespace, run.id, child_id)
         if write.first_seq is not None:
             self._change(self._run(namespace, run.id)[0], first_seq=write.first_seq)
+        return True
 
     def pause(self, namespace: str, write: Write, wakes: int, wake_at: float | None) -> bool:
-        self.append(namespace, write)
+        is_new = self._write(namespace, write)
         run, _ = self._run(namespace, write.run_id)
+        if not is_new and run.state is not RunState.RUNNING:
+            return True
         if run.wakes != wakes:
             return False
         self._change(run, state=RunState.PAUSED, wake_at=wake_at, worker_id=None, lease_until=None)
@@ -242,7 +276,8 @@ class Model:
     def complete(self, namespace: str, write: Write, outcome: Outcome) -> None:
         if not outcome.state.is_final:
             raise InvalidValue("outcome.state", f"{outcome.state.value} is not an end")
-        self.append(namespace, write)
+        if not self._write(namespace, write):
+            return
         run, _ = self._run(namespace, write.run_id)
         self._change(
             run,
@@ -260,18 +295,26 @@ class Model:
 
     # Promises
 
-    def create_promise(self, namespace: str, new: NewPromise) -> tuple[Promise, bool]:
+    def create_promise(
+        self, namespace: str, new: NewPromise, token: str | None = None
+    ) -> tuple[Promise, bool]:
         if (namespace, new.id) not in self.tables.promises:
+            self._remember(namespace, "create_promise", new.id, token)
             return self._add_promise(namespace, replace(new, run_id=None, n=None)), True
         promise = self.tables.promises[namespace, new.id]
         if promise.kind is not new.kind:
             raise IdConflict(new.id, f"it is a {promise.kind.value}, not a {new.kind.value}")
         if promise.run_id is not None:
             raise IdConflict(new.id, f"it belongs to run {promise.run_id!r}")
-        return promise, False
+        return promise, self._is_known(namespace, "create_promise", new.id, token)
 
     def settle(
-        self, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+        self,
+        namespace: str,
+        promise_id: str,
+        kind: PromiseKind,
+        settlement: Settlement,
+        token: str | None = None,
     ) -> tuple[Promise, bool]:
         if settlement.state is PromiseState.PENDING:
             raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
@@ -292,7 +335,10 @@ class Model:
                 request_id=settlement.request_id,
             )
             self._tell_all(settled)
+            self._remember(namespace, "settle", promise_id, token)
             return settled, True
+        if self._is_known(namespace, "settle", promise_id, token):
+            return promise, True
         if settlement.request_id is not None and promise.request_id == settlement.request_id:
             if promise.state is settlement.state and same_json(promise.value, settlement.value):
                 return promise, False
@@ -349,6 +395,20 @@ class Model:
             raise NotFound("run", run_id)
         return self.tables.runs[namespace, run_id], self.tables.facts[namespace, run_id]
 
+    def _remember(self, namespace: str, operation: str, id: str, token: str | None) -> None:
+        if token is not None:
+            self.tables.tokens.add((namespace, operation, id, token))
+
+    def _is_known(self, namespace: str, operation: str, id: str, token: str | None) -> bool:
+        return token is not None and (namespace, operation, id, token) in self.tables.tokens
+
+    def _lease(self, run: Run, worker_id: str, token: str | None) -> Run:
+        self.tables.facts[run.namespace, run.id].claim_token = token
+        until = self._lease_clock.now() + self._lease_seconds
+        return self._change(
+            run, state=RunState.RUNNING, epoch=run.epoch + 1, worker_id=worker_id, lease_until=until
+        )
+
     def _change(self, run: Run, **changes: Any) -> Run:
         changed = self.tables.runs[run.namespace, run.id] = replace(run, **changes)
         self.commit.runs.add((run.namespace, run.id))
@@ -392,28 +452,35 @@ class Model:
 
     def _add_run(self, namespace: str, new: NewRun) -> Run:
         key = (namespace, new.id)
+        delayed = new.start_at is not None and new.start_at > self._now
         run = Run(
             namespace,
             new.id,
             new.workflow,
             new.group,
             new.arguments,
-            RunState.READY,
+            RunState.PAUSED if delayed else RunState.READY,
             self._now,
             new.parent_id,
             new.parent_n,
             new.deadline_at,
+            wake_at=new.start_at if delayed else None,
+            priority=new.priority,
+            start_at=new.start_at,
         )
         self.tables.runs[key], self.tables.facts[key] = run, Facts(len(self.tables.runs) + 1, self._now)
         self.tables.journals[key], self.tables.messages[key] = [], []
         self.commit.runs.add(key)
-        self.commit.ready.add(namespace)
-        self.commit.due |= new.deadline_at is not None
+        if not delayed:
+            self.commit.ready.add(namespace)
+        self.commit.due |= delayed or new.deadline_at is not None
         return run
 
-    def _add_entry(self, run: Run, kind: EntryKind, error: str | None = None) -> None:
+    def _add_entry(
+        self, run: Run, kind: EntryKind, error: str | None = None, details: str | None = None
+    ) -> None:
         journal = self.tables.journals[run.namespace, run.id]
-        journal.append(Entry(len(journal), self._now, kind, error=error))
+        journal.append(Entry(len(journal), self._now, kind, error=error, details=details))
 
     def _add_promise(self, namespace: str, new: NewPromise) -> Promise:
         promise = Promise(
@@ -552,12 +619,12 @@ class Model:
         run = self.tables.runs.get((namespace, run_id))
         if run is None or (run.ended_at is not None and not run.retryable):
             return
-        run = self._change(run, wakes=run.wakes + 1, wake_at=None)
+        run = self._change(run, wakes=run.wakes + 1)
         self.commit.woken.add((namespace, run_id))
         if run.state is RunState.READY:
             self.commit.ready.add(namespace)
-        if run.state is RunState.PAUSED:
-            self._make_ready(run)
+        if run.state is RunState.PAUSED and run.epoch > 0:
+            self._make_ready(run, wake_at=None)
         self.tables.messages[namespace, run_id].append(Message(run.wakes, run_id, kind, self._now, **what))
 
 

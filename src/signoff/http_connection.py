@@ -1,0 +1,52 @@
+"""Connections to a ``signoff server``."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+import httpx
+
+from signoff.errors import InvalidValue
+
+CONNECT_SECONDS = 5.0
+SILENT_SECONDS = 60.0  # a stream says something every 15 s, if only a comment
+
+
+def server_url(url: str) -> httpx.URL:
+    """Return the URL of a server, parsed. Raises InvalidValue."""
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise InvalidValue("url", f"{url!r}: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidValue("url", f"{url!r} is no URL of a server, such as http://127.0.0.1:8000")
+    return parsed
+
+
+def new_client(
+    base: httpx.URL, *, answer_seconds: float, headers: Mapping[str, str] | None = None
+) -> httpx.AsyncClient:
+    """Make an HTTP client.
+
+    Args:
+        base: The server.
+        answer_seconds: How long it may be silent.
+        headers: What every request carries.
+    """
+    return httpx.AsyncClient(
+        base_url=base,
+        headers=headers,
+        timeout=httpx.Timeout(answer_seconds, connect=CONNECT_SECONDS, pool=None),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30),
+        verify=base.scheme == "https",  # or each client reads all certificates, for nothing
+        trust_env=not is_loopback(base.host),  # no proxy leads back here
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name is this machine itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

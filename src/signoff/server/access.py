@@ -1,0 +1,200 @@
+"""What the caller of a store operation may do, by the worker key that came with the request."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from signoff.errors import AccessDenied, NotFound
+from signoff.http_connection import is_loopback
+from signoff.records import NewRun, WorkerInfo
+from signoff.server.keys import WorkerKeys
+from signoff.stores.base import PromiseFilter, RunFilter, Store, Write
+
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a caller may do.
+
+    Attributes:
+        caller: Who it is, to tell callers apart: the hash of a key, or ``local``.
+        namespace: The one namespace that is open; None means all.
+        groups: The groups that are open; None means all.
+    """
+
+    caller: str
+    namespace: str | None = None
+    groups: frozenset[str] | None = None
+
+    def check_namespace(self, namespace: str) -> None:
+        """Raises AccessDenied."""
+        if self.namespace not in (None, namespace):
+            raise AccessDenied(f"namespace {namespace!r}", f"this worker key is for {self.namespace!r}")
+
+    def check_group(self, what: str, group: str | None) -> None:
+        """Raises AccessDenied."""
+        if self.groups is not None and group not in self.groups:
+            named = ", ".join(sorted(self.groups))
+            raise AccessDenied(what, f"this worker key is for runs of the groups {named}")
+
+
+def access_of(request: Request) -> Access:
+    """Return what a request may do.
+
+    Without any keys, programs on the server's own machine may do everything, and others nothing.
+
+    Raises:
+        AccessDenied: It has no key that is known.
+    """
+    keys: WorkerKeys = request.app.state.services.worker_keys
+    what = "a store operation"
+    if not keys:
+        peer = request.client.host if request.client else ""
+        if is_loopback(peer) and not any(name in request.headers for name in _FORWARDED):
+            return Access("local")
+        raise AccessDenied(
+            what, "this server has no worker keys, so it serves workers of its own machine only"
+        )
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise AccessDenied(what, "it needs a worker key; give --key or SIGNOFF_WORKER_KEY")
+    key = keys.find(secret.strip())
+    if key is None:
+        raise AccessDenied(what, "the server does not know this worker key")
+    return Access(key.hash, key.namespace, key.groups)
+
+
+async def _access(request: Request) -> Access:
+    return access_of(request)
+
+
+AccessOf = Annotated[Access, Depends(_access)]
+"""A route's parameter that gets what the caller may do."""
+
+
+async def do_for(access: Access, store: Store, name: str, arguments: dict[str, Any]) -> Any:
+    """Do an operation if the caller may, and cut its result down to what the caller may see.
+
+    A key with groups works on runs of these groups only: it starts, claims, writes, reads, signals and cancels them and
+    settles their promises. Child runs that they start may be in any group, as in any workflow.
+
+    Args:
+        access: What the caller may do.
+        store: Bound to the namespace that was asked for.
+        name: The operation.
+        arguments: Its arguments.
+
+    Raises:
+        AccessDenied: The caller may not do it.
+    """
+    access.check_namespace(store.namespace)
+    if access.groups is not None:
+        await _CHECKS.get(name, _refused)(access, store, arguments)
+    if access.namespace is not None:  # the register of workers is the whole database's
+        if name == "list_workers":
+            return [worker for worker in await store.list_workers() if _is_open(access, worker)]
+        if name == "release" and not await _is_known(access, store, arguments["worker_id"]):
+            return 0
+        if name == "enlist":
+            arguments = {"worker": replace(arguments["worker"], namespace=store.namespace)}
+    return await getattr(store, name)(**arguments)
+
+
+def _is_open(access: Access, worker: WorkerInfo) -> bool:
+    return worker.namespace == access.namespace and (access.groups is None or worker.group in access.groups)
+
+
+async def _is_known(access: Access, store: Store, worker_id: str) -> bool:
+    """Whether a worker is on the register, and one that the caller may free the runs of."""
+    return any(worker.id == worker_id and _is_open(access, worker) for worker in await store.list_workers())
+
+
+# What is checked of each operation when a key is for some groups only
+
+_Check = Callable[[Access, Store, Mapping[str, Any]], Awaitable[None]]
+
+
+async def _check_runs(access: Access, store: Store, run_ids: Iterable[str]) -> None:
+    for run_id in run_ids:
+        with contextlib.suppress(NotFound):  # the operation itself says so
+            access.check_group(f"run {run_id!r}", (await store.get_run(run_id)).group)
+
+
+async def _by_run(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    await _check_runs(access, store, [arguments["run_id"]])
+
+
+async def _by_runs(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    await _check_runs(access, store, arguments["run_ids"])
+
+
+async def _by_held(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    await _check_runs(access, store, arguments["held"])
+
+
+async def _by_write(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    write: Write = arguments["write"]
+    await _check_runs(access, store, [write.run_id])
+
+
+async def _by_promise(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    with contextlib.suppress(NotFound):
+        promise = await store.get_promise(arguments["promise_id"])
+        if promise.run_id is not None:
+            await _check_runs(access, store, [promise.run_id])
+
+
+async def _by_group(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    access.check_group(f"group {arguments['group']!r}", arguments["group"])
+
+
+async def _by_new_run(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    new: NewRun = arguments["new"]
+    access.check_group(f"group {new.group!r}", new.group)
+    await _check_runs(access, store, [new.id])
+
+
+async def _by_worker(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    worker: WorkerInfo = arguments["worker"]
+    access.check_group(f"group {worker.group!r}", worker.group)
+
+
+async def _by_run_filter(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    which: RunFilter = arguments["which"]
+    access.check_group("a list of runs of any group" if which.group is None else "that list", which.group)
+
+
+async def _by_promise_filter(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    which: PromiseFilter = arguments["which"]
+    if which.run_id is None:
+        raise AccessDenied("a list of promises of any run", "this worker key is for some groups: name a run")
+    await _check_runs(access, store, [which.run_id])
+
+
+async def _passed(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    pass
+
+
+async def _refused(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    raise AccessDenied("the operation", "a worker key for some groups does not open it")
+
+
+_CHECKS: Mapping[str, _Check] = {
+    **dict.fromkeys(("get_run", "read_journal", "cancel", "retry", "signal"), _by_run),
+    **dict.fromkeys(("ended", "read_messages"), _by_runs),
+    **dict.fromkeys(("append", "pause", "complete"), _by_write),
+    **dict.fromkeys(("get_promise", "settle"), _by_promise),
+    **dict.fromkeys(("create_promise", "due", "list_workers", "release"), _passed),
+    "heartbeat": _by_held,
+    "claim": _by_group,
+    "create_run": _by_new_run,
+    "enlist": _by_worker,
+    "list_runs": _by_run_filter,
+    "list_promises": _by_promise_filter,
+}

@@ -1,0 +1,116 @@
+"""Worker keys: secrets of which the server knows only hashes, and what each of them opens."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from signoff.errors import InvalidValue
+
+PREFIX = "sgw_"
+
+_HASH = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class WorkerKey:
+    """What a server knows of a worker key.
+
+    Attributes:
+        hash: The SHA-256 of the secret, in hex. The secret is 256 random bits, so no slower hash is needed.
+        namespace: The one namespace that it opens.
+        groups: The groups that it opens; None means all of the namespace.
+    """
+
+    hash: str
+    namespace: str
+    groups: frozenset[str] | None = None
+
+    @property
+    def line(self) -> str:
+        """The key as a line of a key file."""
+        return " ".join(
+            [self.hash, self.namespace, *([",".join(sorted(self.groups))] if self.groups else [])]
+        )
+
+
+def new_worker_key(namespace: str, groups: Iterable[str] = ()) -> tuple[str, WorkerKey]:
+    """Make a key.
+
+    Args:
+        namespace: The namespace that it opens.
+        groups: The groups that it opens; none means all.
+
+    Returns:
+        The secret, which nobody can be told again, and what a server is told.
+
+    Raises:
+        InvalidValue: A name has a space or a comma in it.
+    """
+    chosen = frozenset(groups)
+    for name in (namespace, *chosen):
+        if not name or re.search(r"[\s,;#]", name):
+            raise InvalidValue(
+                "name", f"{name!r} cannot stand in a key file: no spaces, commas, semicolons or #"
+            )
+    secret = PREFIX + secrets.token_urlsafe(32)
+    return secret, WorkerKey(_hash(secret), namespace, chosen or None)
+
+
+class WorkerKeys:
+    """The keys that a server accepts.
+
+    Args:
+        keys: All of them.
+    """
+
+    def __init__(self, keys: Iterable[WorkerKey] = ()) -> None:
+        self._keys = tuple(keys)
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> WorkerKeys:
+        """Read the lines of a key file: ``HASH NAMESPACE [GROUP,GROUP...] [# comment]``; ``;`` separates as lines do.
+
+        Args:
+            text: The lines.
+            source: Where they are from, for messages.
+
+        Raises:
+            InvalidValue: A line is no key. The message names it by its number, not by what it says.
+        """
+        keys: list[WorkerKey] = []
+        for number, line in enumerate(re.split("[\n;]", text), start=1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            if not 2 <= len(words) <= 3 or _HASH.fullmatch(words[0]) is None:
+                raise InvalidValue(
+                    f"{source} line {number}",
+                    "it is no worker key; `signoff keys create --worker` prints the line to put there",
+                )
+            groups = frozenset(words[2].split(",")) - {""} if len(words) == 3 else None
+            keys.append(WorkerKey(words[0], words[1], groups or None))
+        return cls(keys)
+
+    def __iter__(self) -> Iterator[WorkerKey]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def find(self, secret: str) -> WorkerKey | None:
+        """Return the key of a secret. Takes the same time whichever it is."""
+        hashed = _hash(secret)
+        found: WorkerKey | None = None
+        for key in self._keys:
+            if hmac.compare_digest(key.hash, hashed):
+                found = key
+        return found
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,38 @@
+"""What a caller may say of a run that it starts, checked before it reaches a store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from signoff.errors import InvalidValue
+
+HIGHEST_PRIORITY = 2**31 - 1
+LOWEST_PRIORITY = -(2**31)
+
+
+def check_id(id: str) -> str:
+    """Return a chosen id if it can be one. Raises InvalidValue."""
+    if not 0 < len(id) <= 256 or not id.isprintable() or id != id.strip():
+        raise InvalidValue("id", f"{id!r} is not 1 to 256 printable characters without spaces at the ends")
+    return id
+
+
+def check_priority(priority: int) -> int:
+    """Return a priority if it can be one. Raises InvalidValue."""
+    is_whole = isinstance(priority, int) and not isinstance(priority, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_whole or not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
+        raise InvalidValue(
+            "priority", f"{priority!r} is no whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
+        )
+    return priority
+
+
+def unix_time(moment: datetime | None) -> float | None:
+    """Return a moment in unix seconds. Raises InvalidValue if it has no time zone."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise InvalidValue(
+            "start_at", f"{moment.isoformat()} has no time zone; pass one, such as datetime.now(UTC)"
+        )
+    return moment.timestamp()

@@ -1,0 +1,82 @@
+"""Leases and time in Postgres: what goes on beside the writer, on connections of the readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from signoff.records import WorkerInfo
+from signoff.stores.postgres_reads import Connection
+from signoff.stores.postgres_rows import WORKER_COLUMNS
+from signoff.stores.touched import Touched
+
+ENLIST = f"""
+INSERT INTO signoff.workers ({WORKER_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)
+ON CONFLICT (id) DO UPDATE
+SET host = excluded.host, pid = excluded.pid, process_started_at = excluded.process_started_at,
+    group_name = excluded.group_name, namespace = excluded.namespace
+"""
+
+HEARTBEAT = "SELECT signoff.heartbeat(%s, %s, %s, %s, %s, %s)"
+
+DUE = "SELECT signoff.due(%s, %s, %s)"
+
+RELEASE = """
+WITH delisted AS (DELETE FROM signoff.workers WHERE id = %(worker_id)s)
+SELECT namespace, id FROM signoff.release_rows(
+    %(worker_id)s, coalesce(%(now)s::double precision, extract(epoch FROM clock_timestamp())::double precision)
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What time brought: when the next thing is due, the database's time, and what was touched."""
+
+    next_at: float | None
+    now: float
+    touched: Touched
+
+
+def enlist(db: Connection, worker: WorkerInfo) -> None:
+    """Put a worker on the register."""
+    values = (worker.id, worker.host, worker.pid, worker.process_started_at, worker.group, worker.namespace)
+    db.execute(ENLIST, values)
+
+
+def heartbeat(
+    db: Connection,
+    namespace: str,
+    worker_id: str,
+    held: Mapping[str, int],
+    lease_now: float | None,
+    lease_seconds: float,
+) -> set[str]:
+    """Extend leases. Returns the runs that are not held any more."""
+    run_ids = sorted(held)  # the order in which all lock runs
+    values = (namespace, worker_id, run_ids, [held[id] for id in run_ids], lease_now, lease_seconds)
+    kept = {row[0] for row in db.execute(HEARTBEAT, values).fetchall()}
+    return set(held) - kept
+
+
+def due(db: Connection, now: float | None, lease_now: float | None, limit: int) -> Due:
+    """Do what time has brought."""
+    row = db.execute(DUE, (now, lease_now, limit)).fetchone()
+    assert row is not None
+    told = row[0]
+    touched = Touched()
+    for namespace, run_id in told["woken"]:
+        touched.touch_woken(namespace, run_id, ready=True)
+    for namespace, run_id in told["freed"]:
+        touched.touch(namespace, run_id, ready=True)
+    next_at = told["next"]
+    return Due(None if next_at is None else float(next_at), told["now"], touched)
+
+
+def release(db: Connection, worker_id: str, now: float | None) -> tuple[int, Touched]:
+    """Take a worker off the register and make its runs ready."""
+    touched = Touched()
+    rows = db.execute(RELEASE, {"worker_id": worker_id, "now": now}).fetchall()
+    for namespace, run_id in rows:
+        touched.touch(namespace, run_id, ready=True)
+    return len(rows), touched

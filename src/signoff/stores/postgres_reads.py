@@ -1,0 +1,194 @@
+"""What a Postgres store reads, each in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, LiteralString, cast
+
+import psycopg
+
+from signoff.errors import InvalidValue, NotFound
+from signoff.records import (
+    Entry,
+    Message,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    WorkerInfo,
+)
+from signoff.stores.base import Page, PromiseFilter, RunFilter
+from signoff.stores.paging import LAST_NUMBER, page_number
+from signoff.stores.postgres_rows import (
+    ENTRY_COLUMNS,
+    MESSAGE_COLUMNS,
+    PROMISE_COLUMNS,
+    RUN_COLUMNS,
+    WORKER_COLUMNS,
+    to_entry,
+    to_message,
+    to_promise,
+    to_run,
+    to_worker,
+)
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+GET_RUN = f"SELECT {RUN_COLUMNS} FROM signoff.runs WHERE id = %s AND namespace = %s"
+
+GET_PROMISE = f"""
+SELECT {PROMISE_COLUMNS} FROM signoff.promises
+WHERE shard = signoff.shard_of(%(id)s) AND namespace = %(namespace)s AND id = %(id)s
+"""
+
+ENDED = """
+SELECT id FROM signoff.runs
+WHERE id = ANY (%s) AND namespace = %s AND state IN ('succeeded', 'failed', 'cancelled')
+"""
+
+READ_JOURNAL = f"""
+SELECT {ENTRY_COLUMNS} FROM signoff.journal
+WHERE run_id = %s AND namespace = %s AND seq > %s
+ORDER BY seq LIMIT %s
+"""
+
+# The messages and the counters are of one snapshot.
+READ_MESSAGES = f"""
+SELECT {", ".join(f"messages.{column}" for column in MESSAGE_COLUMNS.split(", "))}, runs.wakes
+FROM signoff.runs JOIN signoff.messages ON messages.run_id = runs.id AND messages.namespace = runs.namespace
+WHERE runs.id = ANY (%s) AND runs.namespace = %s
+ORDER BY messages.run_id, messages.id
+"""
+
+LIST_WORKERS = f"SELECT {WORKER_COLUMNS} FROM signoff.workers ORDER BY id"
+
+# One branch for each state asked for: they are merged, each in the order of its index.
+LIST_RUNS = f"""
+(SELECT {RUN_COLUMNS}, number FROM signoff.runs
+WHERE namespace = %(namespace)s AND state = '{{state}}' AND number < %(before)s {{filters}}
+ORDER BY number DESC LIMIT %(limit)s)
+"""
+
+LIST_PROMISES = f"""
+(SELECT {PROMISE_COLUMNS}, number FROM signoff.promises
+WHERE namespace = %(namespace)s AND state = '{{state}}' AND kind = '{{kind}}' AND number > %(after)s {{filters}}
+ORDER BY number LIMIT %(limit)s)
+"""
+
+
+def get_run(db: Connection, namespace: str, run_id: str) -> Run:
+    """Raises NotFound."""
+    row = _all(db, GET_RUN, (run_id, namespace))
+    if not row:
+        raise NotFound("run", run_id)
+    return to_run(row[0])
+
+
+def get_promise(db: Connection, namespace: str, promise_id: str) -> Promise:
+    """Raises NotFound."""
+    row = _all(db, GET_PROMISE, {"id": promise_id, "namespace": namespace})
+    if not row:
+        raise NotFound("promise", promise_id)
+    return to_promise(row[0])
+
+
+def ended(db: Connection, namespace: str, run_ids: Sequence[str]) -> set[str]:
+    """Return those of these runs that have ended."""
+    return {row[0] for row in _all(db, ENDED, (list(run_ids), namespace))}
+
+
+def read_journal(db: Connection, namespace: str, run_id: str, after: int, limit: int | None) -> list[Entry]:
+    """Return the entries after seq ``after``, in order."""
+    return [to_entry(row) for row in _all(db, READ_JOURNAL, (run_id, namespace, after, limit))]
+
+
+def read_messages(db: Connection, namespace: str, run_ids: Sequence[str]) -> list[tuple[Message, int]]:
+    """Return the messages of these runs, oldest first per run, each with its run's ``wakes``."""
+    rows = _all(db, READ_MESSAGES, (list(run_ids), namespace))
+    return [(to_message(row[:-1]), row[-1]) for row in rows]
+
+
+def list_workers(db: Connection) -> list[WorkerInfo]:
+    """Return the register."""
+    return [to_worker(row) for row in _all(db, LIST_WORKERS, ())]
+
+
+def list_runs(db: Connection, namespace: str, which: RunFilter, after: str | None, limit: int) -> Page[Run]:
+    """Return a page of runs, newest first."""
+    states = frozenset(RunState) if which.states is None else which.states
+    if not states:
+        return Page()
+    values: dict[str, Any] = {
+        "namespace": namespace,
+        "before": page_number(after, LAST_NUMBER),
+        "limit": _checked(limit) + 1,
+        "workflow": which.workflow,
+        "group": which.group,
+        "parent_id": which.parent_id,
+    }
+    statement = list_runs_statement(
+        states,
+        workflow=which.workflow is not None,
+        group=which.group is not None,
+        parent=which.parent_id is not None,
+    )
+    rows = _all(db, statement, values)
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return Page(tuple(to_run(row[:-1]) for row in rows), str(rows[-1][-1]) if more and rows else None)
+
+
+def list_promises(
+    db: Connection, namespace: str, which: PromiseFilter, after: str | None, limit: int
+) -> Page[Promise]:
+    """Return a page of promises, oldest first."""
+    states = tuple(PromiseState) if which.state is None else (which.state,)
+    kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
+    values: dict[str, Any] = {
+        "namespace": namespace,
+        "run_id": which.run_id,
+        "after": page_number(after, 0),
+        "limit": _checked(limit) + 1,
+    }
+    rows = _all(db, list_promises_statement(states, kinds, of_run=which.run_id is not None), values)
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return Page(tuple(to_promise(row[:-1]) for row in rows), str(rows[-1][-1]) if more and rows else None)
+
+
+@lru_cache
+def list_runs_statement(states: frozenset[RunState], *, workflow: bool, group: bool, parent: bool) -> str:
+    """Return the statement that lists runs by these filters."""
+    filters = ""
+    if group:
+        filters += "AND group_name = %(group)s "
+    if workflow:
+        filters += "AND workflow = %(workflow)s "
+    if parent:
+        filters += "AND parent_id = %(parent_id)s "
+    branches = [LIST_RUNS.format(state=state, filters=filters) for state in sorted(states)]
+    return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number DESC LIMIT %(limit)s"
+
+
+@lru_cache
+def list_promises_statement(
+    states: tuple[PromiseState, ...], kinds: tuple[PromiseKind, ...], *, of_run: bool
+) -> str:
+    """Return the statement that lists promises of these states and kinds."""
+    filters = "AND run_id = %(run_id)s" if of_run else ""
+    branches = [
+        LIST_PROMISES.format(state=state, kind=kind, filters=filters) for state in states for kind in kinds
+    ]
+    return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number LIMIT %(limit)s"
+
+
+def _checked(limit: int) -> int:
+    if limit < 0:
+        raise InvalidValue("limit", f"{limit} is no number of items")
+    return limit
+
+
+def _all(db: Connection, statement: str, values: Any) -> list[tuple[Any, ...]]:
+    return db.execute(cast(LiteralString, statement), values).fetchall()

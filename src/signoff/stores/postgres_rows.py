@@ -1,0 +1,211 @@
+"""Records on their way to Postgres, and rows on their way back. Both travel as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from signoff.codec import encode_error
+from signoff.errors import IdConflict, RunCancelled
+from signoff.records import (
+    CallKind,
+    Entry,
+    EntryKind,
+    Message,
+    MessageKind,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    Settlement,
+    WorkerInfo,
+)
+from signoff.stores.base import Outcome, Write
+from signoff.stores.same import canonical
+
+Row = Mapping[str, Any]
+
+RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n, deadline_at,
+    ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq, priority,
+    start_at"""
+
+PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
+    settled_by, note, request_id"""
+
+ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
+
+MESSAGE_COLUMNS = "id, run_id, kind, at, n, name, state, value, error, by, note"
+
+WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace"
+
+_RUN_FIELDS = tuple(RUN_COLUMNS.replace(",", " ").split())
+_PROMISE_FIELDS = tuple(PROMISE_COLUMNS.replace(",", " ").split())
+_MESSAGE_FIELDS = tuple(MESSAGE_COLUMNS.replace(",", " ").split())
+
+# JSON writes a whole number of seconds as an integer.
+_TIMES = frozenset(
+    {
+        "created_at",
+        "deadline_at",
+        "ended_at",
+        "wake_at",
+        "lease_until",
+        "due_at",
+        "settled_at",
+        "at",
+        "start_at",
+    }
+)
+
+
+def to_run(row: Sequence[Any]) -> Run:
+    """Make a run of its ``RUN_COLUMNS``."""
+    fields = list(row)
+    fields[5] = RunState(fields[5])
+    return Run(*fields)
+
+
+def to_promise(row: Sequence[Any]) -> Promise:
+    """Make a promise of its ``PROMISE_COLUMNS``."""
+    fields = list(row)
+    fields[2] = PromiseKind(fields[2])
+    fields[3] = PromiseState(fields[3])
+    return Promise(*fields)
+
+
+def to_entry(row: Sequence[Any]) -> Entry:
+    """Make an entry of its ``ENTRY_COLUMNS``."""
+    seq, at, kind, n, call, *rest = row
+    return Entry(seq, at, EntryKind(kind), n, None if call is None else CallKind(call), *rest)
+
+
+def to_message(row: Sequence[Any]) -> Message:
+    """Make a message of its ``MESSAGE_COLUMNS``."""
+    return Message(row[0], row[1], MessageKind(row[2]), *row[3:])
+
+
+def to_worker(row: Sequence[Any]) -> WorkerInfo:
+    """Make a worker of its ``WORKER_COLUMNS``."""
+    return WorkerInfo(*row)
+
+
+def run_of(row: Row) -> Run:
+    """Make a run of a row in JSON."""
+    return to_run(_fields(row, _RUN_FIELDS))
+
+
+def promise_of(row: Row) -> Promise:
+    """Make a promise of a row in JSON."""
+    return to_promise(_fields(row, _PROMISE_FIELDS))
+
+
+def message_of(row: Row) -> Message:
+    """Make a message of a row in JSON."""
+    return to_message(_fields(row, _MESSAGE_FIELDS))
+
+
+def from_run(new: NewRun) -> dict[str, Any]:
+    """What the database needs of a new run."""
+    return {
+        "id": new.id,
+        "workflow": new.workflow,
+        "group_name": new.group,
+        "parent_id": new.parent_id,
+        "parent_n": new.parent_n,
+        "deadline_at": new.deadline_at,
+        "priority": new.priority,
+        "start_at": new.start_at,
+        "arguments": new.arguments,
+        "arguments_digest": digest(new.arguments),
+    }
+
+
+def from_promise(new: NewPromise) -> dict[str, Any]:
+    """What the database needs of a new promise."""
+    return {"id": new.id, "kind": new.kind, "n": new.n, "due_at": new.due_at, "data": new.data}
+
+
+def from_settlement(settlement: Settlement) -> dict[str, Any]:
+    """What the database needs of a settlement."""
+    return {
+        "state": settlement.state,
+        "value": settlement.value,
+        "by": settlement.by,
+        "note": settlement.note,
+        "request_id": settlement.request_id,
+    }
+
+
+def from_outcome(outcome: Outcome) -> dict[str, Any]:
+    """What the database needs of a run's end."""
+    return {
+        "state": outcome.state,
+        "result": outcome.result,
+        "error": outcome.error,
+        "retryable": outcome.retryable,
+    }
+
+
+def from_write(write: Write) -> dict[str, Any]:
+    """What the database needs of a write; empty parts are left out."""
+    made: dict[str, Any] = {"run_id": write.run_id, "epoch": write.epoch}
+    if write.entries:
+        made["entries"] = [from_entry(entry) for entry in write.entries]
+    if write.opens:
+        made["opens"] = [_opened(new) for new in write.opens]
+    if write.closes:
+        made["closes"] = list(write.closes)
+    if write.starts:
+        made["starts"] = [_started(new) for new in write.starts]
+    if write.cancels:
+        made["cancels"] = [{"id": id, "error": encode_error(RunCancelled(id, None))} for id in write.cancels]
+    if write.taken:
+        made["taken"] = list(write.taken)
+    if write.first_seq is not None:
+        made["first_seq"] = write.first_seq
+    return made
+
+
+def from_entry(entry: Entry) -> dict[str, Any]:
+    """What the database needs of a journal entry; what is None is left out."""
+    made: dict[str, Any] = {"seq": entry.seq, "at": entry.at, "kind": entry.kind._value_}
+    if entry.n is not None:
+        made["n"] = entry.n
+    if entry.call is not None:
+        made["call"] = entry.call._value_
+    if entry.name is not None:
+        made["name"] = entry.name
+    if entry.value is not None:
+        made["value"] = entry.value
+    if entry.error is not None:
+        made["error"] = entry.error
+    if entry.details is not None:
+        made["details"] = entry.details
+    return made
+
+
+def digest(json_text: str) -> str:
+    """Return the same text for the same JSON value, however it is spaced and its keys ordered."""
+    return hashlib.sha256(canonical(json_text).encode()).hexdigest()
+
+
+def _opened(new: NewPromise) -> dict[str, Any]:
+    other = PromiseKind.PROMISE if new.kind is PromiseKind.QUESTION else PromiseKind.QUESTION
+    conflict = IdConflict(new.id, f"it is a {other.value}, not a {new.kind.value}")
+    return {**from_promise(new), "conflict": encode_error(conflict)}
+
+
+def _started(new: NewRun) -> dict[str, Any]:
+    made = from_run(new)
+    if new.parent_n is not None:
+        conflict = IdConflict(new.id, f"it is not a run of {new.workflow!r} with these arguments")
+        made["conflict"] = encode_error(conflict)
+    return made
+
+
+def _fields(row: Row, names: Sequence[str]) -> list[Any]:
+    return [float(row[name]) if name in _TIMES and row[name] is not None else row[name] for name in names]

@@ -1,0 +1,135 @@
+"""Opening a Postgres database: its address, its schema, and what its errors mean."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import psycopg
+from psycopg import conninfo
+
+from signoff.errors import (
+    InvalidValue,
+    SchemaTooNew,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+MIGRATION_LOCK = 0x5167_6E6F  # an advisory lock ("Qgno")
+
+# Not to_regclass: what it said before the lock was waited for, it says again.
+HAS_MIGRATIONS = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'signoff' AND tablename = 'migrations'"
+
+# A server that is gone without a word is noticed within half a minute.
+CONNECTION_DEFAULTS = {
+    "application_name": "signoff",
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+
+# The words of SQLSTATE classes and codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
+CONFLICTS = frozenset({"40001", "40P01", "55P03"})  # of transactions: the same again succeeds
+GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25006", "08000", "08003", "08006", "08P01"})
+BAD_TEXT = frozenset({"22P05", "22021"})
+
+
+def connection_options(address: str) -> str:
+    """Return how to connect to what ``address`` names.
+
+    Args:
+        address: ``postgresql://user:password@host:port/database?option=value``; every option of libpq may be given.
+
+    Raises:
+        InvalidValue: It is no address of a Postgres database.
+    """
+    try:
+        asked = conninfo.conninfo_to_dict(address)
+    except psycopg.Error as error:
+        raise InvalidValue("store", f"this is no address of a Postgres database: {error}".strip()) from error
+    return conninfo.make_conninfo("", **{**CONNECTION_DEFAULTS, **asked})
+
+
+def location_of(address: str) -> str:
+    """Return an address without its secrets, for messages."""
+    asked = conninfo.conninfo_to_dict(address)
+    host, port = asked.get("host") or "localhost", asked.get("port") or "5432"
+    return f"postgresql://{host}:{port}/{asked.get('dbname') or asked.get('user') or ''}"
+
+
+def migrate(connection: psycopg.Connection[Any], location: str) -> int:
+    """Bring the schema up to date, one process at a time, all or nothing.
+
+    Returns:
+        How many migrations were applied.
+
+    Raises:
+        SchemaTooNew: A newer Signoff has migrated it.
+    """
+    scripts = migrations()
+    if (found := version(connection)) < len(scripts):
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            found = version(connection)
+            if found == 0:
+                connection.execute("CREATE SCHEMA IF NOT EXISTS signoff")
+                connection.execute("CREATE TABLE signoff.migrations (version integer PRIMARY KEY)")
+            for number, script in enumerate(scripts[found:], found + 1):
+                connection.execute(script.encode())
+                connection.execute("INSERT INTO signoff.migrations VALUES (%s)", (number,))
+    if found > len(scripts):
+        raise SchemaTooNew(location, found, len(scripts))
+    return len(scripts) - found
+
+
+def version(connection: psycopg.Connection[Any]) -> int:
+    """Return how many migrations the database has."""
+    if connection.execute(HAS_MIGRATIONS).fetchone() is None:
+        return 0
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM signoff.migrations").fetchone()
+    return int(row[0]) if row else 0
+
+
+def migrations() -> list[str]:
+    """Return the scripts schema/postgres/0001_*.sql, 0002_*.sql, ... in order."""
+    folder = resources.files("signoff.stores") / "schema" / "postgres"
+    files = sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
+    )
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def code_of(error: psycopg.Error) -> str:
+    """Return the SQLSTATE, or the empty string where the server has not said one."""
+    return error.sqlstate or ""
+
+
+def is_conflict(error: psycopg.Error) -> bool:
+    """Whether the transaction lost against another one, and succeeds when it is done again."""
+    return code_of(error) in CONFLICTS
+
+
+def is_gone(error: psycopg.Error) -> bool:
+    """Whether the server, or the connection to it, is gone, and may come back."""
+    code = code_of(error)
+    said_nothing = not code and not isinstance(error, psycopg.ProgrammingError | psycopg.DataError)
+    return code in GONE or said_nothing
+
+
+def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
+    """Return what an error of Postgres means for a user of the store."""
+    code = code_of(error)
+    said = " ".join(str(error).split())
+    if code in BAD_TEXT:
+        return InvalidValue("text", f"Postgres cannot keep it: {said}")
+    if code == "53100":
+        return StoreFull(location)
+    if code == "25006":
+        return StoreReadOnly(location)
+    if code in ("3F000", "42P01", "42883"):
+        return StoreUnavailable(location, f"its schema is not this version's ({said}); run `signoff migrate`")
+    return StoreUnavailable(location, said)

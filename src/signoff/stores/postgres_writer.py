@@ -1,0 +1,279 @@
+"""The writer of a Postgres store: it decides when and on which thread operations are sent, and sends them again.
+
+Operations asked for in one turn of an event loop are gathered, and a thread sends all that wait in one statement: one
+round trip and one commit. A single operation is sent from the event loop itself while replies come fast, which saves
+two thread switches; if one does not come within a moment, the thread waits for it.
+
+When the server is gone, what was under way may or may not have been done. It is sent again: every operation knows its
+own effect when it meets it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import psycopg
+from pydantic_core import from_json, to_json
+
+from signoff.clock import Clock
+from signoff.errors import StoreUnavailable
+from signoff.stores.bell import Bell
+from signoff.stores.postgres_link import Link
+from signoff.stores.postgres_operations import Request
+from signoff.stores.postgres_schema import is_conflict, is_gone, translate
+from signoff.stores.touched import Touched
+from signoff.stores.turns import Turns, tell, tell_here
+
+T = TypeVar("T")
+
+log = logging.getLogger("signoff.store")
+
+AVERAGE_OVER: Final = 20  # replies
+AT_ONCE: Final = 500  # operations in one statement
+BYTES_AT_ONCE: Final = 16 * 1024 * 1024
+LOOP_WAITS: Final = 0.0015  # seconds that an event loop waits for a reply itself
+RETRY_SOON: Final = 0.02
+RETRY_LATER: Final = 1.0
+
+
+class Writer:
+    """Takes operations from any number of event loops and threads.
+
+    Args:
+        link: The writing connection; nobody else may use it.
+        location: The store's address, for messages.
+        clock: Business time, where it is not the database's.
+        lease_clock: The time leases are measured by, where it is not the database's.
+        patience_seconds: How long to go on trying while the server is gone.
+        inline_below_seconds: Send from the event loop while replies take less than this; 0 never does.
+        committed: Called after each commit that changed something.
+        doubted: Called when a commit's reply was lost: others may not have been told of it.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        location: str,
+        clock: Clock | None,
+        lease_clock: Clock | None,
+        patience_seconds: float,
+        inline_below_seconds: float,
+        committed: Callable[[Touched], None],
+        doubted: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._location = location
+        self._clock = clock
+        self._lease_clock = lease_clock
+        self._patience_seconds = patience_seconds
+        self._inline_below = inline_below_seconds
+        self._committed = committed
+        self._doubted = doubted
+        self._pid = os.getpid()
+        self._average_seconds = 0.0
+        self._lock = threading.Lock()  # held by whoever uses the link
+        self._turns = Turns[Request[Any]](self._send_one, self._hand_over)
+        self._waiting: deque[Request[Any]] = deque()
+        self._under_way: tuple[list[Request[Any]], float] | None = (
+            None  # sent by a loop, to be received by the thread
+        )
+        self._bell = Bell()
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, name="signoff-postgres-writer", daemon=True)
+        self._thread.start()
+
+    # For callers, on their event loops
+
+    def write(self, request: Request[T]) -> Awaitable[T]:
+        """Have an operation done, and return its result when that is durable.
+
+        It is done or not done as a whole, even if the caller is cancelled.
+        """
+        self.check_usable()
+        return self._turns.do(request)
+
+    def check_usable(self) -> None:
+        """Raise StoreUnavailable if the writer is closed, or was inherited through a fork."""
+        if self._closing:
+            raise StoreUnavailable(self._location, "it is closed")
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(
+                self._location, "it was opened before this process was forked; open it again in the child"
+            )
+
+    def close(self) -> None:
+        """Finish what waits, end the thread and disconnect. Blocks."""
+        self._closing = True
+        self._bell.ring()
+        self._thread.join()
+        self._abandon()
+        with self._lock:
+            self._link.close()
+
+    def _send_one(self, request: Request[Any]) -> bool:
+        if self._average_seconds >= self._inline_below or not self._lock.acquire(blocking=False):
+            return False
+        if self._waiting or self._closing or not self._link.is_open:
+            self._lock.release()
+            return False
+        began = time.perf_counter()
+        try:
+            self._link.send(self._text([request]))
+            reply = self._link.receive(LOOP_WAITS)
+        except psycopg.Error:
+            self._lock.release()
+            return False  # the thread sends it again, and finds out what is wrong
+        if reply is None:
+            self._under_way = ([request], began)
+            self._bell.ring()
+            return True  # with the lock held, for the thread
+        self._note_duration(began)
+        self._lock.release()
+        touched = self._read([request], reply)
+        tell_here([request])
+        self._announce(touched)
+        return True
+
+    def _hand_over(self, batch: list[Request[Any]]) -> None:
+        self._waiting.extend(batch)
+        self._bell.ring()
+        if not self._thread.is_alive():
+            self._abandon()
+
+    def _abandon(self) -> None:
+        left = list(self._waiting)
+        self._waiting.clear()
+        for request in left:
+            request.error = StoreUnavailable(self._location, "it is closed")
+        tell(left)
+
+    # The thread
+
+    def _serve(self) -> None:
+        while True:
+            self._bell.wait(1.0)
+            if self._under_way is not None:
+                (batch, began), self._under_way = self._under_way, None
+                try:
+                    self._finish(batch, began)
+                finally:
+                    self._lock.release()
+            while self._waiting:
+                with self._lock:
+                    self._finish(self._take_some(), None)
+            if self._closing:
+                return
+
+    def _take_some(self) -> list[Request[Any]]:
+        some: list[Request[Any]] = []
+        size = 0
+        while self._waiting and len(some) < AT_ONCE and size < BYTES_AT_ONCE:
+            some.append(self._waiting.popleft())
+            size += len(some[-1].text)
+        return some
+
+    def _finish(self, batch: list[Request[Any]], sent_at: float | None) -> None:
+        """Send a batch, or take up one that is sent already, until it is done or has failed; tell those who wait."""
+        touched = Touched()
+        self._commit(batch, sent_at, touched)
+        tell(batch)
+        self._announce(touched)
+
+    def _commit(self, batch: list[Request[Any]], sent_at: float | None, touched: Touched) -> None:
+        give_up_at = time.monotonic() + self._patience_seconds
+        pause = RETRY_SOON
+        while True:
+            try:
+                began = sent_at
+                if began is None:
+                    began = time.perf_counter()
+                    if not self._link.is_open:
+                        self._link.open()
+                    self._link.send(self._text(batch))
+                reply = self._link.receive(give_up_at - time.monotonic())
+                if reply is None:
+                    raise psycopg.OperationalError(f"no reply for {self._patience_seconds:g} seconds")
+                self._note_duration(began)
+                self._read(batch, reply, touched)
+                return
+            except psycopg.Error as error:
+                sent_at = None
+                if is_gone(error):
+                    self._link.close()
+                    self._doubted()
+                elif not is_conflict(error):
+                    if len(batch) == 1:
+                        batch[0].error = translate(error, self._location)
+                        return
+                    # One of them is at fault: each on its own, so that it harms nobody else.
+                    for request in batch:
+                        self._commit([request], None, touched)
+                    return
+                if self._closing or time.monotonic() > give_up_at:
+                    for request in batch:
+                        request.error = translate(error, self._location)
+                    return
+                log.log(
+                    logging.WARNING if is_gone(error) else logging.DEBUG,
+                    "store %s: %s; it is tried again",
+                    self._location,
+                    " ".join(str(error).split()),
+                )
+                time.sleep(pause * (0.5 + random.random()))
+                pause = min(pause * 2, RETRY_LATER)
+
+    def _text(self, batch: Sequence[Request[Any]]) -> bytes:
+        appends, operations = _divided(batch)
+        parts: list[bytes] = []
+        if self._clock is not None:
+            parts.append(b'"now":%b' % to_json(self._clock.now()))
+        if self._lease_clock is not None:
+            parts.append(b'"lease_now":%b' % to_json(self._lease_clock.now()))
+        if appends:
+            parts.append(b'"appends":[%b]' % b",".join(request.text for request in appends))
+        if operations:
+            parts.append(b'"operations":[%b]' % b",".join(request.as_operation for request in operations))
+        return b"{%b}" % b",".join(parts)
+
+    def _read(self, batch: Sequence[Request[Any]], reply: bytes, touched: Touched | None = None) -> Touched:
+        touched = Touched() if touched is None else touched
+        told = from_json(reply)
+        appends, operations = _divided(batch)
+        for request, result in zip(appends, told["appended"] or (), strict=True):
+            request.take(result, touched)
+        for request, result in zip(operations, told["results"], strict=True):
+            request.take(result, touched)
+        return touched
+
+    def _note_duration(self, began: float) -> None:
+        self._average_seconds += (time.perf_counter() - began - self._average_seconds) / AVERAGE_OVER
+
+    def _announce(self, touched: Touched) -> None:
+        if touched:
+            self._committed(touched)
+
+
+def _divided(batch: Sequence[Request[Any]]) -> tuple[list[Request[Any]], list[Request[Any]]]:
+    """Part plain appends, which are done all at once, from other operations; a run's second append comes after both."""
+    appends: list[Request[Any]] = []
+    operations: list[Request[Any]] = []
+    seen: set[tuple[str, str]] = set()
+    for request in batch:
+        key = (request.namespace, request.append_to or "")
+        if request.append_to is None or key in seen:
+            operations.append(request)
+        else:
+            seen.add(key)
+            appends.append(request)
+    appends.sort(
+        key=lambda request: (request.append_to, request.namespace)
+    )  # the order in which all lock runs
+    return appends, operations

@@ -1,0 +1,317 @@
+"""The remote store: the contract over HTTP, kept by the store of a ``signoff server``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import httpx
+from pydantic_core import from_json
+
+from signoff.clock import Clock
+from signoff.errors import StoreUnavailable
+from signoff.http_connection import new_client, server_url
+from signoff.records import (
+    Entry,
+    Message,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    Run,
+    Settlement,
+    WorkerInfo,
+)
+from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.operations import OPERATIONS, PATH
+from signoff.stores.remote_batches import Batches, pause_seconds, refusal
+from signoff.stores.remote_changes import Changes
+from signoff.stores.remote_clock import RemoteClock
+from signoff.stores.remote_thread import LoopThread
+
+REPLY_SECONDS: Final = 15.0  # of silence, then a request is sent again
+SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
+
+
+class RemoteStore:
+    """Keeps runs at a ``signoff server``. The contract of every method is in ``signoff.stores.base.Store``.
+
+    It needs no database credentials and no inbound port. While the server cannot be reached, operations wait.
+
+    Args:
+        url: The server, such as ``https://signoff.example.com``.
+        key: A worker key, see ``signoff keys create``. On the server's own machine none may be needed.
+        namespace: The tenant.
+        patience_seconds: How long operations wait for a server that cannot be reached, before StoreUnavailable.
+
+    Raises:
+        InvalidValue: ``url`` is no such URL.
+
+    Example:
+        store = RemoteStore("https://signoff.example.com", key=os.environ["SIGNOFF_WORKER_KEY"])
+        await store.open()
+    """
+
+    def __init__(
+        self, url: str, *, key: str | None = None, namespace: str = "default", patience_seconds: float = 120.0
+    ) -> None:
+        self.namespace = namespace
+        self._owner = True
+        self._server = _Server(url, key, patience_seconds)
+        self.clock: Clock = self._server.clock
+        self.lease_seconds = 0.0  # the server says it
+
+    @property
+    def location(self) -> str:
+        return self._server.url
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._server.open, self.namespace)
+        self.lease_seconds = self._server.lease_seconds
+
+    async def close(self) -> None:
+        if self._owner:
+            await asyncio.to_thread(self._server.close)
+
+    def within(self, namespace: str) -> RemoteStore:
+        view = object.__new__(RemoteStore)
+        view.namespace = namespace
+        view._owner = False
+        view._server = self._server
+        view.clock = self.clock
+        view.lease_seconds = self.lease_seconds
+        return view
+
+    def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """As in the contract. When it begins to hear, and after a gap, it tells that anything may have changed."""
+        return self._server.connection.changes.listen(self.namespace, callback)
+
+    # Runs
+
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        return await self._once("create_run", ("run", new.id), token, new=new)
+
+    async def get_run(self, run_id: str) -> Run:
+        return await self._ask("get_run", run_id=run_id)
+
+    async def ended(self, run_ids: Sequence[str]) -> set[str]:
+        return await self._ask("ended", run_ids=run_ids)
+
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        return await self._ask("list_runs", which=which, after=after, limit=limit)
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        return await self._ask("read_journal", run_id=run_id, after=after, limit=limit)
+
+    async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
+        return await self._ask("read_messages", run_ids=run_ids)
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        return await self._ask("cancel", ("run", run_id), run_id=run_id, reason=reason, by=by)
+
+    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
+        return await self._once("retry", ("run", run_id), token, run_id=run_id)
+
+    async def signal(
+        self,
+        run_id: str,
+        name: str,
+        value: str,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
+        token: str | None = None,
+    ) -> bool:
+        return await self._once(
+            "signal",
+            ("run", run_id),
+            token,
+            run_id=run_id,
+            name=name,
+            value=value,
+            by=by,
+            request_id=request_id,
+        )
+
+    # What the holder of a lease does
+
+    async def claim(
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
+    ) -> Sequence[Claim]:
+        return await self._once(
+            "claim",
+            ("worker", worker_id),
+            token,
+            worker_id=worker_id,
+            group=group,
+            workflows=workflows,
+            limit=limit,
+        )
+
+    async def append(self, write: Write) -> None:
+        await self._ask("append", ("run", write.run_id), write=write)
+
+    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
+        return await self._ask("pause", ("run", write.run_id), write=write, wakes=wakes, wake_at=wake_at)
+
+    async def complete(self, write: Write, outcome: Outcome) -> None:
+        await self._ask("complete", ("run", write.run_id), write=write, outcome=outcome)
+
+    # Promises
+
+    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        return await self._once("create_promise", ("promise", new.id), token, new=new)
+
+    async def get_promise(self, promise_id: str) -> Promise:
+        return await self._ask("get_promise", promise_id=promise_id)
+
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        return await self._ask("list_promises", which=which, after=after, limit=limit)
+
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        return await self._once(
+            "settle",
+            ("promise", promise_id),
+            token,
+            promise_id=promise_id,
+            kind=kind,
+            settlement=settlement,
+        )
+
+    # Time and leases
+
+    async def due(self, limit: int = 1000) -> float | None:
+        return await self._ask("due", limit=limit)
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        await self._ask("enlist", ("worker", worker.id), worker=worker)
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return await self._ask("list_workers")
+
+    async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
+        """As in the contract. It gives up soon: the next one knows better what is held."""
+        return await self._ask("heartbeat", is_patient=False, worker_id=worker_id, held=held)
+
+    async def release(self, worker_id: str) -> int:
+        """As in the contract. It gives up soon: nobody who wants to stop should wait for a server that is gone."""
+        return await self._ask("release", ("worker", worker_id), is_patient=False, worker_id=worker_id)
+
+    async def _once(self, name: str, key: tuple[str, str], token: str | None, /, **arguments: Any) -> Any:
+        return await self._ask(name, key, **arguments, token=token or uuid.uuid4().hex)
+
+    async def _ask(
+        self, name: str, key: tuple[str, str] | None = None, /, *, is_patient: bool = True, **arguments: Any
+    ) -> Any:
+        patience_seconds = self._server.patience_seconds
+        if not is_patient:
+            patience_seconds = min(patience_seconds, SHORT_PATIENCE_SECONDS)
+        return await self._server.connection.batches.ask(
+            OPERATIONS[name],
+            self.namespace,
+            arguments,
+            key=None if key is None else (self.namespace, *key),
+            patience_seconds=patience_seconds,
+        )
+
+
+class _Connection:
+    """What a store has while it is open: a thread, HTTP connections, and what travels over them."""
+
+    def __init__(self, url: str, base: httpx.URL, key: str | None, clock: RemoteClock) -> None:
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        self.thread = LoopThread("signoff remote store")
+        self.client = new_client(base, answer_seconds=REPLY_SECONDS, headers=headers)
+        self.batches = Batches(self.thread, self.client, url, clock)
+        self.changes = Changes(self.thread, self.client)
+
+    def close(self) -> None:
+        """Finish what was begun and hang up. Blocks."""
+        self.thread.stop(self._close())
+
+    async def _close(self) -> None:
+        await self.changes.close()
+        await self.batches.close()
+        await self.client.aclose()
+
+
+class _Server:
+    """The server that views of several namespaces share."""
+
+    def __init__(self, url: str, key: str | None, patience_seconds: float) -> None:
+        self.url = url
+        self.patience_seconds = patience_seconds
+        self.clock = RemoteClock()
+        self.lease_seconds = 0.0
+        self._base = server_url(url)
+        self._key = key
+        self._connection: _Connection | None = None
+        self._opening = threading.Lock()
+        self._pid = os.getpid()
+
+    @property
+    def connection(self) -> _Connection:
+        if self._connection is None:
+            raise StoreUnavailable(self.url, "it is not open")
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(
+                self.url, "it was opened before this process was forked; open it again in the child"
+            )
+        return self._connection
+
+    def open(self, namespace: str) -> None:
+        """Wait for the server and learn its terms. Blocks."""
+        with self._opening:
+            if self._connection is not None and self._pid == os.getpid():
+                return
+            self._pid = os.getpid()
+            connection = _Connection(self.url, self._base, self._key, self.clock)
+            try:
+                connection.thread.begin(self._greet(connection.client, namespace)).result()
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+
+    def close(self) -> None:
+        """Close, if it is open. Blocks."""
+        with self._opening:
+            connection, self._connection = self._connection, None
+            if connection is not None and os.getpid() == self._pid:
+                connection.close()
+
+    async def _greet(self, client: httpx.AsyncClient, namespace: str) -> None:
+        give_up_at = time.monotonic() + self.patience_seconds
+        failures = 0
+        while True:
+            try:
+                sent_at = time.monotonic()
+                response = await client.get(PATH, params={"namespace": namespace})
+                trouble = f"it answered {response.status_code} {response.reason_phrase}"
+                if not response.is_server_error:
+                    break
+            except httpx.TransportError as error:
+                trouble = f"no server answers there ({str(error) or type(error).__name__})"
+            failures += 1
+            if time.monotonic() > give_up_at:
+                raise StoreUnavailable(self.url, trouble)
+            await asyncio.sleep(pause_seconds(failures))
+        if not response.is_success:
+            raise refusal(self.url, response.status_code, response.content)
+        try:
+            terms = from_json(response.content)
+            self.clock.learn(float(terms["now"]), sent_at, time.monotonic())
+            self.lease_seconds = float(terms["lease_seconds"])
+        except (ValueError, KeyError, TypeError):
+            raise StoreUnavailable(self.url, "what answers there is no signoff server") from None

@@ -1,0 +1,247 @@
+-- Many operations of one process in one statement, and so in one transaction and one commit.
+
+-- Append entries to many journals at once, each behind the fence of its epoch. The writes come in the order in which
+-- everybody locks runs. Returns, in order, {} for each write, or what signoff.write says of one that does not fit.
+CREATE FUNCTION signoff.append_all(p_writes jsonb, p_now double precision) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    results jsonb;
+BEGIN
+    IF jsonb_array_length(p_writes) = 1 THEN
+        RETURN jsonb_build_array(signoff.write(p_writes #>> '{0,namespace}', p_writes -> 0, p_now));
+    END IF;
+    WITH held AS MATERIALIZED (
+        SELECT place, write, run.*
+        FROM jsonb_array_elements(p_writes) WITH ORDINALITY AS listed (write, place)
+        CROSS JOIN LATERAL (
+            SELECT id, namespace, state FROM signoff.runs
+            WHERE id = write ->> 'run_id' AND namespace = write ->> 'namespace'
+                AND epoch = (write ->> 'epoch')::integer
+            FOR NO KEY UPDATE
+        ) AS run
+    ),
+    fitting AS MATERIALIZED (
+        SELECT * FROM held
+        WHERE state = 'running' AND signoff.next_seq(namespace, id) = (write #>> '{entries,0,seq}')::integer
+    ),
+    added AS (
+        INSERT INTO signoff.journal (run_id, namespace, seq, at, kind, n, call, name, value, error, details)
+        SELECT fitting.id, fitting.namespace, new.*
+        FROM fitting
+        CROSS JOIN LATERAL jsonb_populate_recordset(NULL::signoff.entry, fitting.write -> 'entries') AS new
+    )
+    SELECT jsonb_agg(
+        CASE
+            WHEN fitting.place IS NOT NULL THEN '{}'
+            ELSE signoff.write(listed.write ->> 'namespace', listed.write, p_now)
+        END ORDER BY place
+    ) INTO results
+    FROM jsonb_array_elements(p_writes) WITH ORDINALITY AS listed (write, place) LEFT JOIN fitting USING (place);
+    RETURN results;
+END $$;
+
+-- The runs that an operation changes, as far as that can be known before.
+CREATE FUNCTION signoff.concerned(p_op jsonb) RETURNS text[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_namespace constant text := p_op ->> 'namespace';
+    v_write constant jsonb := p_op -> 'write';
+    v_run_id constant text := coalesce(v_write ->> 'run_id', p_op ->> 'run_id');
+    ids text[] := ARRAY[v_run_id];
+BEGIN
+    IF v_write ? 'outcome' OR p_op ->> 'op' = 'cancel' THEN
+        ids := ids || ARRAY(
+            SELECT parent_id FROM signoff.runs
+            WHERE id = v_run_id AND namespace = v_namespace AND parent_id IS NOT NULL
+        ) || ARRAY(
+            SELECT run_id FROM signoff.waiters
+            WHERE shard = v_run_id AND namespace = v_namespace AND target = 'run' AND target_id = v_run_id
+        );
+    END IF;
+    IF v_write ? 'cancels' THEN
+        ids := ids || ARRAY(SELECT value ->> 'id' FROM jsonb_array_elements(v_write -> 'cancels'));
+    END IF;
+    IF v_write ? 'closes' OR p_op ->> 'op' = 'settle' THEN
+        ids := ids || ARRAY(
+            SELECT waiters.run_id
+            FROM jsonb_array_elements_text(
+                coalesce(v_write -> 'closes', jsonb_build_array(p_op -> 'promise_id'))
+            ) AS promise_id
+            JOIN signoff.waiters
+                ON waiters.shard = signoff.shard_of(promise_id) AND waiters.namespace = v_namespace
+                AND waiters.target = 'promise' AND waiters.target_id = promise_id
+        );
+    END IF;
+    IF p_op ->> 'op' = 'settle' THEN
+        ids := ids || ARRAY(
+            SELECT run_id FROM signoff.promises
+            WHERE shard = signoff.shard_of(p_op ->> 'promise_id') AND namespace = v_namespace
+                AND id = p_op ->> 'promise_id' AND run_id IS NOT NULL
+        );
+    END IF;
+    RETURN array_remove(ids, NULL);
+END $$;
+
+-- Lock the runs that a batch concerns, in one order for everybody and before anything else: so two batches do not wait
+-- for each other in a circle.
+CREATE FUNCTION signoff.lock_runs(p_appends jsonb, p_operations jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    operation jsonb;
+    concerned text[];
+    run record;
+    ids text[] := '{}';
+    namespaces text[] := '{}';
+BEGIN
+    FOR operation IN SELECT value FROM jsonb_array_elements(p_operations) LOOP
+        concerned := signoff.concerned(operation);
+        ids := ids || concerned;
+        namespaces := namespaces || array_fill(operation ->> 'namespace', ARRAY[cardinality(concerned)]);
+    END LOOP;
+    IF p_appends IS NOT NULL THEN
+        ids := ids || ARRAY(SELECT value ->> 'run_id' FROM jsonb_array_elements(p_appends));
+        namespaces := namespaces || ARRAY(SELECT value ->> 'namespace' FROM jsonb_array_elements(p_appends));
+    END IF;
+    IF cardinality(ids) > 1 OR p_operations #>> '{0,op}' = 'settle' THEN
+        FOR run IN
+            SELECT DISTINCT id COLLATE "C" AS id, namespace COLLATE "C" AS namespace
+            FROM unnest(ids, namespaces) AS listed (id, namespace)
+            ORDER BY 1, 2
+        LOOP
+            PERFORM FROM signoff.runs WHERE id = run.id AND namespace = run.namespace FOR NO KEY UPDATE;
+        END LOOP;
+    END IF;
+END $$;
+
+-- One operation. Returns what it found and did; "woken" are the runs that were left a message.
+CREATE FUNCTION signoff.operate(p_op jsonb, p_now double precision, p_lease_now double precision) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_namespace constant text := p_op ->> 'namespace';
+    v_run_id constant text := p_op ->> 'run_id';
+    run signoff.runs;
+    promise signoff.promises;
+    was_created boolean;
+BEGIN
+    CASE p_op ->> 'op'
+    WHEN 'write' THEN
+        RETURN signoff.write(v_namespace, p_op -> 'write', p_now);
+    WHEN 'claim' THEN
+        RETURN signoff.claim(p_op, p_lease_now);
+    WHEN 'settle' THEN
+        RETURN signoff.settle(
+            v_namespace, p_op ->> 'promise_id', p_op ->> 'kind', p_op -> 'settlement', p_op ->> 'token', p_now
+        );
+    WHEN 'signal' THEN
+        RETURN signoff.signal(
+            v_namespace, v_run_id, p_op ->> 'name', p_op ->> 'value', p_op ->> 'by', p_op ->> 'request_id',
+            p_op ->> 'token', p_now
+        );
+    WHEN 'create_run' THEN
+        SELECT * INTO run FROM signoff.create_row(v_namespace, p_op -> 'new', p_op ->> 'token', p_now);
+        was_created := FOUND;
+        IF NOT was_created THEN
+            SELECT * INTO run FROM signoff.runs WHERE id = p_op #>> '{new,id}' AND namespace = v_namespace;
+        END IF;
+        RETURN jsonb_build_object(
+            'run', to_jsonb(run), 'new', was_created, 'created', run.create_token = p_op ->> 'token'
+        );
+    WHEN 'create_promise' THEN
+        SELECT * INTO promise FROM signoff.create_promise_row(
+            v_namespace, NULL, p_op -> 'new', p_op ->> 'token', p_now
+        );
+        was_created := FOUND;
+        IF NOT was_created THEN
+            SELECT * INTO promise FROM signoff.promises
+            WHERE shard = signoff.shard_of(p_op #>> '{new,id}') AND namespace = v_namespace
+                AND id = p_op #>> '{new,id}';
+        END IF;
+        RETURN jsonb_build_object(
+            'promise', to_jsonb(promise), 'new', was_created, 'created', promise.create_token = p_op ->> 'token'
+        );
+    WHEN 'cancel' THEN
+        RETURN signoff.cancel(
+            v_namespace, v_run_id, p_op ->> 'reason', p_op ->> 'by', p_op ->> 'error', p_now
+        );
+    WHEN 'retry' THEN
+        RETURN signoff.retry(v_namespace, v_run_id, p_op ->> 'details', p_now);
+    END CASE;
+END $$;
+
+-- Lease ready runs to a worker, and bring the messages that wait for them.
+CREATE FUNCTION signoff.claim(p_op jsonb, p_lease_now double precision) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_namespace constant text := p_op ->> 'namespace';
+    claimed signoff.runs[];
+BEGIN
+    -- This very claim, when the reply was lost.
+    claimed := ARRAY(
+        SELECT runs FROM signoff.runs
+        WHERE worker_id = p_op ->> 'worker_id' AND claim_token = p_op ->> 'token'
+    );
+    IF cardinality(claimed) = 0 THEN
+        claimed := ARRAY(
+            SELECT runs FROM signoff.claim_rows(
+                v_namespace, p_op ->> 'group', ARRAY(SELECT jsonb_array_elements_text(p_op -> 'workflows')),
+                (p_op ->> 'limit')::integer, p_op ->> 'worker_id', p_op ->> 'token',
+                p_lease_now + (p_op ->> 'lease_seconds')::double precision
+            ) AS runs
+        );
+    END IF;
+    RETURN (
+        SELECT jsonb_build_object(
+            'claims',
+            jsonb_agg(
+                to_jsonb(run) || jsonb_build_object('messages', CASE WHEN run.wakes > 0 THEN (
+                    SELECT jsonb_agg(to_jsonb(messages) ORDER BY id) FROM signoff.messages
+                    WHERE run_id = run.id AND namespace = run.namespace
+                ) END)
+                ORDER BY run.priority DESC, run.ready_at, run.number
+            )
+        )
+        FROM unnest(claimed) AS run
+    );
+END $$;
+
+-- Every statement has its index; plans are made once for a connection, when a table may still be empty, and must be
+-- the right ones for a table that is large.
+-- A batch: {"appends": [...], "operations": [...]}, with "now" and "lease_now" where time is not the database's.
+CREATE FUNCTION signoff.apply(p_batch jsonb) RETURNS jsonb
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+    db_now constant double precision := extract(epoch FROM clock_timestamp());
+    v_now constant double precision := coalesce((p_batch ->> 'now')::double precision, db_now);
+    v_lease_now constant double precision := coalesce((p_batch ->> 'lease_now')::double precision, db_now);
+    appends constant jsonb := p_batch -> 'appends';
+    operations constant jsonb := p_batch -> 'operations';
+    appended jsonb;
+    operation jsonb;
+    reply jsonb;
+    replies jsonb[] := '{}';
+BEGIN
+    IF operations IS NOT NULL THEN
+        PERFORM signoff.lock_runs(appends, operations);
+    END IF;
+    IF appends IS NOT NULL THEN
+        appended := signoff.append_all(appends, v_now);
+    END IF;
+    FOR operation IN SELECT value FROM jsonb_array_elements(operations) LOOP
+        reply := signoff.operate(operation, v_now, v_lease_now);
+        IF jsonb_array_length(reply -> 'woken') > 0 THEN
+            reply := reply || jsonb_build_object('ready', EXISTS (
+                SELECT FROM signoff.runs
+                WHERE id IN (SELECT jsonb_array_elements_text(reply -> 'woken'))
+                    AND namespace = operation ->> 'namespace' AND state = 'ready'
+            ));
+        END IF;
+        replies := replies || reply;
+    END LOOP;
+    RETURN jsonb_build_object('appended', appended, 'results', to_jsonb(replies));
+END $$;

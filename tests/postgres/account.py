@@ -1,0 +1,23 @@
+"""Who the servers of tests run as: Postgres refuses to be root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+
+def unprivileged() -> dict[str, Any]:
+    """What ``subprocess`` takes to run something as nobody if this is root, and as the present user otherwise."""
+    if os.getuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def give(path: Path) -> None:
+    """Let the unprivileged account own a file or folder, and nobody else use it."""
+    path.chmod(0o700 if path.is_dir() else 0o600)
+    if account := unprivileged():
+        os.chown(path, account["user"], account["group"])

@@ -1,0 +1,35 @@
+"""Ports for servers, each kept from start to start."""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+from tests.postgres.folder import held_folders, locked, on_disk
+
+# Below the ports that the kernel gives to outgoing connections: one of those could take a stopped server's port.
+PORTS = range(15_000, 32_000)
+
+
+def reserve(folder: Path) -> int:
+    """A free port of the loopback address that no other server of tests gets as long as this one's folder exists.
+
+    Args:
+        folder: The server's folder, in a held folder.
+    """
+    with locked(on_disk() / "lock"):
+        taken = {int(file.read_text()) for held in held_folders() for file in held.glob("*/port")}
+        candidates = random.SystemRandom().sample(PORTS, len(PORTS))
+        port = next(port for port in candidates if port not in taken and _is_free(port))
+        (folder / "port").write_text(str(port))
+        return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

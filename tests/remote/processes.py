@@ -1,0 +1,119 @@
+"""Servers and workers to be killed and frozen: ``python -m tests.remote.processes server|worker|slow ...``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from signoff import Context, Signoff, current_step
+from signoff.server import serve
+from signoff.stores.remote import RemoteStore
+from signoff.stores.sqlite import SqliteStore
+from tests.crash.programs import make_app
+
+ROOT = Path(__file__).parents[2]
+# What is killed leaves no coverage data behind, and starts four times as fast without measuring any.
+UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+BEAT_SECONDS = 0.3
+
+
+class Process:
+    """A server or a worker, killed at the end. Its log is in a file."""
+
+    def __init__(self, folder: Path, *arguments: object) -> None:
+        self.log = folder / f"{arguments[0]}.log"
+        command = [sys.executable, "-m", "tests.remote.processes", *map(str, arguments)]
+        with self.log.open("ab") as log:
+            self._running = subprocess.Popen(command, cwd=ROOT, env=UNMEASURED, stdout=log, stderr=log)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def send(self, number: signal.Signals) -> None:
+        self._running.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9, also when it is frozen."""
+        self._running.kill()
+        self._running.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now, for a server that is to come back on the same one."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def server(database: str, port: str, lease_seconds: str) -> None:
+    store = SqliteStore(database)
+    asyncio.run(serve(store, port=int(port), worker_lease_seconds=float(lease_seconds)))
+
+
+def worker(url: str, effects: str) -> None:
+    _work(make_app(RemoteStore(url), Path(effects)))
+
+
+def slow(url: str, folder: str) -> None:
+    _work(slow_app(RemoteStore(url), Path(folder)))
+
+
+def slow_app(store: RemoteStore | SqliteStore, folder: Path) -> Signoff:
+    """An app whose step goes on once there is a file ``go``; each execution is a line in ``begun``."""
+    app = Signoff(store)
+
+    async def wait_for_go() -> str:
+        with (folder / "begun").open("a") as begun:
+            begun.write(f"{current_step().run_id} {os.getpid()}\n")
+        while not (folder / "go").exists():
+            await asyncio.sleep(0.01)
+        return "gone"
+
+    @app.workflow
+    async def child(ctx: Context) -> str:
+        return await ctx.step("wait", wait_for_go)
+
+    @app.workflow
+    async def parent(ctx: Context) -> str:
+        return await ctx.rfc("child")
+
+    return app
+
+
+def _work(app: Signoff) -> None:
+    async def work() -> None:
+        async with app.worker(beat_seconds=BEAT_SECONDS):
+            await asyncio.Event().wait()
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    asyncio.run(work())
+
+
+def main(name: str, *arguments: str) -> None:
+    {"server": server, "worker": worker, "slow": slow}[name](*arguments)
+
+
+def lines(file: Path) -> Sequence[str]:
+    """The lines of a file that others write, without one that is not whole yet."""
+    if not file.exists():
+        return []
+    text = file.read_text()
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

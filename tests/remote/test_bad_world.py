@@ -1,0 +1,275 @@
+"""Remote workers and servers that are killed, frozen and cut off, in real processes: right results, nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import json
+import random
+import re
+import signal
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import AsyncClient, Signoff
+from signoff.records import CallKind, Entry, EntryKind, RunState
+from signoff.stores.base import RunFilter
+from signoff.stores.remote import RemoteStore
+from signoff.stores.sqlite import SqliteStore
+from tests.crash import programs
+from tests.remote.processes import Process, free_port, lines, slow_app
+from tests.remote.proxy import Proxy, bad_network
+from tests.support import PATIENCE_SECONDS, in_asyncio
+
+RUNS_OF_EACH = 8
+LEASE_SECONDS = 3.0
+CLOCKS_DIFFER_SECONDS = (
+    0.25  # what a worker's estimate of the server's time may be off, through a bad network
+)
+
+EXPECTED: Mapping[str, Any] = {
+    "sequential": [1, 2, "paid", "a uuid"],
+    "parallel": [[["a0", "a1"], ["b0", "b1"], ["c0", "c1"]], ["a", "b"]],
+    "children": ["mine", [4, 2], [2, 1], [6, 3]],
+    "timers": [1, "late", 2],
+    "questions": [True, 1, "blue", "because", "acted"],
+}
+
+
+class World:
+    """A server, a proxy before it, and workers, of which any may be killed."""
+
+    def __init__(self, folder: Path, proxy: Proxy, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.folder = folder
+        self.effects = folder / "effects"
+        self.proxy = proxy
+        self._lease_seconds = lease_seconds
+        self._stack = ExitStack()
+        self.servers = 0
+        self.start_server()
+
+    def start_server(self) -> None:
+        self.server = self._begin(
+            "server", self.folder / "signoff.db", self.proxy.target, self._lease_seconds
+        )
+        self.servers += 1
+
+    def start_worker(self, kind: str = "worker") -> Process:
+        return self._begin(kind, self.proxy.url, self.effects if kind == "worker" else self.folder)
+
+    def _begin(self, *arguments: object) -> Process:
+        return self._stack.enter_context(Process(self.folder, *arguments))
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@asynccontextmanager
+async def world(folder: Path, proxy: Proxy, **options: Any) -> AsyncIterator[World]:
+    async with proxy.running():
+        made = World(folder, proxy, **options)
+        try:
+            yield made
+        finally:
+            await asyncio.to_thread(made.close)
+
+
+async def kill_one_after_the_other(world: World, chance: random.Random) -> None:
+    """Keep three workers at work, kill one every second or so, and the server now and then."""
+    workers = [world.start_worker() for _ in range(3)]
+    while True:
+        await asyncio.sleep(chance.uniform(0.7, 1.5))
+        victim = chance.randrange(4)
+        if victim == 3:
+            world.server.kill()
+            await asyncio.sleep(chance.uniform(0.0, 1.0))
+            world.start_server()
+        else:
+            workers[victim].kill()
+            workers[victim] = world.start_worker()
+
+
+async def answer_everything(client: AsyncClient) -> None:
+    """Play the people, over the same network, and without request ids: an answer is given once."""
+    answered: set[str] = set()
+    while True:
+        for question in (await client.questions(limit=500)).items:
+            assert question.id not in answered, f"{question.id} was answered, and is open"
+            asked = json.loads(question.data or "{}")
+            if asked["text"] in programs.ANSWERS:
+                answer = programs.ANSWERS[asked["text"]]
+            else:
+                answer = {"action": "done", "result": unclear_result(asked["metadata"])}
+            await client.answer(question.id, answer)
+            answered.add(question.id)
+        await asyncio.sleep(0.05)
+
+
+def unclear_result(metadata: Mapping[str, str]) -> object:
+    """What a step that may have happened would have returned."""
+    if metadata["step"] in programs.UNCLEAR:
+        return programs.UNCLEAR[metadata["step"]]
+    return {"1": 1, "2": 2, "chosen": 3}[re.split("[.-]", metadata["run_id"])[-1]]
+
+
+async def play(world: World, seed: int) -> tuple[dict[str, Any], dict[str, Sequence[Entry]]]:
+    """Start many runs, let the world be bad until all have ended; return results and journals."""
+    app = programs.make_app(RemoteStore(world.proxy.url), world.effects)  # type: ignore[arg-type]
+    try:
+        async with AsyncClient(app) as client:
+            names = [f"{name}-{k}" for k in range(RUNS_OF_EACH) for name in programs.NAMES]
+            bad = asyncio.create_task(kill_one_after_the_other(world, random.Random(seed)))
+            people = asyncio.create_task(answer_everything(client))
+            handles = [await client.start(name.partition("-")[0], id=name) for name in names]
+            ends = asyncio.gather(*(handle.result() for handle in handles))
+            await asyncio.wait({ends, bad, people}, timeout=240, return_when=asyncio.FIRST_COMPLETED)
+            for task in (bad, people):
+                if task.done():
+                    task.result()
+            if not ends.done():
+                stuck = (await client.list(states=[s for s in RunState if not s.is_final], limit=500)).items
+                raise AssertionError(f"stuck: {stuck}")
+            for task in (bad, people):
+                task.cancel()
+            await asyncio.gather(bad, people, return_exceptions=True)
+            results = dict(zip(names, ends.result(), strict=True))
+            runs = (await app.store.list_runs(RunFilter(), limit=1000)).items
+            journals = {run.id: await app.store.read_journal(run.id) for run in runs}
+            return results, journals
+    finally:
+        await app.store.close()
+
+
+def check_results(results: Mapping[str, Any]) -> None:
+    for run_id, result in results.items():
+        name = run_id.partition("-")[0]
+        if name == "sequential":
+            uuid.UUID(result[3])
+            result = [*result[:3], "a uuid"]
+        assert result == EXPECTED[name], run_id
+
+
+def check_effects(effects: Path, journals: Mapping[str, Sequence[Entry]]) -> int:
+    """Compare when steps were executed with when their outcomes were journaled. Returns how many were repeated."""
+    executed: dict[str, list[float]] = collections.defaultdict(list)
+    for line in lines(effects):
+        at, _, step = line.partition(" ")
+        executed[step].append(float(at))
+    once: set[str] = set()
+    for run_id, entries in journals.items():
+        assert [entry.seq for entry in entries] == list(range(len(entries))), run_id
+        completed = [entry for entry in entries if entry.kind is EntryKind.COMPLETED]
+        assert len({entry.n for entry in completed}) == len(completed), f"{run_id} completed a call twice"
+        for entry in entries:
+            step = f"{run_id}.{entry.n} {entry.name}"
+            if entry.kind is EntryKind.STEP_STARTED:
+                once.add(step)
+            elif entry.kind is EntryKind.COMPLETED and entry.call is CallKind.STEP:
+                late = [at for at in executed[step] if at > entry.at + CLOCKS_DIFFER_SECONDS]
+                assert late == [], f"{step} was journaled at {entry.at} and ran again at {late}"
+    assert once
+    for step in once:
+        assert len(executed[step]) <= 1, f"{step} ran {len(executed[step])} times, and its effect is once"
+    return sum(len(times) - 1 for times in executed.values())
+
+
+@pytest.mark.timeout(400)
+@in_asyncio
+async def test_killed_workers_killed_servers_and_a_bad_network_change_no_result_and_repeat_nothing(
+    tmp_path: Path,
+) -> None:
+    seed = random.randrange(10_000)
+    print(f"seed {seed}")
+    proxy = Proxy(free_port(), bad_network(seed))
+    async with world(tmp_path, proxy) as bad:
+        began = time.monotonic()
+        results, journals = await play(bad, seed)
+    check_results(results)
+    repeated = check_effects(bad.effects, journals)
+    print(
+        f"{len(results)} runs in {time.monotonic() - began:.1f} s, {bad.servers} servers, "
+        f"{len(proxy.requests)} requests, {repeated} executions repeated before they were journaled"
+    )
+
+
+@pytest.mark.timeout(120)
+@in_asyncio
+async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settles_nothing(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, Proxy(free_port()), lease_seconds=1.5) as made:
+        frozen = made.start_worker("slow")
+        app = slow_app(RemoteStore(made.proxy.url), tmp_path)
+        try:
+            async with AsyncClient(app) as client:
+                parent = await client.start("parent", id="p")
+                await comes(lambda: len(lines(tmp_path / "begun")) == 1)
+                frozen.send(signal.SIGSTOP)
+                other = made.start_worker("slow")
+                await comes(lambda: len(lines(tmp_path / "begun")) == 2)
+                (tmp_path / "go").touch()
+                assert await parent.result(PATIENCE_SECONDS) == "gone"
+                before = await everything(app)
+                frozen.send(signal.SIGCONT)
+                await comes(lambda: any("the lease on run" in line for line in lines(frozen.log)))
+                other.kill()
+                # It works on as before, and so has done all that it might have done with the runs it lost.
+                assert await (await client.start("child", id="next")).result(PATIENCE_SECONDS) == "gone"
+                after = await everything(app)
+                assert {id: after[id] for id in before} == before
+                entries = before["p"][1]
+                assert len([entry for entry in entries if entry.kind is EntryKind.COMPLETED]) == 1
+        finally:
+            await app.store.close()
+
+
+async def everything(app: Signoff) -> dict[str, tuple[Any, Sequence[Entry]]]:
+    """All runs and their journals."""
+    runs = (await app.store.list_runs(RunFilter())).items
+    return {run.id: (run, list(await app.store.read_journal(run.id))) for run in runs}
+
+
+@pytest.mark.timeout(120)
+@in_asyncio
+async def test_a_cut_and_a_restart_of_the_server_in_between_are_invisible_to_a_running_step(
+    tmp_path: Path,
+) -> None:
+    """A lease outlives a cut: the step goes on, its outcome waits, and nobody else begins it anew."""
+    async with world(tmp_path, Proxy(free_port()), lease_seconds=90.0) as made:
+        store = SqliteStore(tmp_path / "signoff.db")
+        app = slow_app(store, tmp_path)
+        try:
+            made.start_worker("slow")
+            made.start_worker("slow")
+            async with AsyncClient(app) as client:
+                parent = await client.start("parent", id="p")
+                await comes(lambda: len(lines(tmp_path / "begun")) == 1)
+                made.proxy.is_cut = True
+                made.proxy.cut()
+                made.server.kill()
+                refused = len(lines(made.server.log))
+                (tmp_path / "go").touch()  # the step ends while nobody can be told
+                await comes(lambda: any("does not serve" in line for line in lines(tmp_path / "slow.log")))
+                made.start_server()
+                await comes(lambda: len(lines(made.server.log)) >= refused)
+                assert not await parent.done()
+                made.proxy.is_cut = False
+                assert await parent.result(PATIENCE_SECONDS) == "gone"
+                assert len(lines(tmp_path / "begun")) == 1
+                [child] = (await store.list_runs(RunFilter(parent_id="p"))).items
+                assert child.epoch == 1
+        finally:
+            await store.close()
+
+
+async def comes(look: Any) -> None:
+    """Wait for what another process does."""
+    async with asyncio.timeout(PATIENCE_SECONDS * 3):
+        while not look():
+            await asyncio.sleep(0.02)

@@ -1,0 +1,115 @@
+"""Files of former versions: what was begun there goes on under the newest schema."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import AsyncClient, RunState, Signoff
+from signoff.stores.sqlite import SqliteStore
+from signoff.testing import VirtualClock
+from tests.stores.processes import outcome
+from tests.stores.released import orders
+from tests.support import in_asyncio, reaches, until
+
+RELEASED = sorted(Path(orders.__file__).parent.glob("*.sql"))
+
+
+def old_file(recorded: Path, path: Path) -> Path:
+    """Make the file that a former version left."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(recorded.read_text())
+    return path
+
+
+def open_once(path: Path) -> None:
+    async def play() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        await store.close()
+
+    asyncio.run(play())
+
+
+def schema_of(path: Path) -> list[Any]:
+    """The tables, indexes and marks of a file. Columns that were added later stand last, so they are sorted."""
+    with closing(sqlite3.connect(path)) as connection:
+        marks = [
+            connection.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "application_id")
+        ]
+        names = connection.execute("SELECT type, name, tbl_name FROM sqlite_schema ORDER BY name").fetchall()
+        tables = [name for kind, name, _ in names if kind == "table"]
+        columns = [(name, sorted(connection.execute(f"PRAGMA table_info({name})"))) for name in tables]
+        return [marks, names, columns]
+
+
+def test_the_first_schema_is_recorded() -> None:
+    assert [recorded.stem for recorded in RELEASED] == ["0001"]
+
+
+@pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)
+@in_asyncio
+async def test_runs_begun_under_a_former_schema_finish_under_the_newest(
+    tmp_path: Path, recorded: Path
+) -> None:
+    path = old_file(recorded, tmp_path / "signoff.db")
+    orders.calls.clear()
+    clock, lease_clock = VirtualClock(1_780_000_000.0), VirtualClock(1_780_000_000.0)
+    app = Signoff(SqliteStore(path, clock=clock, lease_clock=lease_clock))
+    orders.register(app)
+    async with AsyncClient(app) as client, app.worker():
+        never_started = await client.get("never-started")
+
+        async def asked() -> bool:
+            questions = (await client.questions()).items
+            return {question.run_id for question in questions} == {"asked", "never-started", "lost"}
+
+        lease_clock.advance(60)
+        clock.advance(1)
+        await until(app, asked)
+        for question in (await client.questions()).items:
+            await client.answer(question.id, True)
+        assert await (await client.get("asked")).result() == ["fetch o-1", True, "pay o-1"]
+        assert await never_started.result() == ["fetch o-2", True, "pay o-2"]
+        assert await (await client.get("lost")).result() == ["fetch o-3", True, "pay o-3"]
+        clock.advance(3600)
+        assert await (await client.get("asleep")).result() == "after"
+        for child in ("parent.1", "parent.2"):
+            await reaches(app, child, RunState.PAUSED)
+            await client.signal(child, "go", child[-1])
+        assert await (await client.get("parent")).result() == "12"
+        assert (await client.promises.resolve("p")).state == "resolved"
+    await app.store.close()
+    assert sorted(orders.calls) == ["after", "fetch o-2", "fetch o-3", "pay o-1", "pay o-2", "pay o-3"]
+
+
+@pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)
+def test_an_old_file_becomes_what_a_new_one_is(tmp_path: Path, recorded: Path) -> None:
+    open_once(old_file(recorded, tmp_path / "old.db"))
+    open_once(tmp_path / "new.db")
+    assert schema_of(tmp_path / "old.db") == schema_of(tmp_path / "new.db")
+
+
+@pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)
+def test_a_migration_killed_at_any_statement_leaves_the_old_file_or_the_new_one(
+    tmp_path: Path, recorded: Path
+) -> None:
+    open_once(old_file(recorded, tmp_path / "whole.db"))
+    old = schema_of(old_file(recorded, tmp_path / "old.db"))
+    new = schema_of(tmp_path / "whole.db")
+    for number in range(100):
+        old_file(recorded, tmp_path / f"{number}.db")
+    [survivor] = outcome("die_at_each_statement_of_opening", tmp_path)
+    found = [schema_of(tmp_path / f"{number}.db") for number in range(int(survivor))]
+    assert all(each in (old, new) for each in found)
+    assert found[0] == old
+    statements = len([line for line in found if line == old])
+    assert statements > 8, "most were killed within the migration"
+    for number in range(int(survivor)):
+        open_once(tmp_path / f"{number}.db")
+        assert schema_of(tmp_path / f"{number}.db") == new

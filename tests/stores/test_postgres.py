@@ -1,0 +1,592 @@
+"""What only the Postgres store has to get right: a server that goes away, replies that are lost, other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreUnavailable
+from signoff.records import (
+    MessageKind,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    Settlement,
+)
+from signoff.stores import postgres, postgres_schema
+from signoff.stores.base import Change, PromiseFilter, RunFilter, Write
+from signoff.stores.postgres import PostgresStore
+from signoff.stores.postgres_link import Link
+from signoff.testing import VirtualClock
+from tests.postgres.databases import fresh_database
+from tests.postgres.server import PostgresServer
+from tests.stores.scene import (
+    GROUP,
+    KEPT_FAILURE,
+    SUCCESS,
+    WORKFLOW,
+    YES,
+    Scene,
+    entry,
+    postgres_scene,
+    question,
+    until,
+)
+from tests.support import in_asyncio
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    with fresh_database() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """A server that the tests of this module stop and start; what it acknowledged is on the disk."""
+    with PostgresServer() as started:
+        yield started
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url, **options)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+# Replies that are lost
+
+
+class LossyLink(Link):
+    """Loses the reply to what is sent next, once it is armed: the statement is done, and nobody here knows."""
+
+    armed = False
+
+    def receive(self, seconds: float | None) -> bytes | None:
+        reply = super().receive(seconds)
+        if reply is not None and LossyLink.armed:
+            LossyLink.armed = False
+            self.close()
+            raise psycopg.OperationalError("the connection was cut before the reply came")
+        return reply
+
+
+@pytest.fixture
+def lossy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "Link", LossyLink)
+    LossyLink.armed = False
+
+
+async def _with_message(scene: Scene, run: Run) -> Run:
+    await scene.store.signal(run.id, "go", "1")
+    return replace(run, wakes=1)
+
+
+OPERATIONS: dict[str, Callable[[Scene, str], Awaitable[Any]]] = {}
+
+
+def operation(prepare: Callable[[Scene, str], Awaitable[Any]]) -> Callable[[Any], Any]:
+    """Register an operation that is done on what ``prepare`` returns."""
+
+    def register(do: Callable[[Scene, str, Any], Awaitable[Any]]) -> Any:
+        async def both(scene: Scene, id: str) -> Any:
+            made = await prepare(scene, id)
+            LossyLink.armed = id == "lost"
+            return await do(scene, id, made)
+
+        OPERATIONS[do.__name__] = both
+        return do
+
+    return register
+
+
+async def _nothing(scene: Scene, id: str) -> None:
+    pass
+
+
+async def _ready(scene: Scene, id: str) -> Run:
+    return await scene.start(id)
+
+
+async def _running(scene: Scene, id: str) -> Run:
+    return await scene.run(id)
+
+
+async def _paused(scene: Scene, id: str) -> Run:
+    return await scene.paused(id)
+
+
+async def _kept(scene: Scene, id: str) -> Run:
+    run = await scene.run(id)
+    await scene.complete(run, KEPT_FAILURE)
+    return run
+
+
+@operation(_nothing)
+async def create_run(scene: Scene, id: str, _: None) -> Any:
+    return await scene.store.create_run(NewRun(id, WORKFLOW, GROUP, '{"args": []}'))
+
+
+@operation(_nothing)
+async def create_promise(scene: Scene, id: str, _: None) -> Any:
+    return await scene.store.create_promise(NewPromise(id, PromiseKind.QUESTION))
+
+
+@operation(_ready)
+async def claim(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.claim()
+
+
+@operation(_running)
+async def append(scene: Scene, id: str, run: Run) -> Any:
+    return await scene.append(run, entry(0), entry(1))
+
+
+@operation(_running)
+async def append_with_all(scene: Scene, id: str, run: Run) -> Any:
+    run = await _with_message(scene, run)
+    child = NewRun(f"{id}-child", WORKFLOW, GROUP, "{}", id, 3)
+    return await scene.append(run, entry(0), opens=[question(id)], starts=[child], taken=[1], first_seq=0)
+
+
+@operation(_running)
+async def pause(scene: Scene, id: str, run: Run) -> Any:
+    return await scene.pause(run, entry(0), opens=[question(id)])
+
+
+@operation(_running)
+async def pause_that_something_came_before(scene: Scene, id: str, run: Run) -> Any:
+    await _with_message(scene, run)
+    return await scene.pause(run, entry(0), opens=[question(id)])
+
+
+@operation(_running)
+async def complete(scene: Scene, id: str, run: Run) -> Any:
+    return await scene.complete(run, SUCCESS, entries=[entry(0)])
+
+
+@operation(_paused)
+async def settle(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.settle(f"{id}.0")
+
+
+@operation(_paused)
+async def settle_a_late_one(scene: Scene, id: str, _: Run) -> Any:
+    await scene.store.create_promise(NewPromise(f"{id}-late", PromiseKind.QUESTION, due_at=1.0))
+    with pytest.raises(AlreadySettled) as error:
+        await scene.settle(f"{id}-late")
+    return error.value.state
+
+
+@operation(_paused)
+async def signal(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.store.signal(id, "go", "1")
+
+
+@operation(_paused)
+async def signal_with_a_request_id(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.store.signal(id, "go", "1", request_id="q")
+
+
+@operation(_paused)
+async def cancel(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.store.cancel(id, reason="enough", by="user:ana")
+
+
+@operation(_ready)
+async def cancel_at_once(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.store.cancel(id)
+
+
+@operation(_kept)
+async def retry(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.store.retry(id, token="t")
+
+
+async def _everything_of(scene: Scene, id: str) -> str:
+    """All that the store knows of a run, in words that are the same for every id and every claim."""
+    found: list[Any] = [
+        run for run in (await scene.store.list_runs(RunFilter())).items if run.id.startswith(id)
+    ]
+    for run in list(found):
+        found += await scene.store.read_journal(run.id)
+        found += await scene.store.read_messages([run.id])
+    promises = (await scene.store.list_promises(PromiseFilter())).items
+    found += [promise for promise in promises if promise.id.startswith(id)]
+    return repr(found).replace(id, "ID")
+
+
+@pytest.mark.usefixtures("lossy")
+@pytest.mark.parametrize("name", OPERATIONS)
+@in_asyncio
+async def test_an_operation_whose_reply_was_lost_is_done_once(name: str, tmp_path: Path) -> None:
+    outcomes: list[tuple[str, str]] = []
+    for id in ("kept", "lost"):
+        async with postgres_scene(tmp_path) as scene:
+            result = await OPERATIONS[name](scene, id)
+            assert not LossyLink.armed, "the reply was lost"
+            outcomes.append((repr(result).replace(id, "ID"), await _everything_of(scene, id)))
+    assert outcomes[0] == outcomes[1]
+
+
+# A server that goes away
+
+
+async def _signal_all(store: PostgresStore, run_id: str, count: int, done: list[str]) -> None:
+    async def one(number: int) -> None:
+        await asyncio.sleep(number * 0.004)
+        assert await store.signal(run_id, "go", str(number))
+        done.append(str(number))
+
+    await asyncio.gather(*(one(number) for number in range(count)))
+
+
+async def _values(store: PostgresStore, run_id: str) -> list[str | None]:
+    return [message.value for message, _ in await store.read_messages([run_id])]
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate", "kill"])
+@in_asyncio
+async def test_a_restart_of_the_server_is_waited_for_and_nothing_is_done_twice(
+    mode: Any, server: PostgresServer
+) -> None:
+    def restart() -> None:
+        for _ in range(2):
+            time.sleep(0.2)
+            if mode == "kill":
+                server.kill()
+                server.start()
+            else:
+                server.restart(mode)
+
+    async with opened(server.url()) as store:
+        await store.create_run(NewRun(f"r-{mode}", WORKFLOW, GROUP, "{}"))
+        done: list[str] = []
+        await asyncio.gather(asyncio.to_thread(restart), _signal_all(store, f"r-{mode}", 200, done))
+        values = await _values(store, f"r-{mode}")
+        assert sorted(values, key=str) == sorted(done) == sorted(str(n) for n in range(200))
+        await store.due()
+        assert (await store.get_run(f"r-{mode}")).state is RunState.READY
+
+
+@in_asyncio
+async def test_back_ends_that_are_killed_again_and_again_lose_and_double_nothing(database: str) -> None:
+    stopped = threading.Event()
+
+    def kill() -> None:
+        with psycopg.connect(database, autocommit=True) as connection:
+            while not stopped.wait(0.1):
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'signoff' AND datname = current_database()"
+                )
+
+    async with opened(database) as store:
+        await store.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+        killing = asyncio.get_running_loop().run_in_executor(None, kill)
+        done: list[str] = []
+        try:
+            await _signal_all(store, "r", 100, done)
+            for _ in range(20):
+                await store.get_run("r")
+                await store.due()
+        finally:
+            stopped.set()
+            await killing
+        assert sorted(await _values(store, "r"), key=str) == sorted(str(n) for n in range(100))
+
+
+@in_asyncio
+async def test_who_has_no_more_patience_is_told_and_can_go_on_when_the_server_is_back(
+    server: PostgresServer,
+) -> None:
+    async with opened(server.url(), patience_seconds=0.5) as store:
+        await store.create_run(NewRun("patience", WORKFLOW, GROUP, "{}"))
+        await asyncio.to_thread(server.stop)
+        try:
+            attempts: list[Awaitable[Any]] = [
+                store.signal("patience", "go", "1"),
+                store.get_run("patience"),
+                store.due(),
+            ]
+            for attempt in attempts:
+                with pytest.raises(StoreUnavailable) as error:
+                    await attempt
+                password = server.url().split(":")[2].split("@")[0]
+                assert password not in str(error.value)
+                assert "127.0.0.1" in str(error.value)
+        finally:
+            await asyncio.to_thread(server.start)
+        assert await store.signal("patience", "go", "2")
+        assert (await store.get_run("patience")).wakes in (1, 2)
+
+
+@in_asyncio
+async def test_a_store_can_be_closed_while_the_server_is_gone(server: PostgresServer) -> None:
+    store = PostgresStore(server.url())
+    await store.open()
+    waiting = None
+    try:
+        await asyncio.to_thread(server.stop)
+        waiting = asyncio.create_task(store.signal("r", "go", "1"))
+        await asyncio.sleep(0.05)
+    finally:
+        async with asyncio.timeout(10):
+            await store.close()
+        await asyncio.to_thread(server.start)
+    assert waiting is not None
+    with pytest.raises(StoreUnavailable):
+        await waiting
+    with pytest.raises(StoreUnavailable):
+        await store.get_run("r")
+
+
+# Several processes
+
+
+@in_asyncio
+async def test_serialization_failures_are_tried_again(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")  # type: ignore[arg-type]
+    async with opened(database) as one, opened(database) as two, opened(database) as three:
+        stores = (one, two, three)
+        await one.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+        await one.create_promise(NewPromise("p"))
+        signals = [store.signal("r", "go", f"{n}") for n in range(30) for store in stores]
+        settles = [
+            store.settle("p", PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED, f"{n}", by=f"user:{n}"))
+            for n, store in enumerate(stores * 5)
+        ]
+        results = await asyncio.gather(*signals, *settles, return_exceptions=True)
+        assert results[: len(signals)] == [True] * len(signals)
+        assert sum(isinstance(result, tuple) for result in results) == 1
+        assert sum(isinstance(result, AlreadySettled) for result in results) == len(settles) - 1
+        assert len(await _values(two, "r")) == len(signals)
+
+
+@in_asyncio
+async def test_each_deadline_fires_once_however_many_look(database: str) -> None:
+    clock = VirtualClock(1_000_000.0)
+    async with opened(database, clock=clock) as one, opened(database, clock=clock) as two:
+        for number in range(60):
+            await one.create_run(NewRun(f"r{number}", WORKFLOW, GROUP, "{}", deadline_at=1_000_010.0))
+        runs = [claim.run for claim in await one.claim("w", GROUP, [WORKFLOW], 100)]
+        for run in runs:
+            write = Write(run.id, run.epoch, opens=[question(run.id, due_at=1_000_010.0)])
+            await one.pause(write, wakes=0, wake_at=1_000_010.0)
+        clock.advance(10)
+        await asyncio.gather(*(store.due() for _ in range(5) for store in (one, two)))
+        await two.due()
+        messages = await two.read_messages([run.id for run in runs])
+        told = sorted((message.run_id, message.kind) for message, _ in messages)
+        kinds = (MessageKind.DEADLINE, MessageKind.SETTLED)
+        assert told == sorted((run.id, kind) for run in runs for kind in kinds)
+
+
+@in_asyncio
+async def test_parents_and_children_in_two_processes_never_wait_for_each_other_in_a_circle(
+    database: str,
+) -> None:
+    """A child that ends tells its parent, while the parent cancels the child: both lock both."""
+    async with (
+        opened(database, inline_below_seconds=0) as one,
+        opened(database, inline_below_seconds=0) as two,
+    ):
+        stores = (one, two)
+        families = 60
+        for number in range(families):
+            await one.create_run(NewRun(f"p{number}", "parent", GROUP, "{}"))
+        parents = [claim.run for claim in await one.claim("w", GROUP, ["parent"], families)]
+        for number, run in enumerate(parents):
+            child = NewRun(f"c{number}", "child", GROUP, "{}", run.id, 1)
+            await one.append(Write(run.id, run.epoch, opens=[question(run.id)], starts=[child]))
+        children = [claim.run for claim in await two.claim("v", GROUP, ["child"], families)]
+        jobs: list[Awaitable[Any]] = []
+        for parent, child in zip(parents, children, strict=True):
+            jobs.append(stores[1].complete(Write(child.id, child.epoch), SUCCESS))
+            jobs.append(
+                stores[0].append(
+                    Write(parent.id, parent.epoch, closes=[f"{parent.id}.0"], cancels=[child.id])
+                )
+            )
+            jobs.append(stores[1].settle(f"{parent.id}.0", PromiseKind.QUESTION, YES))
+        results = await asyncio.gather(*jobs, return_exceptions=True)
+        assert not [
+            error
+            for error in results
+            if isinstance(error, Exception) and not isinstance(error, AlreadySettled)
+        ]
+        with psycopg.connect(database) as connection:
+            counted = connection.execute(
+                "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+            ).fetchone()
+        assert counted == (0,)
+
+
+@in_asyncio
+async def test_other_processes_are_told_what_changed(database: str) -> None:
+    async with opened(database) as one, opened(database) as two:
+        heard: list[Change] = []
+        two.listen(heard.append)
+        two.within("acme").listen(lambda change: pytest.fail("nothing crosses a namespace"))
+        await one.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+        await until(lambda: len(heard) == 1)
+        one_run = frozenset({"r"})
+        assert heard.pop() == Change(runs=one_run, ready=True, due=False)
+        [claim] = await one.claim("w", GROUP, [WORKFLOW], 1)
+        await one.append(Write("r", 1, entries=[entry(0)]))
+        await until(lambda: len(heard) >= 1)
+        assert heard[0] == Change(runs=one_run, ready=False, due=False)
+        heard.clear()
+        await one.signal("r", "go", "1")
+        await until(lambda: any(change.woken for change in heard))
+        assert heard[-1].woken == one_run
+        await one.complete(Write("r", claim.run.epoch), SUCCESS)
+        await until(lambda: any(change.ended for change in heard))
+
+
+@in_asyncio
+async def test_more_than_fits_a_notification_is_told_as_anything(database: str) -> None:
+    async with opened(database) as one, opened(database) as two:
+        heard: list[Change] = []
+        two.listen(heard.append)
+        names = [f"{number:>0200}" for number in range(100)]
+        await asyncio.gather(*(one.create_run(NewRun(name, WORKFLOW, GROUP, "{}")) for name in names))
+        await until(lambda: any(change.runs is None for change in heard))
+
+
+@in_asyncio
+async def test_who_could_not_listen_for_a_while_looks_at_everything(database: str) -> None:
+    async with opened(database) as one, opened(database) as two:
+        heard: list[Change] = []
+        two.listen(heard.append)
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'signoff' AND datname = current_database()"
+            )
+        await until(lambda: any(change.runs is None for change in heard))
+        heard.clear()
+        await one.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+        await until(lambda: any(change.runs and "r" in change.runs for change in heard) or bool(heard))
+
+
+@in_asyncio
+async def test_what_is_not_understood_on_the_channel_is_taken_for_anything(database: str) -> None:
+    async with opened(database) as store:
+        heard: list[Change] = []
+        store.listen(heard.append)
+        with psycopg.connect(database, autocommit=True) as connection:
+            for payload in ("", "nonsense", "[1]", '{"from": "x", "in": 3}'):
+                connection.execute("SELECT pg_notify('signoff', %s)", (payload,))
+        await until(lambda: len(heard) == 4)
+        assert all(change.runs is None for change in heard)
+
+
+# Time
+
+
+@in_asyncio
+async def test_the_databases_time_decides_and_not_the_machines(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time
+    async with opened(database) as right:
+        monkeypatch.setattr(time, "time", lambda: real() + 5.0)
+        async with opened(database) as wrong:
+            assert abs(wrong.clock.now() - real()) < 1.0
+            await wrong.create_promise(NewPromise("p", due_at=wrong.clock.now() + 2.0))
+            await wrong.create_promise(NewPromise("late", due_at=real() - 0.1))
+            with pytest.raises(AlreadySettled):
+                await wrong.settle("late", PromiseKind.PROMISE, YES)
+            await wrong.due()
+            assert (await right.get_promise("p")).state is PromiseState.PENDING
+            await wrong.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+            [claim] = await wrong.claim("w", GROUP, [WORKFLOW], 1)
+            assert claim.run.lease_until is not None
+            assert abs(claim.run.lease_until - (real() + 10.0)) < 1.0
+
+
+# Opening
+
+
+@in_asyncio
+async def test_many_processes_may_open_a_new_database_at_once(database: str) -> None:
+    stores = [PostgresStore(database) for _ in range(8)]
+    try:
+        await asyncio.gather(*(store.open() for store in stores))
+        await stores[3].create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+        assert (await stores[5].get_run("r")).id == "r"
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))
+
+
+@in_asyncio
+async def test_a_database_of_a_newer_version_is_refused(database: str) -> None:
+    async with opened(database):
+        pass
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("INSERT INTO signoff.migrations VALUES (999)")
+    with pytest.raises(SchemaTooNew, match="999"):
+        await PostgresStore(database).open()
+
+
+@in_asyncio
+async def test_a_migration_that_fails_leaves_nothing(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = postgres_schema.migrations()
+    monkeypatch.setattr(postgres_schema, "migrations", lambda: [*scripts, "CREATE TABLE signoff.runs ()"])
+    with pytest.raises(StoreUnavailable, match="already exists"):
+        await PostgresStore(database).open()
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT to_regclass('signoff.runs')").fetchone() == (None,)
+
+
+@in_asyncio
+async def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
+    address = "postgresql://ana:secret@127.0.0.1:1/nowhere"
+    store = PostgresStore(address, patience_seconds=0)
+    with pytest.raises(StoreUnavailable, match=r"postgresql://127\.0\.0\.1:1/nowhere") as error:
+        await store.open()
+    assert "secret" not in str(error.value)
+    with pytest.raises(StoreUnavailable):
+        await store.get_run("r")
+
+
+@pytest.mark.parametrize("address", ["postgresql://[::1/x", "postgresql://h/db?no_such_option=1"])
+def test_a_wrong_address_is_refused_with_a_reason(address: str) -> None:
+    with pytest.raises(InvalidValue, match="store"):
+        PostgresStore(address)
+
+
+@in_asyncio
+async def test_text_that_postgres_cannot_keep_is_refused_and_harms_nobody(tmp_path: Path) -> None:
+    async with postgres_scene(tmp_path) as scene:
+        await scene.start()
+        results = await asyncio.gather(
+            *(scene.store.signal("r", "go", "1", by=f"user:{n}") for n in range(5)),
+            scene.store.signal("r", "go", "1", by="a\0b"),
+            return_exceptions=True,
+        )
+        assert results[:5] == [True] * 5
+        assert isinstance(results[5], InvalidValue)
+        with pytest.raises(InvalidValue):
+            await scene.store.signal("r", "go", "1", by="\ud800")
+        assert await scene.store.signal("r", "go", '"a\\u0000b"'), "as JSON it is no problem"
+        assert len(await scene.messages()) == 6
