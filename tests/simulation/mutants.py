@@ -196,7 +196,7 @@ def _without_taking(take: Any) -> Any:
     return taken
 
 
-# Some need more of one fault to show soon.
+# Some need more of one fault, or none at all, to show soon.
 ENGINES: dict[Callable[[pytest.MonkeyPatch], None], Faults | None] = dict.fromkeys(
     (
         starts_steps_without_looking_at_the_lease,
@@ -209,3 +209,4 @@ ENGINES: dict[Callable[[pytest.MonkeyPatch], None], Faults | None] = dict.fromke
     )
 )
 ENGINES[starts_steps_without_looking_at_the_lease] = Faults(freezes=3.0)
+ENGINES[serves_deadlines_late] = Faults()
