@@ -17,6 +17,7 @@ from signoff.engine.driver import Driver
 from signoff.engine.replay import replay
 from signoff.engine.timers import TimerService
 from signoff.engine.worker import Worker
+from signoff.errors import InvalidValue
 from signoff.records import Entry, EntryKind, PromiseKind, PromiseState, Run, RunState, Settlement
 from signoff.stores.base import Outcome, Write
 from signoff.testing import MemoryStore
@@ -27,11 +28,11 @@ from signoff.testing.simulation import Faults
 class UnfencedModel(Model):
     """Takes a write from whoever has lost the lease, as long as the journal goes on there."""
 
-    def append(self, namespace: str, write: Write) -> None:
+    def _write(self, namespace: str, write: Write) -> bool:
         run = self.tables.runs[namespace, write.run_id]
         if run.state is RunState.RUNNING:
             write = replace(write, epoch=run.epoch)
-        super().append(namespace, write)
+        return super()._write(namespace, write)
 
 
 class SleepyModel(Model):
@@ -45,12 +46,17 @@ class FickleModel(Model):
     """Lets everybody settle a promise, the last one too."""
 
     def settle(
-        self, namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement
+        self,
+        namespace: str,
+        promise_id: str,
+        kind: PromiseKind,
+        settlement: Settlement,
+        token: str | None = None,
     ) -> tuple[Any, bool]:
         promise = self.tables.promises[namespace, promise_id]
         if promise.state is PromiseState.RESOLVED and promise.settled_by != settlement.by:
             self.tables.promises[namespace, promise_id] = replace(promise, state=PromiseState.PENDING)
-        return super().settle(namespace, promise_id, kind, settlement)
+        return super().settle(namespace, promise_id, kind, settlement, token)
 
 
 class ForgetfulModel(Model):
@@ -74,8 +80,19 @@ class RepeatingModel(Model):
         value: str,
         by: str | None = None,
         request_id: str | None = None,
+        token: str | None = None,
     ) -> bool:
         return super().signal(namespace, run_id, name, value, by)
+
+
+class SuspiciousModel(Model):
+    """Refuses a write that it has done before, whose reply was lost."""
+
+    def _write(self, namespace: str, write: Write) -> bool:
+        length = len(self.tables.journals[namespace, write.run_id])
+        if write.entries and write.entries[0].seq < length:
+            raise InvalidValue("entries", f"seq {write.entries[0].seq} where the journal goes on at {length}")
+        return super()._write(namespace, write)
 
 
 class HastyModel(Model):
@@ -100,6 +117,7 @@ MODELS = (
     FickleModel,
     ForgetfulModel,
     RepeatingModel,
+    SuspiciousModel,
     HastyModel,
     SilentModel,
 )
@@ -128,13 +146,6 @@ def starts_steps_without_looking_at_the_lease(patch: pytest.MonkeyPatch) -> None
 
 def does_not_journal_that_a_once_step_starts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Agenda, "announce_once_steps", lambda self: None)
-
-
-def writes_again_what_may_have_been_written(patch: pytest.MonkeyPatch) -> None:
-    async def all_of_it(self: Driver, write: Write) -> Write:
-        return write
-
-    patch.setattr(Driver, "_unwritten", all_of_it)
 
 
 def forgets_the_last_outcome_at_replay(patch: pytest.MonkeyPatch) -> None:
@@ -185,12 +196,11 @@ def _without_taking(take: Any) -> Any:
     return taken
 
 
-# Some need more of one fault to show soon.
+# Some need more of one fault, or none at all, to show soon.
 ENGINES: dict[Callable[[pytest.MonkeyPatch], None], Faults | None] = dict.fromkeys(
     (
         starts_steps_without_looking_at_the_lease,
         does_not_journal_that_a_once_step_starts,
-        writes_again_what_may_have_been_written,
         forgets_the_last_outcome_at_replay,
         counts_as_seen_what_it_has_not_absorbed,
         never_looks_unless_it_is_told,
@@ -199,3 +209,4 @@ ENGINES: dict[Callable[[pytest.MonkeyPatch], None], Faults | None] = dict.fromke
     )
 )
 ENGINES[starts_steps_without_looking_at_the_lease] = Faults(freezes=3.0)
+ENGINES[serves_deadlines_late] = Faults()

@@ -446,29 +446,9 @@ class Driver:
     async def _persist(
         self, operation: Callable[[Write], Awaitable[T]], *, first_seq: int | None = None
     ) -> T:
-        """Do a fenced write, waiting for as long as the store cannot be written."""
+        """Do a fenced write, waiting for as long as the store cannot be written. Written twice, it counts once."""
         write = self._draft.take(self.run, first_seq)
-        tried = False
-
-        async def persist() -> T:
-            nonlocal write, tried
-            if tried:
-                write = await self._unwritten(write)
-            tried = True
-            return await operation(write)
-
-        return await self._insist(persist)
-
-    async def _unwritten(self, write: Write) -> Write:
-        """What is left to write when no reply came: it may have been written all the same, and whole.
-
-        Whoever else may have written there, the fence stops us then.
-        """
-        if write.entries:
-            before = write.entries[0].seq - 1
-            if await self._store.read_journal(self.run.id, after=before, limit=1):
-                return Write(write.run_id, write.epoch)
-        return write
+        return await self._insist(lambda: operation(write))
 
     async def _insist(self, operation: Callable[[], Awaitable[T]]) -> T:
         wait = 0.05

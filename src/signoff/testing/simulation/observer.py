@@ -37,6 +37,7 @@ class Observer:
         self._settled: dict[str, Promise] = {}
         self._begun: dict[tuple[str, int], int] = {}
         self._holder: Run | None = None
+        self._length = 0
         self._on_promise: list[Callable[[Promise], None]] = []
         world.store.listen(self._committed)
 
@@ -46,6 +47,7 @@ class Observer:
         """Look at what an operation finds."""
         if operation in ("append", "pause", "complete"):
             self._holder = self._run(args[0].run_id)
+            self._length = len(self._tables.journals.get(("default", args[0].run_id), ()))
 
     def after(
         self, who: str, operation: str, args: Sequence[Any], outcome: Any, error: Exception | None
@@ -62,6 +64,8 @@ class Observer:
 
     def _check_write(self, write: Write) -> None:
         run = self._holder
+        if run is not None and run.epoch == write.epoch and self._is_repeated(write):
+            return
         if run is None or run.state is not RunState.RUNNING or run.epoch != write.epoch:
             self._world.blame(
                 f"run {write.run_id!r} was written to in epoch {write.epoch}, outside of its lease"
@@ -76,6 +80,11 @@ class Observer:
                 )
             elif entry.kind is EntryKind.COMPLETED:
                 self.completed.add(call)
+
+    def _is_repeated(self, write: Write) -> bool:
+        """Whether it had been written before, its reply was lost, and it changed nothing now."""
+        journal = self._tables.journals["default", write.run_id]
+        return bool(write.entries) and len(journal) == self._length
 
     # Of steps
 
