@@ -66,20 +66,22 @@ class World:
     def start_worker(self, kind: str = "worker") -> Process:
         return self._begin(kind, self.proxy.url, self.effects if kind == "worker" else self.folder)
 
-    async def lose_a_reply(self, verb: bytes) -> None:
-        """Let one more request with this operation through, lose its reply, and cut the network. Or wait in vain."""
-        usual, lost = self.proxy.fate, asyncio.Event()
+    async def lose_a_reply(self, verb: bytes, *, seconds: float) -> None:
+        """Have one more request with this operation done, lose its reply, and cut the network. Or wait in vain."""
+        usual, met = self.proxy.fate, asyncio.Event()
 
         def lose(request: bytes) -> Fate:
-            if lost.is_set() or verb not in request:
+            if met.is_set() or verb not in request:
                 return usual(request)
-            lost.set()
+            met.set()
+            self.proxy.reply_was_lost.clear()
             return REPLY_LOST
 
         self.proxy.fate = lose
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(lost.wait(), 2)
-            await asyncio.sleep(0.05)  # until the server has done it
+            async with asyncio.timeout(seconds):
+                await met.wait()
+                await self.proxy.reply_was_lost.wait()
             self.proxy.is_cut = True
             self.proxy.cut()
         self.proxy.fate = usual
@@ -118,7 +120,7 @@ async def kill_server(world: World, chance: random.Random) -> None:
     """Kill the server after it has done something and before anybody was told, or at some other moment."""
     if chance.random() < 0.8:
         verbs = [b"append", b"pause", b"complete", b"claim", b"settle"]
-        await world.lose_a_reply(b'"do":"%b"' % chance.choice(verbs))
+        await world.lose_a_reply(b'"do":"%b"' % chance.choice(verbs), seconds=2)
     world.server.kill()
     await asyncio.sleep(chance.uniform(0.0, 0.5))
     world.start_server()
@@ -233,6 +235,42 @@ async def test_killed_workers_killed_servers_and_a_bad_network_change_no_result_
         f"{len(results)} runs in {time.monotonic() - began:.1f} s, {bad.servers} servers, "
         f"{len(proxy.requests)} requests, {repeated} executions repeated before they were journaled"
     )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("verb", ["claim", "append", "pause", "complete", "settle"])
+@in_asyncio
+async def test_what_a_server_did_and_told_nobody_before_it_was_killed_is_not_done_again(
+    tmp_path: Path, verb: str
+) -> None:
+    async with world(tmp_path, Proxy(free_port())) as made:
+        app = programs.make_app(RemoteStore(made.proxy.url), made.effects)
+        try:
+            async with AsyncClient(app) as client:
+                losing = asyncio.create_task(made.lose_a_reply(b'"do":"%b"' % verb.encode(), seconds=60))
+                if verb == "claim":  # the first that leases something
+                    handle = await client.start("questions", id="questions")
+                    made.start_worker()
+                else:
+                    made.start_worker()
+                    handle = await client.start("questions", id="questions")
+                people = asyncio.create_task(answer_everything(client))
+                await losing
+                made.server.kill()
+                made.start_server()
+                made.proxy.is_cut = False
+                ended = asyncio.create_task(handle.result(PATIENCE_SECONDS * 2))
+                await asyncio.wait({ended, people}, return_when=asyncio.FIRST_COMPLETED)
+                people.cancel()
+                check_results({"questions": await ended})
+                await asyncio.gather(people, return_exceptions=True)
+                [run] = (await app.store.list_runs(RunFilter())).items
+                journals = {run.id: await app.store.read_journal(run.id)}
+        finally:
+            await app.store.close()
+    assert "Traceback" not in (tmp_path / "worker.log").read_text()
+    assert "is lost" not in (tmp_path / "worker.log").read_text()
+    assert check_effects(made.effects, journals) == 0
 
 
 @pytest.mark.timeout(120)
