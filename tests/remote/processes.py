@@ -42,6 +42,10 @@ class Process:
     ) -> None:
         self.kill()
 
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
     def send(self, number: signal.Signals) -> None:
         self._running.send_signal(number)
 
@@ -72,22 +76,22 @@ def slow(url: str, folder: str) -> None:
 
 
 def slow_app(store: RemoteStore | SqliteStore, folder: Path) -> Signoff:
-    """An app whose step goes on once there is a file ``go``; each execution is a line in ``begun``."""
+    """An app whose step goes on once there is a file ``go-PID``; each execution is a line ``RUN PID`` in ``begun``."""
     app = Signoff(store)
 
-    async def wait_for_go() -> str:
+    async def wait_for_go() -> int:
         with (folder / "begun").open("a") as begun:
             begun.write(f"{current_step().run_id} {os.getpid()}\n")
-        while not (folder / "go").exists():
+        while not (folder / f"go-{os.getpid()}").exists():
             await asyncio.sleep(0.01)
-        return "gone"
+        return os.getpid()
 
     @app.workflow
-    async def child(ctx: Context) -> str:
+    async def child(ctx: Context) -> int:
         return await ctx.step("wait", wait_for_go)
 
     @app.workflow
-    async def parent(ctx: Context) -> str:
+    async def parent(ctx: Context) -> int:
         return await ctx.rfc("child")
 
     return app

@@ -17,7 +17,8 @@ class Fate:
     Attributes:
         delay: Seconds before it is passed on.
         is_lost: Whether the connection is cut before it is passed on.
-        reply_bytes: After how many bytes of the reply the connection is cut; None: not at all.
+        reply_bytes: After how many bytes of the reply the connection is cut, None: not at all. With 0 it is cut when
+            the whole reply has come, so what was asked for was done.
         copies: For each number, the request is sent once more, so many seconds after it was passed on first.
     """
 
@@ -42,6 +43,7 @@ class Proxy:
         port: Its own.
         requests: What came through.
         is_cut: Whether nothing passes at all.
+        reply_was_lost: Set when a whole reply was.
     """
 
     def __init__(self, port: int, fate: Callable[[bytes], Fate] = lambda _: FINE) -> None:
@@ -50,6 +52,7 @@ class Proxy:
         self.fate = fate
         self.requests: list[bytes] = []
         self.is_cut = False
+        self.reply_was_lost = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -104,6 +107,10 @@ class Proxy:
         async with self._server() as (reply, server):
             server.write(request)
             left = fate.reply_bytes
+            if left == 0:
+                await reply.read()
+                self.reply_was_lost.set()
+                return
             while left is None or left >= 0:
                 part = await reply.read(65_536)
                 if not part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import json
 import random
 import re
@@ -25,7 +26,7 @@ from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from tests.crash import programs
 from tests.remote.processes import Process, free_port, lines, slow_app
-from tests.remote.proxy import Proxy, bad_network
+from tests.remote.proxy import REPLY_LOST, Fate, Proxy, bad_network
 from tests.support import PATIENCE_SECONDS, in_asyncio
 
 RUNS_OF_EACH = 8
@@ -65,6 +66,26 @@ class World:
     def start_worker(self, kind: str = "worker") -> Process:
         return self._begin(kind, self.proxy.url, self.effects if kind == "worker" else self.folder)
 
+    async def lose_a_reply(self, verb: bytes, *, seconds: float) -> None:
+        """Have one more request with this operation done, lose its reply, and cut the network. Or wait in vain."""
+        usual, met = self.proxy.fate, asyncio.Event()
+
+        def lose(request: bytes) -> Fate:
+            if met.is_set() or verb not in request:
+                return usual(request)
+            met.set()
+            self.proxy.reply_was_lost.clear()
+            return REPLY_LOST
+
+        self.proxy.fate = lose
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await met.wait()
+                await self.proxy.reply_was_lost.wait()
+            self.proxy.is_cut = True
+            self.proxy.cut()
+        self.proxy.fate = usual
+
     def _begin(self, *arguments: object) -> Process:
         return self._stack.enter_context(Process(self.folder, *arguments))
 
@@ -86,15 +107,24 @@ async def kill_one_after_the_other(world: World, chance: random.Random) -> None:
     """Keep three workers at work, kill one every second or two, and the server now and then."""
     workers = [world.start_worker() for _ in range(3)]
     for _ in range(KILLS):
-        await asyncio.sleep(chance.uniform(1.0, 2.5))
-        victim = chance.randrange(4)
-        if victim == 3:
-            world.server.kill()
-            await asyncio.sleep(chance.uniform(0.0, 1.0))
-            world.start_server()
+        await asyncio.sleep(chance.uniform(0.5, 2.0))
+        victim = chance.randrange(5)
+        if victim >= 3:
+            await kill_server(world, chance)
         else:
             workers[victim].kill()
             workers[victim] = world.start_worker()
+
+
+async def kill_server(world: World, chance: random.Random) -> None:
+    """Kill the server after it has done something and before anybody was told, or at some other moment."""
+    if chance.random() < 0.8:
+        verbs = [b"append", b"pause", b"complete", b"claim", b"settle"]
+        await world.lose_a_reply(b'"do":"%b"' % chance.choice(verbs), seconds=2)
+    world.server.kill()
+    await asyncio.sleep(chance.uniform(0.0, 0.5))
+    world.start_server()
+    world.proxy.is_cut = False
 
 
 async def answer_everything(client: AsyncClient) -> None:
@@ -122,12 +152,14 @@ def unclear_result(metadata: Mapping[str, str]) -> object:
 
 async def play(world: World, seed: int) -> tuple[dict[str, Any], dict[str, Sequence[Entry]]]:
     """Start many runs, let the world be bad until all have ended; return results and journals."""
-    app = programs.make_app(RemoteStore(world.proxy.url), world.effects)  # type: ignore[arg-type]
+    app = programs.make_app(RemoteStore(world.proxy.url), world.effects)
+    busy: list[asyncio.Task[None]] = []
     try:
         async with AsyncClient(app) as client:
             names = [f"{name}-{k}" for k in range(RUNS_OF_EACH) for name in programs.NAMES]
             bad = asyncio.create_task(kill_one_after_the_other(world, random.Random(seed)))
             people = asyncio.create_task(answer_everything(client))
+            busy += [bad, people]
             handles = [await client.start(name.partition("-")[0], id=name) for name in names]
             ends = asyncio.gather(*(handle.result() for handle in handles))
             await asyncio.wait({ends, people}, timeout=240, return_when=asyncio.FIRST_COMPLETED)
@@ -145,6 +177,9 @@ async def play(world: World, seed: int) -> tuple[dict[str, Any], dict[str, Seque
             journals = {run.id: await app.store.read_journal(run.id) for run in runs}
             return results, journals
     finally:
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
         await app.store.close()
 
 
@@ -203,6 +238,42 @@ async def test_killed_workers_killed_servers_and_a_bad_network_change_no_result_
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("verb", ["claim", "append", "pause", "complete", "settle"])
+@in_asyncio
+async def test_what_a_server_did_and_told_nobody_before_it_was_killed_is_not_done_again(
+    tmp_path: Path, verb: str
+) -> None:
+    async with world(tmp_path, Proxy(free_port())) as made:
+        app = programs.make_app(RemoteStore(made.proxy.url), made.effects)
+        try:
+            async with AsyncClient(app) as client:
+                losing = asyncio.create_task(made.lose_a_reply(b'"do":"%b"' % verb.encode(), seconds=60))
+                if verb == "claim":  # the first that leases something
+                    handle = await client.start("questions", id="questions")
+                    made.start_worker()
+                else:
+                    made.start_worker()
+                    handle = await client.start("questions", id="questions")
+                people = asyncio.create_task(answer_everything(client))
+                await losing
+                made.server.kill()
+                made.start_server()
+                made.proxy.is_cut = False
+                ended = asyncio.create_task(handle.result(PATIENCE_SECONDS * 2))
+                await asyncio.wait({ended, people}, return_when=asyncio.FIRST_COMPLETED)
+                people.cancel()
+                check_results({"questions": await ended})
+                await asyncio.gather(people, return_exceptions=True)
+                [run] = (await app.store.list_runs(RunFilter())).items
+                journals = {run.id: await app.store.read_journal(run.id)}
+        finally:
+            await app.store.close()
+    assert "Traceback" not in (tmp_path / "worker.log").read_text()
+    assert "is lost" not in (tmp_path / "worker.log").read_text()
+    assert check_effects(made.effects, journals) == 0
+
+
+@pytest.mark.timeout(120)
 @in_asyncio
 async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settles_nothing(
     tmp_path: Path,
@@ -217,18 +288,31 @@ async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settl
                 frozen.send(signal.SIGSTOP)
                 other = made.start_worker("slow")
                 await comes(lambda: len(lines(tmp_path / "begun")) == 2)
-                (tmp_path / "go").touch()
-                assert await parent.result(PATIENCE_SECONDS) == "gone"
                 before = await everything(app)
+                sent = len(made.proxy.requests)
+                (tmp_path / f"go-{frozen.pid}").touch()  # what it does first when it wakes is to write
                 frozen.send(signal.SIGCONT)
                 await comes(lambda: any("the lease on run" in line for line in lines(frozen.log)))
+                assert any(str(frozen.pid).encode() in request for request in made.proxy.requests[sent:])
+                after = await everything(app)
+                assert [(run.state, run.epoch) for run, _ in after.values()] == [
+                    (run.state, run.epoch) for run, _ in before.values()
+                ]
+                assert [journal for _, journal in after.values()] == [
+                    journal for _, journal in before.values()
+                ]
+                (tmp_path / f"go-{other.pid}").touch()
+                assert await parent.result(PATIENCE_SECONDS) == other.pid
                 other.kill()
                 # It works on as before, and so has done all that it might have done with the runs it lost.
-                assert await (await client.start("child", id="next")).result(PATIENCE_SECONDS) == "gone"
-                after = await everything(app)
-                assert {id: after[id] for id in before} == before
-                entries = before["p"][1]
-                assert len([entry for entry in entries if entry.kind is EntryKind.COMPLETED]) == 1
+                following = await client.start("child", id="next")
+                assert await following.result(PATIENCE_SECONDS) == frozen.pid
+                completed = [
+                    entry.value
+                    for entry in (await everything(app))["p"][1]
+                    if entry.kind is EntryKind.COMPLETED
+                ]
+                assert completed == [str(other.pid)]
         finally:
             await app.store.close()
 
@@ -249,21 +333,21 @@ async def test_a_cut_and_a_restart_of_the_server_in_between_are_invisible_to_a_r
         store = SqliteStore(tmp_path / "signoff.db")
         app = slow_app(store, tmp_path)
         try:
-            made.start_worker("slow")
-            made.start_worker("slow")
+            workers = [made.start_worker("slow") for _ in range(2)]
             async with AsyncClient(app) as client:
                 parent = await client.start("parent", id="p")
                 await comes(lambda: len(lines(tmp_path / "begun")) == 1)
                 made.proxy.is_cut = True
                 made.proxy.cut()
                 made.server.kill()
-                (tmp_path / "go").touch()  # the step ends while nobody can be told
+                for worker in workers:
+                    (tmp_path / f"go-{worker.pid}").touch()  # the step ends while nobody can be told
                 await comes(lambda: any("does not serve" in line for line in lines(tmp_path / "slow.log")))
                 made.start_server()
                 await comes(lambda: _listens(made.proxy.target))
                 assert not await parent.done()
                 made.proxy.is_cut = False
-                assert await parent.result(PATIENCE_SECONDS) == "gone"
+                assert await parent.result(PATIENCE_SECONDS) in {worker.pid for worker in workers}
                 assert len(lines(tmp_path / "begun")) == 1
                 [child] = (await store.list_runs(RunFilter(parent_id="p"))).items
                 assert child.epoch == 1
