@@ -28,6 +28,7 @@ class Sizes:
     parked: int = 5_000  # runs answered all at once
     long_steps: int = 10_000  # of one long run, and entries of one replay
     paused: int = 100_000  # runs that lie in the store
+    lying: int = 1_000_000  # finished runs, and as many paused ones, beside which runs are claimed (Postgres)
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,13 @@ class Place:
         folder: Empty, and on the disk that the yardsticks are measured on.
         sizes: How much to do.
         profiler: Watches the measured part of the round, if a profile is asked for.
+        databases: Makes the address of a new store; None makes SQLite files in ``folder``.
     """
 
     folder: Path
     sizes: Sizes
     profiler: Profiler | None = None
+    databases: Callable[[], str] | None = None
 
     def measured(self) -> AbstractContextManager[None]:
         """Put around the part of a round that counts."""
@@ -54,6 +57,8 @@ class Place:
 
     def new_store(self) -> str:
         """Return the address of a store that does not exist yet."""
+        if self.databases is not None:
+            return self.databases()
         return f"sqlite:///{tempfile.mkdtemp(dir=self.folder)}/bench.db"
 
 

@@ -1,9 +1,12 @@
 """What is measured: one module for each question asked of the engine."""
 
-from benchmarks.row import Row
-from benchmarks.rows import answered, concurrent, long_run, paused, resumed, sequential
+from collections.abc import Sequence
 
-ROWS: tuple[Row, ...] = (
+from benchmarks.postgres import Bench
+from benchmarks.row import Row
+from benchmarks.rows import answered, concurrent, long_run, on_postgres, paused, resumed, sequential
+
+ON_SQLITE: tuple[Row, ...] = (
     *sequential.ROWS,
     *concurrent.ROWS,
     *resumed.ROWS,
@@ -11,3 +14,10 @@ ROWS: tuple[Row, ...] = (
     *long_run.ROWS,
     *paused.ROWS,
 )
+
+NAMES = {"sqlite": [row.name for row in ON_SQLITE], "postgres": list(on_postgres.NAMES)}
+
+
+def rows_on(bench: Bench | None) -> Sequence[Row]:
+    """The rows that are measured on a Postgres server, or on SQLite if there is none."""
+    return ON_SQLITE if bench is None else on_postgres.rows(bench)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
+from benchmarks.processes import command
 from benchmarks.programs import new_app, park, question_of
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import COMMIT
@@ -62,8 +59,8 @@ async def resumed_over_http(place: Place) -> Figures:
     at_once = [f"run-{number}" for number in range(place.sizes.answers)]
     after_rest = [f"rested-{number}" for number in range(place.sizes.answers_after_rest)]
     async with (
-        _process(place, "server", "--store", store, "--port", "0", "--json") as server,
-        _process(place, "worker", "benchmarks.remote_app:app", "--json", SIGNOFF_STORE=store),
+        command(place, "server", "--store", store, "--port", "0", "--json") as server,
+        command(place, "worker", "benchmarks.remote_app:app", "--json", SIGNOFF_STORE=store),
     ):
         url = await _url_of(server)
         async with AsyncClient(url) as client:
@@ -75,25 +72,6 @@ async def resumed_over_http(place: Place) -> Figures:
                 client, after_rest, REPLAYED, rest_seconds=REST_SECONDS
             )
     return {"wait": waits, "wait after rest": waits_after_rest}
-
-
-@asynccontextmanager
-async def _process(place: Place, *arguments: str, **environment: str) -> AsyncGenerator[Process]:
-    """Run a ``signoff`` command within."""
-    process = await asyncio.create_subprocess_exec(
-        *place.python(arguments[0]),
-        "-m",
-        "signoff",
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, **environment},
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        await process.communicate()
 
 
 async def _url_of(server: Process) -> str:

@@ -1,0 +1,31 @@
+"""Further processes that take part in a benchmark."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from benchmarks.row import Place
+
+
+@asynccontextmanager
+async def command(place: Place, *arguments: str, **environment: str) -> AsyncGenerator[Process]:
+    """Run a ``signoff`` command within."""
+    process = await asyncio.create_subprocess_exec(
+        *place.python(arguments[0]),
+        "-m",
+        "signoff",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, **environment},
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        await process.communicate()
