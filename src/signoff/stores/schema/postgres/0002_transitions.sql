@@ -1,4 +1,6 @@
 -- Every transition of a run's state; nothing else writes runs.state. The table of transitions is in stores/base.py.
+-- A run is running exactly if it has `lease_until` and `worker_id`; paused, if it has `wake_at`; failed, if `retryable`:
+-- conditions say it by these, so that no index of states is taken for one that leads to a run.
 
 -- -> ready, or paused until it may start. Returns nothing if the id is taken.
 CREATE FUNCTION signoff.create_row(p_namespace text, p_run jsonb, p_token text, p_now double precision)
@@ -62,7 +64,7 @@ BEGIN
     UPDATE signoff.runs
     SET state = 'paused', wake_at = p_wake_at, worker_id = NULL, lease_until = NULL
     WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND wakes = p_wakes
-        AND state = 'running';
+        AND lease_until IS NOT NULL;
     RETURN FOUND;
 END $$;
 
@@ -94,7 +96,7 @@ BEGIN
         SET state = 'ready', ready_at = p_now, wake_at = NULL
         FROM (
             SELECT id, namespace FROM signoff.runs
-            WHERE wake_at IS NOT NULL AND wake_at <= p_now AND state = 'paused'
+            WHERE wake_at IS NOT NULL AND wake_at <= p_now
             ORDER BY wake_at LIMIT p_limit
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS due
@@ -113,7 +115,7 @@ BEGIN
         SET state = 'ready', ready_at = p_now, worker_id = NULL, lease_until = NULL
         FROM (
             SELECT id, namespace FROM signoff.runs
-            WHERE worker_id IS NOT NULL AND lease_until <= p_lease_now AND state = 'running'
+            WHERE worker_id IS NOT NULL AND lease_until <= p_lease_now
             ORDER BY lease_until LIMIT p_limit
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS lost
@@ -150,7 +152,7 @@ BEGIN
         SET state = p_outcome ->> 'state', result = p_outcome ->> 'result', error = p_outcome ->> 'error',
             retryable = coalesce((p_outcome ->> 'retryable')::boolean, false), ended_at = p_now,
             worker_id = NULL, lease_until = NULL
-        WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND state = 'running'
+        WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND lease_until IS NOT NULL
         RETURNING *;
 END $$;
 
@@ -174,6 +176,6 @@ BEGIN
     RETURN QUERY
         UPDATE signoff.runs
         SET state = 'ready', ready_at = p_now, retryable = false, ended_at = NULL, error = NULL
-        WHERE id = p_run_id AND namespace = p_namespace AND state = 'failed' AND retryable
+        WHERE id = p_run_id AND namespace = p_namespace AND retryable
         RETURNING *;
 END $$;

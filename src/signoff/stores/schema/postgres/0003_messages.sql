@@ -143,7 +143,7 @@ DECLARE
 BEGIN
     UPDATE signoff.promises SET state = 'cancelled', settled_at = p_now
     WHERE shard = signoff.shard_of(p_id) AND namespace = p_namespace AND id = p_id AND run_id = p_run_id
-        AND state = 'pending'
+        AND settled_at IS NULL
     RETURNING * INTO promise;
     IF FOUND THEN
         RETURN signoff.tell_waiters(promise, p_now);
@@ -163,7 +163,7 @@ DECLARE
 BEGIN
     FOR promise IN
         UPDATE signoff.promises SET state = 'cancelled', settled_at = p_now
-        WHERE run_id = p_run_id AND namespace = p_namespace AND state = 'pending'
+        WHERE run_id = p_run_id AND namespace = p_namespace AND settled_at IS NULL
         RETURNING *
     LOOP
         woken := woken || signoff.tell_waiters(promise, p_now);

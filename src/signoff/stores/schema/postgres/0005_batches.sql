@@ -235,10 +235,10 @@ BEGIN
     FOR operation IN SELECT value FROM jsonb_array_elements(operations) LOOP
         reply := signoff.operate(operation, v_now, v_lease_now);
         IF jsonb_array_length(reply -> 'woken') > 0 THEN
-            reply := reply || jsonb_build_object('ready', EXISTS (
-                SELECT FROM signoff.runs
-                WHERE id IN (SELECT jsonb_array_elements_text(reply -> 'woken'))
-                    AND namespace = operation ->> 'namespace' AND state = 'ready'
+            reply := reply || jsonb_build_object('ready', (
+                SELECT bool_or(state = 'ready') FROM signoff.runs
+                WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(reply -> 'woken')))
+                    AND namespace = operation ->> 'namespace'
             ));
         END IF;
         replies := replies || reply;

@@ -35,7 +35,7 @@ BEGIN
         UPDATE signoff.promises AS promises SET state = 'timed_out', settled_at = p_now
         FROM (
             SELECT shard, namespace, id FROM signoff.promises
-            WHERE shard = late.shard AND namespace = late.namespace AND id = late.id AND state = 'pending'
+            WHERE shard = late.shard AND namespace = late.namespace AND id = late.id AND settled_at IS NULL
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS mine
         WHERE promises.shard = mine.shard AND promises.namespace = mine.namespace AND promises.id = mine.id
