@@ -24,7 +24,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.answers import Answer
-from signoff.records import Entry, Promise, Run, RunState
+from signoff.records import Entry, Group, Promise, Rate, Run, RunState
 
 __version__ = "0.1.0"
 
@@ -36,6 +36,7 @@ __all__ = [
     "Client",
     "Context",
     "Entry",
+    "Group",
     "Handle",
     "IdConflict",
     "NotFound",
@@ -43,6 +44,7 @@ __all__ = [
     "PromiseCancelled",
     "PromiseRejected",
     "PromiseTimeout",
+    "Rate",
     "RetryPolicy",
     "Run",
     "RunCancelled",

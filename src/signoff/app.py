@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from signoff.blocking import Client, Handle, Promises
+from signoff.blocking import Client, Groups, Handle, Promises
 from signoff.client import Workflow
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
@@ -114,6 +114,11 @@ class Signoff:
     def promises(self) -> Promises:
         """Promises by their ids."""
         return self._client.promises
+
+    @property
+    def groups(self) -> Groups:
+        """Groups by their names: pausing and limiting them."""
+        return self._client.groups
 
     def start(self, workflow: Workflow, /, *args: Any, id: str | None = None, **kwargs: Any) -> Handle:
         """Start a run. See ``AsyncClient.start``."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from signoff import codec
 from signoff.errors import RunCancelled, RunFailed
+from signoff.groups import AsyncGroups, GroupBackend
 from signoff.local import LocalBackend
 from signoff.records import (
     Entry,
@@ -38,7 +39,7 @@ class App(Protocol):
     group: str
 
 
-class Backend(Protocol):
+class Backend(GroupBackend, Protocol):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -104,6 +105,7 @@ class AsyncClient:
             self.backend = LocalBackend(target.store)
             self._group = group or target.group
         self.promises = AsyncPromises(self.backend)
+        self.groups = AsyncGroups(self.backend)
 
     async def __aenter__(self) -> AsyncClient:
         await self.backend.open()

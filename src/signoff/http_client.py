@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -14,11 +15,12 @@ from pydantic_core import from_json, to_json
 
 from signoff import codec
 from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
-from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseState, Run, Settlement
+from signoff.records import Entry, Group, NewPromise, NewRun, Promise, PromiseState, Rate, Run, Settlement
 from signoff.stores.base import Page, PromiseFilter, RunFilter
+from signoff.stores.limits import check_limits
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry)
+R = TypeVar("R", Run, Promise, Entry, Group)
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
@@ -212,6 +214,24 @@ class HttpBackend:
         }
         path = _path("questions", question_id, "answer")
         return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
+
+    # Groups
+
+    async def list_groups(self) -> Sequence[Group]:
+        return self._page(Group, await self._get("/v1/groups")).items
+
+    async def pause_group(self, name: str) -> None:
+        await self._post(_path("groups", name, "pause"), {}, pauses=QUICK)
+
+    async def resume_group(self, name: str) -> None:
+        await self._post(_path("groups", name, "resume"), {}, pauses=QUICK)
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        check_limits(max_running, starts_per)  # what is not finite is no JSON
+        body = {"max_running": max_running, "starts_per": starts_per and asdict(starts_per)}
+        await self._post(_path("groups", name, "limit"), body, pauses=QUICK)
 
     # HTTP
 

@@ -230,6 +230,27 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """So many in so many seconds: ``Rate(10, 60)`` is ten a minute."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The name workers poll under and runs are routed to, what limits it, and how many runs it has."""
+
+    name: str
+    is_paused: bool = False  # none of its runs is claimed
+    max_running: int | None = None  # how many may be running at once; None: any number
+    starts_per: Rate | None = None  # how often runs may start that never did; None: without limit
+    ready: int = 0
+    running: int = 0
+    paused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A process that holds leases, and how to tell on its host whether it still lives."""
 

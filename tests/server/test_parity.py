@@ -14,7 +14,7 @@ import pytest
 
 from signoff import AsyncClient, Client, Entry, Promise, Run, RunState, Signoff, SignoffError
 from signoff.errors import ClientClosed
-from signoff.records import NewPromise
+from signoff.records import NewPromise, Rate
 from signoff.stores.base import Page, PromiseFilter
 from signoff.testing import VirtualClock
 from signoff.wire import to_wire
@@ -286,6 +286,25 @@ async def starting_later(scene: Scene) -> AsyncIterator[Any]:
     assert isinstance(scene.app.store.clock, VirtualClock)
     scene.app.store.clock.advance(100)
     yield await tried((await client.get("b")).result())
+
+
+@play
+async def groups(scene: Scene) -> AsyncIterator[Any]:
+    groups = scene.client.groups
+    yield await groups.list()
+    await groups.limit("a/b c", max_running=2, starts_per=Rate(5, 0.5))
+    await groups.pause("a/b c")
+    await groups.pause(".")
+    await scene.client.start("echo", 1, id="a", group=".")
+    yield await groups.list()
+    await groups.limit("a/b c", max_running=3)
+    await groups.resume("a/b c")
+    await groups.limit(".")
+    yield await groups.list()
+    for wrong in ({"max_running": 0}, {"starts_per": Rate(0, 1.0)}, {"starts_per": Rate(1, float("inf"))}):
+        yield await tried(groups.limit("a", **wrong))  # type: ignore[arg-type]
+    for name in ("", " a", "a\n"):
+        yield await tried(groups.pause(name))
 
 
 @play

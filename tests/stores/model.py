@@ -23,6 +23,7 @@ from signoff.errors import (
 from signoff.records import (
     Entry,
     EntryKind,
+    Group,
     Message,
     MessageKind,
     NewPromise,
@@ -30,6 +31,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     PromiseState,
+    Rate,
     Run,
     RunState,
     Settlement,
@@ -49,6 +51,32 @@ class Facts:
 
 
 @dataclass
+class Limits:
+    """What limits a group, and what its rate has left: see GCRA."""
+
+    is_paused: bool = False
+    max_running: int | None = None
+    starts_per: Rate | None = None
+    whole_at: float = 0.0
+    opens_at: float | None = None
+
+    def may_start(self, now: float) -> bool:
+        if self.starts_per is None:
+            return True
+        each = self.starts_per.seconds / self.starts_per.count
+        return max(self.whole_at, now) + each <= now + self.starts_per.seconds + 1e-6
+
+    def note_start(self, now: float) -> None:
+        if self.starts_per is not None:
+            self.whole_at = max(self.whole_at, now) + self.starts_per.seconds / self.starts_per.count
+
+    def hold_back(self) -> None:
+        assert self.starts_per is not None
+        rate = self.starts_per
+        self.opens_at = self.whole_at + rate.seconds / rate.count - rate.seconds
+
+
+@dataclass
 class Tables:
     """Everything that is stored. Runs and promises are in the order of their creation."""
 
@@ -63,6 +91,7 @@ class Tables:
     requests: dict[tuple[str, str, str], tuple[str, str]] = field(
         default_factory=dict[tuple[str, str, str], tuple[str, str]]
     )
+    groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
 
 
 class Model:
@@ -154,20 +183,37 @@ class Model:
             and run.workflow in workflows
         ]
         ready.sort(key=lambda run: (-run.priority, self.tables.facts[namespace, run.id].ready_at))
+        limits = self.tables.groups.get((namespace, group), Limits())
+        claims: list[Claim] = []
+        for run in ready:
+            if len(claims) == limit or limits.is_paused or self._is_full(namespace, group, limits):
+                break
+            if run.epoch == 0 and not limits.may_start(self._now):
+                limits.hold_back()
+                continue
+            if run.epoch == 0:
+                limits.note_start(self._now)
+            claims.append(self._lease(run, worker_id))
+        return claims
+
+    def _is_full(self, namespace: str, group: str, limits: Limits) -> bool:
+        running = self._in_state(namespace, group, RunState.RUNNING)
+        return limits.max_running is not None and running >= limits.max_running
+
+    def _in_state(self, namespace: str, group: str, state: RunState) -> int:
+        runs = self.tables.runs.values()
+        return sum((run.namespace, run.group, run.state) == (namespace, group, state) for run in runs)
+
+    def _lease(self, run: Run, worker_id: str) -> Claim:
         lease_until = self._lease_clock.now() + self._lease_seconds
-        return [
-            Claim(
-                self._change(
-                    run,
-                    state=RunState.RUNNING,
-                    epoch=run.epoch + 1,
-                    worker_id=worker_id,
-                    lease_until=lease_until,
-                ),
-                tuple(self.tables.messages[namespace, run.id]),
-            )
-            for run in ready[:limit]
-        ]
+        leased = self._change(
+            run,
+            state=RunState.RUNNING,
+            epoch=run.epoch + 1,
+            worker_id=worker_id,
+            lease_until=lease_until,
+        )
+        return Claim(leased, tuple(self.tables.messages[run.namespace, run.id]))
 
     def append(self, namespace: str, write: Write) -> None:
         run = self.tables.runs.get((namespace, write.run_id))
@@ -276,7 +322,39 @@ class Model:
         for run in list(self.tables.runs.values()):
             if run.lease_until is not None and run.lease_until <= self._lease_clock.now():
                 self._make_ready(run, worker_id=None, lease_until=None)
+        for limits in self.tables.groups.values():
+            if limits.opens_at is not None and limits.opens_at <= self._now:
+                limits.opens_at = None
         return self._next_due()
+
+    # Groups
+
+    def pause_group(self, namespace: str, name: str) -> None:
+        self.tables.groups.setdefault((namespace, name), Limits()).is_paused = True
+
+    def resume_group(self, namespace: str, name: str) -> None:
+        self.tables.groups.setdefault((namespace, name), Limits()).is_paused = False
+
+    def limit_group(
+        self, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
+    ) -> None:
+        old = self.tables.groups.get((namespace, name), Limits())
+        self.tables.groups[namespace, name] = Limits(old.is_paused, max_running, starts_per)
+
+    def list_groups(self, namespace: str) -> list[Group]:
+        names = {name for known, name in self.tables.groups if known == namespace}
+        names |= {run.group for run in self.tables.runs.values() if run.namespace == namespace}
+        return [self._group(namespace, name) for name in sorted(names)]
+
+    def _group(self, namespace: str, name: str) -> Group:
+        limits = self.tables.groups.get((namespace, name), Limits())
+        counts = [
+            self._in_state(namespace, name, state)
+            for state in (RunState.READY, RunState.RUNNING, RunState.PAUSED)
+        ]
+        return Group(name, limits.is_paused, limits.max_running, limits.starts_per, *counts)
+
+    # Workers
 
     def heartbeat(self, namespace: str, worker_id: str, held: Mapping[str, int]) -> set[str]:
         lost: set[str] = set()
@@ -321,6 +399,7 @@ class Model:
         runs, promises = self.tables.runs.values(), self.tables.promises.values()
         times = [promise.due_at for promise in promises if promise.state is PromiseState.PENDING]
         times += [run.wake_at for run in runs if run.state is RunState.PAUSED]
+        times += [limits.opens_at for limits in self.tables.groups.values()]
         times += [run.deadline_at for run in runs if self._has_deadline(run)]
         leases = [run.lease_until for run in runs if run.lease_until is not None]
         times += [self._now + (min(leases) - self._lease_clock.now())] if leases else []

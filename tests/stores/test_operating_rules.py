@@ -1,10 +1,16 @@
-"""The rules of the store contract about which run is claimed when: priorities and delayed starts."""
+"""The rules of the store contract about which run is claimed when: priorities, delayed starts, groups."""
 
 from __future__ import annotations
 
-from signoff.records import EntryKind, MessageKind, NewRun, RunState
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from signoff.errors import InvalidValue
+from signoff.records import EntryKind, Group, MessageKind, NewRun, Rate, RunState
 from signoff.stores.base import Change, Write
-from tests.stores.scene import GROUP, WORKFLOW, Scene, question, rule
+from tests.stores.scene import FAILURE, GROUP, KEPT_FAILURE, SUCCESS, WORKFLOW, Scene, question, rule
 
 # Priorities
 
@@ -136,3 +142,258 @@ async def test_a_run_that_was_paused_before_is_no_delayed_one(scene: Scene) -> N
     assert await scene.store.pause(write, wakes=claim.run.wakes, wake_at=1_000_099.0)
     await scene.settle("r.0")
     assert await scene.state() is RunState.READY
+
+
+# Groups that are paused
+
+
+@rule
+async def test_a_paused_group_gives_no_runs_until_it_is_resumed(scene: Scene) -> None:
+    begun = await scene.run("begun")
+    await scene.start("waits")
+    await scene.start("elsewhere", group="gpu")
+    await scene.store.pause_group(GROUP)
+    assert await scene.claim() == []
+    assert len(await scene.claim(group="gpu")) == 1
+    await scene.append(begun)
+    await scene.complete(begun)
+    await scene.store.resume_group(GROUP)
+    assert [claim.run.id for claim in await scene.claim()] == ["waits"]
+
+
+@rule
+async def test_a_paused_group_is_paused_in_its_namespace_only(scene: Scene) -> None:
+    other = scene.within("acme")
+    for each in (scene, other):
+        await each.start()
+    await scene.store.pause_group(GROUP)
+    assert await scene.claim() == []
+    assert len(await other.claim()) == 1
+    assert [group.is_paused for group in await other.store.list_groups()] == [False]
+
+
+@rule
+async def test_a_group_can_be_paused_before_it_has_runs_and_keeps_its_limits(scene: Scene) -> None:
+    await scene.store.limit_group("gpu", max_running=2, starts_per=Rate(5, 60.0))
+    await scene.store.pause_group("gpu")
+    await scene.store.pause_group("gpu")
+    assert await scene.store.list_groups() == [Group("gpu", True, 2, Rate(5, 60.0))]
+    await scene.store.limit_group("gpu")
+    assert await scene.store.list_groups() == [Group("gpu", True)]
+    await scene.store.resume_group("gpu")
+    assert await scene.store.list_groups() == [Group("gpu")]
+
+
+@rule
+async def test_groups_are_listed_with_what_they_have(scene: Scene) -> None:
+    await scene.paused("asleep")
+    await scene.start("late", start_at=2_000_000.0)
+    await scene.run("busy")
+    for name in ("a", "b"):
+        await scene.start(name)
+    await scene.start("x", group="gpu")
+    await scene.store.cancel("x")
+    assert await scene.store.list_groups() == [
+        Group(GROUP, ready=2, running=1, paused=2),
+        Group("gpu"),
+    ]
+
+
+# Limits of what runs at once
+
+
+@rule
+async def test_a_group_runs_no_more_than_its_limit_at_once(scene: Scene) -> None:
+    for number in range(5):
+        await scene.start(f"r{number}")
+    await scene.start("elsewhere", group="gpu")
+    await scene.store.limit_group(GROUP, max_running=2)
+    first, second = await scene.claim()
+    assert await scene.claim(worker="other") == []
+    assert len(await scene.claim(group="gpu")) == 1
+    await scene.complete(first.run)
+    assert await scene.pause(second.run, opens=[question(second.run.id)])
+    assert [claim.run.id for claim in await scene.claim()] == ["r2", "r3"]
+    await scene.store.limit_group(GROUP, max_running=3)
+    assert [claim.run.id for claim in await scene.claim()] == ["r4"]
+    await scene.store.limit_group(GROUP, max_running=1)
+    await scene.settle("r1.0")
+    assert await scene.claim() == []
+    await scene.store.limit_group(GROUP)
+    assert [claim.run.id for claim in await scene.claim()] == ["r1"]
+
+
+@rule
+async def test_racing_workers_never_run_more_than_the_limit(scene: Scene) -> None:
+    for number in range(30):
+        await scene.start(f"r{number}")
+    await scene.store.limit_group(GROUP, max_running=10)
+    batches = await asyncio.gather(*(scene.claim(worker=f"w{n}", limit=3) for n in range(12)))
+    assert sum(len(batch) for batch in batches) == 10
+
+
+FREEING: dict[str, Callable[[Scene], Awaitable[object]]] = {
+    "pause": lambda scene: scene.store.pause(Write("r", 1, opens=[question("r")]), wakes=0, wake_at=None),
+    "success": lambda scene: scene.store.complete(Write("r", 1), SUCCESS),
+    "failure": lambda scene: scene.store.complete(Write("r", 1), FAILURE),
+    "kept failure": lambda scene: scene.store.complete(Write("r", 1), KEPT_FAILURE),
+    "release": lambda scene: scene.store.release("w"),
+    "raised limit": lambda scene: scene.store.limit_group(GROUP, max_running=2),
+}
+
+
+@rule
+@pytest.mark.parametrize("how", FREEING)
+async def test_workers_are_told_when_a_slot_of_a_limited_group_is_free(scene: Scene, how: str) -> None:
+    await scene.run()
+    await scene.store.limit_group(GROUP, max_running=1)
+    await scene.start("waits")
+    heard: list[Change] = []
+    scene.store.listen(heard.append)
+    await scene.append(await scene.store.get_run("r"))
+    assert not any(change.ready for change in heard if change.runs is not None)
+    await FREEING[how](scene)
+    assert any(change.ready for change in heard if change.runs is not None)
+    assert len(await scene.claim(worker="other")) == 1
+
+
+@rule
+async def test_a_lost_lease_frees_a_slot(scene: Scene) -> None:
+    await scene.run()
+    await scene.store.limit_group(GROUP, max_running=1)
+    await scene.start("waits", priority=1)
+    scene.lease_clock.advance(11)
+    assert await scene.claim() == [], "until somebody notices"
+    await scene.store.due()
+    assert [claim.run.id for claim in await scene.claim()] == ["waits"]
+
+
+@rule
+async def test_workers_are_told_when_a_group_is_resumed(scene: Scene) -> None:
+    await scene.start()
+    await scene.store.pause_group(GROUP)
+    heard: list[Change] = []
+    scene.store.listen(heard.append)
+    elsewhere: list[Change] = []
+    scene.within("acme").store.listen(elsewhere.append)
+    await scene.store.resume_group(GROUP)
+    assert any(change.ready for change in heard if change.runs is not None)
+    assert not any(change.ready for change in elsewhere if change.runs is not None)
+
+
+# Rates
+
+
+@rule
+async def test_a_rate_lets_so_many_start_at_once_and_then_one_after_the_other(scene: Scene) -> None:
+    for number in range(8):
+        await scene.start(f"r{number}")
+    await scene.store.limit_group(GROUP, starts_per=Rate(3, 30.0))
+    assert [claim.run.id for claim in await scene.claim()] == ["r0", "r1", "r2"]
+    scene.clock.advance(9)
+    assert await scene.claim() == []
+    scene.clock.advance(1)
+    assert [claim.run.id for claim in await scene.claim()] == ["r3"]
+    assert await scene.claim() == []
+    scene.clock.advance(20)
+    assert [claim.run.id for claim in await scene.claim()] == ["r4", "r5"]
+    scene.clock.advance(300)
+    assert len(await scene.claim()) == 2, "what was not used is not saved up beyond the whole allowance"
+    for number in range(8, 12):
+        await scene.start(f"r{number}")
+    assert len(await scene.claim()) == 1
+
+
+@rule
+async def test_a_rate_holds_back_only_runs_that_never_started(scene: Scene) -> None:
+    await scene.paused("begun")
+    await scene.store.limit_group(GROUP, starts_per=Rate(1, 60.0))
+    for name in ("a", "b"):
+        await scene.start(name, priority=1)
+    await scene.settle("begun.0")
+    assert [claim.run.id for claim in await scene.claim()] == ["a", "begun"]
+    await scene.store.release("w")
+    assert [claim.run.id for claim in await scene.claim()] == ["a", "begun"], "neither starts now"
+
+
+@rule
+async def test_the_next_start_is_due_when_a_claim_was_held_back_and_workers_are_told_then(
+    scene: Scene,
+) -> None:
+    await scene.store.limit_group(GROUP, starts_per=Rate(2, 60.0))
+    for name in ("a", "b"):
+        await scene.paused(name)
+    assert await scene.store.due() is None, "nobody waits to start"
+    await scene.start("c")
+    assert await scene.claim() == []
+    assert await scene.store.due() == pytest.approx(1_000_030.0, abs=0.001)
+    heard: list[Change] = []
+    scene.store.listen(heard.append)
+    scene.clock.advance(30)
+    assert await scene.store.due() is None, "it is said once"
+    assert [change.ready for change in heard if change.runs is not None and change.ready] == [True]
+    assert [claim.run.id for claim in await scene.claim()] == ["c"]
+
+
+@rule
+async def test_a_held_back_claim_is_told_to_those_who_wait_for_deadlines(scene: Scene) -> None:
+    await scene.store.limit_group(GROUP, starts_per=Rate(1, 60.0))
+    for name in ("a", "b"):
+        await scene.start(name)
+    heard: list[Change] = []
+    scene.store.listen(heard.append)
+    await scene.claim()
+    assert any(change.due for change in heard if change.runs is not None)
+    heard.clear()
+    await scene.claim()
+    assert not any(change.due for change in heard if change.runs is not None), "it has been told"
+
+
+@rule
+async def test_a_claim_that_finds_no_room_for_more_runs_is_not_held_back_by_the_rate(scene: Scene) -> None:
+    await scene.store.limit_group(GROUP, max_running=1, starts_per=Rate(1, 60.0))
+    for name in ("a", "b"):
+        await scene.start(name)
+    assert len(await scene.claim()) == 1
+    assert await scene.claim() == []
+    assert await scene.store.due() == 1_000_000.0 + 10.0, "only the lease"
+
+
+@rule
+async def test_a_new_rate_begins_with_its_whole_allowance(scene: Scene) -> None:
+    for number in range(5):
+        await scene.start(f"r{number}")
+    await scene.store.limit_group(GROUP, starts_per=Rate(1, 3600.0))
+    assert len(await scene.claim()) == 1
+    await scene.store.limit_group(GROUP, starts_per=Rate(2, 60.0))
+    assert len(await scene.claim()) == 2
+    await scene.store.limit_group(GROUP)
+    assert len(await scene.claim()) == 2
+    assert await scene.store.due() == 1_000_010.0, "only the leases"
+
+
+@rule
+async def test_racing_workers_never_start_more_than_the_rate(scene: Scene) -> None:
+    for number in range(30):
+        await scene.start(f"r{number}")
+    await scene.store.limit_group(GROUP, starts_per=Rate(10, 60.0))
+    batches = await asyncio.gather(*(scene.claim(worker=f"w{n}", limit=3) for n in range(12)))
+    assert sum(len(batch) for batch in batches) == 10
+
+
+@rule
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_running": 0},
+        {"max_running": -1},
+        {"starts_per": Rate(0, 60.0)},
+        {"starts_per": Rate(1, 0.0)},
+        {"starts_per": Rate(1, float("nan"))},
+        {"starts_per": Rate(1, float("inf"))},
+    ],
+)
+async def test_limits_that_let_nothing_through_are_refused(scene: Scene, limits: dict[str, object]) -> None:
+    with pytest.raises(InvalidValue):
+        await scene.store.limit_group(GROUP, **limits)  # type: ignore[arg-type]
+    assert await scene.store.list_groups() == []

@@ -26,6 +26,7 @@ from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull
 from signoff.records import NewRun, PromiseKind, PromiseState, RunState
 from signoff.stores import (
     sqlite_claims,
+    sqlite_groups,
     sqlite_journal,
     sqlite_leases,
     sqlite_messages,
@@ -746,6 +747,7 @@ def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -
 
 MODULES = (
     sqlite_claims,
+    sqlite_groups,
     sqlite_journal,
     sqlite_leases,
     sqlite_messages,
@@ -792,7 +794,11 @@ def listing_statements() -> list[tuple[str, str]]:
 STATEMENTS = (
     [statement for module in MODULES for statement in statements_of(module)]
     + listing_statements()
-    + [(f"first {count}", sqlite_claims.first_statement(count)) for count in (1, 2, 20)]
+    + [
+        (f"first {kind} {count}", sqlite_claims.first_statement(count, kind))
+        for kind in ("new", "again")
+        for count in (1, 2, 20)
+    ]
 )
 
 

@@ -11,6 +11,7 @@ import click
 
 import signoff
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
+from signoff.cli.groups import groups
 from signoff.cli.output import Output
 from signoff.cli.people import answer, inbox
 from signoff.cli.promises import reject, resolve
@@ -57,6 +58,7 @@ for _command in (
     reject,
     replay,
     export,
+    groups,
 ):
     root.add_command(_command)
 

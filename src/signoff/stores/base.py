@@ -17,6 +17,8 @@ The run's states and who moves them (no other transition exists):
 the parent and other waiters), ``due``; and ``due`` wakes a paused run whose ``wake_at`` has come and returns
 runs whose lease ran out to ``ready``.
 
+A group limits which of its ready runs are claimed (``claim``); a group that nobody paused or limited limits nothing.
+
 A run whose ``start_at`` is in the future when it is created is *delayed*: ``paused`` in epoch 0, with that ``wake_at``.
 A message for it is kept and counted, but only ``due`` makes it ready.
 """
@@ -30,12 +32,14 @@ from typing import Generic, Protocol, TypeVar
 from signoff.clock import Clock
 from signoff.records import (
     Entry,
+    Group,
     Message,
     NewPromise,
     NewRun,
     Promise,
     PromiseKind,
     PromiseState,
+    Rate,
     Run,
     RunState,
     Settlement,
@@ -43,6 +47,9 @@ from signoff.records import (
 )
 
 T = TypeVar("T")
+
+COUNTED_AT_MOST = 10_000
+"""Where the counts of ``list_groups`` stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,8 @@ class Change:
             have changed, and ``woken`` and ``ended`` say nothing.
         woken: Runs that were left a message.
         ended: Runs that ended.
-        ready: Whether a run may have become claimable.
+        ready: Whether a run may have become claimable: one is ready now, a slot of a limited group is free, a rate lets
+            the next start through, or a group was resumed or limited otherwise.
         due: Whether an earlier deadline may exist.
     """
 
@@ -264,7 +272,13 @@ class Store(Protocol):
         """Lease up to ``limit`` ready runs of these workflows in this group.
 
         Those of the highest priority come first, of one priority the one that became ready first, of those the one
-        that was created first.
+        that was created first. Passed over are
+
+        - all runs of a paused group;
+        - what would make more than ``max_running`` runs of the group run at once;
+        - runs that never started, while the group's rate lets none start. The rate is a bucket: it lets ``count`` start
+          at once, and one more each ``seconds / count`` after that, until it is full again. When a run is passed over
+          for that, the time at which the next may start becomes due.
 
         Each gets ``epoch + 1`` and a lease of ``lease_seconds`` of the store. A run's first lease has epoch 1, and the
         run's journal is empty then.
@@ -346,11 +360,39 @@ class Store(Protocol):
     async def due(self, limit: int = 1000) -> float | None:
         """Do what time has brought: promises time out, timers wake runs, deadlines pass, lost leases are freed.
 
+        Where a rate held a claim back and lets the next start through now, listeners are told (``Change.ready``).
+
         Returns:
             When the next thing is due in unix seconds of ``clock`` (a lease that runs out in three seconds by the
             lease clock is due in three seconds; now or earlier if ``limit`` cut this call short), or None.
         """
         ...
+
+    # Groups
+
+    async def pause_group(self, name: str) -> None:
+        """Have no more runs of a group claimed. What is running goes on until it pauses or ends."""
+        ...
+
+    async def resume_group(self, name: str) -> None:
+        """Have runs of a paused group claimed again."""
+        ...
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        """Replace the limits of a group; None is no limit. The rate begins anew, with its whole allowance.
+
+        Raises:
+            InvalidValue: A limit is not above 0.
+        """
+        ...
+
+    async def list_groups(self) -> Sequence[Group]:
+        """Groups that have runs, or were ever paused or limited, by name. Counts stop at ``COUNTED_AT_MOST``."""
+        ...
+
+    # Workers
 
     async def enlist(self, worker: WorkerInfo) -> None:
         """Put a worker on the register, before it claims."""

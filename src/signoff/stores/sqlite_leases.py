@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Message, WorkerInfo
 from signoff.stores import sqlite_claims as claims
+from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
@@ -35,13 +36,14 @@ DELIST = "DELETE FROM workers WHERE id = ?"
 
 LIST_WORKERS = f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY id"
 
-# When the next promise, timer and run deadline are due, and when the next lease runs out.
+# When the next promise, timer, run deadline and rate-limited start are due, and when the next lease runs out.
 NEXT_DUE = """
 SELECT
     (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
     (SELECT min(wake_at) FROM runs INDEXED BY runs_timers WHERE state = 'paused' AND wake_at IS NOT NULL),
     (SELECT min(deadline_at) FROM runs INDEXED BY runs_deadlines
         WHERE deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL),
+    (SELECT min(opens_at) FROM groups INDEXED BY groups_opening WHERE opens_at IS NOT NULL),
     (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running')
 """
 
@@ -148,6 +150,7 @@ def due(tx: Transaction, namespace: str, limit: int) -> float | None:
     states.wake_timers(tx, limit)
     runs.pass_deadlines(tx, limit)
     states.free_lost(tx, limit)
+    groups.open_due(tx, limit)
     return next_due(tx.db, tx.now, tx.lease_now)
 
 

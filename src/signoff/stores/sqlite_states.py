@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 
 from signoff.records import NewRun, Run, RunState
+from signoff.stores import sqlite_groups as groups
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -34,6 +35,7 @@ PAUSE = """
 UPDATE runs
 SET state = 'paused', wake_at = ?, worker_id = NULL, lease_until = NULL
 WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running' AND wakes = ?
+RETURNING group_name
 """
 
 # paused -> ready, when something came; but a delayed run (epoch 0) only collects what comes.
@@ -85,7 +87,7 @@ END = """
 UPDATE runs
 SET state = ?, result = ?, error = ?, retryable = ?, ended_at = ?, worker_id = NULL, lease_until = NULL
 WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
-RETURNING parent_id, parent_n
+RETURNING parent_id, parent_n, group_name
 """
 
 # ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up
@@ -147,10 +149,12 @@ def pause(
     tx: Transaction, namespace: str, run_id: str, epoch: int, wakes: int, wake_at: float | None
 ) -> bool:
     """Pause a run; False if something came meanwhile, or the lease is lost."""
-    paused = tx.db.execute(PAUSE, (wake_at, namespace, run_id, epoch, wakes)).rowcount > 0
-    if paused:
-        tx.touch(namespace, run_id, due=wake_at is not None)
-    return paused
+    row = tx.db.execute(PAUSE, (wake_at, namespace, run_id, epoch, wakes)).fetchone()
+    if row is None:
+        return False
+    tx.touch(namespace, run_id, due=wake_at is not None)
+    groups.slot_freed(tx, namespace, row[0])
+    return True
 
 
 def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
@@ -198,10 +202,13 @@ def end(
         Its parent and the parent's call; None if the lease is lost.
     """
     values = (state.value, result, error, retryable, tx.now, namespace, run_id, epoch)
-    parent = tx.db.execute(END, values).fetchone()
-    if parent is not None:
-        tx.touch_ended(namespace, run_id)
-    return parent
+    row = tx.db.execute(END, values).fetchone()
+    if row is None:
+        return None
+    parent_id, parent_n, group = row
+    tx.touch_ended(namespace, run_id)
+    groups.slot_freed(tx, namespace, group)
+    return parent_id, parent_n
 
 
 def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:

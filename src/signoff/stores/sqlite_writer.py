@@ -207,7 +207,7 @@ class Writer:
         return True
 
     def _announce(self, transaction: Transaction) -> None:
-        if transaction.runs or transaction.due:
+        if transaction.runs or transaction.due or transaction.ready:
             self._committed(transaction)
 
     def _abandon(self) -> None:
