@@ -3,6 +3,7 @@
 from signoff.app import Signoff
 from signoff.blocking import Client, Handle
 from signoff.client import AsyncClient, AsyncHandle
+from signoff.concurrency import Concurrency
 from signoff.context import Context
 from signoff.engine.collector import relax_collector
 from signoff.engine.retry import RetryPolicy
@@ -34,6 +35,7 @@ __all__ = [
     "AsyncClient",
     "AsyncHandle",
     "Client",
+    "Concurrency",
     "Context",
     "Entry",
     "Group",

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, overload
 
 from signoff.blocking import Client, Groups, Handle, Promises
 from signoff.client import Workflow
+from signoff.concurrency import Concurrency
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
 from signoff.records import Promise
@@ -61,9 +62,16 @@ class Signoff:
     @overload
     def workflow(self, function: F) -> F: ...
     @overload
-    def workflow(self, *, name: str | None = None, version: str = "1") -> Callable[[F], F]: ...
     def workflow(
-        self, function: F | None = None, *, name: str | None = None, version: str = "1"
+        self, *, name: str | None = None, version: str = "1", concurrency: Concurrency | int | None = None
+    ) -> Callable[[F], F]: ...
+    def workflow(
+        self,
+        function: F | None = None,
+        *,
+        name: str | None = None,
+        version: str = "1",
+        concurrency: Concurrency | int | None = None,
     ) -> F | Callable[[F], F]:
         """Register an async function or a generator function as a workflow. Its first parameter is the context.
 
@@ -72,16 +80,19 @@ class Signoff:
             name: Its name in the store; by default the function's.
             version: Recorded in each run. Runs go on with their own version while it is registered, else with the one
                 registered last.
+            concurrency: How many of its runs may run at once, in each group: a number, or ``Concurrency`` with a key.
 
         Returns:
             The function itself.
 
         Raises:
             RegistrationError: It cannot be a workflow, or its name and version are taken.
+            InvalidValue: A concurrency that is not above 0.
         """
+        limited = Concurrency(concurrency) if isinstance(concurrency, int) else concurrency
 
         def register(decorated: F) -> F:
-            self.registry.add(decorated, name, version)
+            self.registry.add(decorated, name, version, limited)
             return decorated
 
         return register if function is None else register(function)

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from signoff import codec
+from signoff.concurrency import slot_of
 from signoff.errors import RunCancelled, RunFailed
 from signoff.groups import AsyncGroups, GroupBackend
 from signoff.local import LocalBackend
@@ -32,11 +33,24 @@ T = TypeVar("T")
 Workflow = Callable[..., Any] | str
 
 
+class Functions(Protocol):
+    """The registry of workflows, as a client sees it."""
+
+    def function(self, workflow: Workflow) -> Callable[..., Any] | None:
+        """Return the newest function of a workflow's name; None if it is not registered."""
+        ...
+
+
 class App(Protocol):
     """What a client needs of a ``Signoff`` app."""
 
     store: Store
     group: str
+
+    @property
+    def registry(self) -> Functions:
+        """The workflows that it knows."""
+        ...
 
 
 class Backend(GroupBackend, Protocol):
@@ -101,9 +115,11 @@ class AsyncClient:
 
             self.backend: Backend = HttpBackend(target)
             self._group = group or "default"
+            self._functions: Functions | None = None
         else:
             self.backend = LocalBackend(target.store)
             self._group = group or target.group
+            self._functions = target.registry
         self.promises = AsyncPromises(self.backend)
         self.groups = AsyncGroups(self.backend)
 
@@ -153,13 +169,18 @@ class AsyncClient:
             InvalidValue: The arguments do not fit the function, or an option makes no sense.
         """
         function = None if isinstance(workflow, str) else workflow
+        arguments = codec.encode_arguments(function, args, kwargs)
+        known = self._functions.function(workflow) if self._functions else function
+        concurrency_key, concurrency_limit = slot_of(known, arguments)
         new = NewRun(
             id=check_id(id) if id is not None else str(uuid.uuid4()),
             workflow=workflow_name(workflow),
             group=group or self._group,
-            arguments=codec.encode_arguments(function, args, kwargs),
+            arguments=arguments,
             priority=check_priority(priority),
             start_at=unix_time(start_at),
+            concurrency_key=concurrency_key,
+            concurrency_limit=concurrency_limit,
         )
         run, _ = await self.backend.create_run(
             new, timeout_seconds=timeout_seconds, delay_seconds=delay_seconds

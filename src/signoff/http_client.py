@@ -89,6 +89,8 @@ class HttpBackend:
             "priority": new.priority,
             "start_at": new.start_at,
             "delay_seconds": delay_seconds,
+            "concurrency_key": new.concurrency_key,
+            "concurrency_limit": new.concurrency_limit,
         }
         response = await self._post("/v1/runs", body, pauses=QUICK)
         return self._record(Run, response), response.status_code == _CREATED

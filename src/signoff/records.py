@@ -106,6 +106,10 @@ class NewRun:
     deadline_at: float | None = None
     priority: int = 0  # higher ones are claimed sooner
     start_at: float | None = None  # not before then
+    concurrency_key: str | None = (
+        None  # at most `concurrency_limit` runs of a key run at once; both or neither
+    )
+    concurrency_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,8 @@ class Run:
     first_seq: int = 0  # where the journal of the current generation begins
     priority: int = 0
     start_at: float | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
 
     @property
     def is_delayed(self) -> bool:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from signoff import Client, Context, Group, Rate, RunState, Signoff
+from signoff import Client, Concurrency, Context, Group, Rate, RunState, Signoff
+from signoff.errors import InvalidValue
 from signoff.testing import VirtualClock
 from tests.support import in_asyncio, new_app, opened, pauses, running
 
@@ -20,6 +22,12 @@ def nobody_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers and timers do only what they are told to."""
     monkeypatch.setattr("signoff.engine.worker.LOOK_EVERY_SECONDS", NEVER_SECONDS)
     monkeypatch.setattr("signoff.engine.timers.LOOK_EVERY_SECONDS", NEVER_SECONDS)
+
+
+class Order(BaseModel):
+    """What a workflow gets."""
+
+    customer: str
 
 
 class Crowd:
@@ -156,6 +164,80 @@ async def test_a_worker_holds_no_more_runs_than_its_concurrency(tmp_path: Path) 
         for handle in handles:
             await handle.result(30)
     assert crowd.most == 3
+
+
+def app_one_by_one(folder: Path, crowd: Crowd) -> Signoff:
+    app = new_app(folder)
+
+    @app.workflow(concurrency=Concurrency(1, key=lambda name, number: name))
+    async def one_by_one(ctx: Context, name: str, number: int) -> int:
+        await ctx.step("join", crowd.join)
+        return number
+
+    @app.workflow(concurrency=2)
+    async def two_at_once(ctx: Context, number: int) -> int:
+        await ctx.step("join", crowd.join)
+        return await ctx.rfc(one_by_one, "child", number)
+
+    _ = two_at_once
+    return app
+
+
+@in_asyncio
+async def test_runs_of_a_key_run_one_after_the_other_whoever_starts_them(tmp_path: Path) -> None:
+    crowd = Crowd()
+    app = app_one_by_one(tmp_path, crowd)
+    async with running(app) as client, app.worker():
+        handles = [await client.start("one_by_one", "ana", n) for n in range(10)]
+        assert [await handle.result(30) for handle in handles] == list(range(10))
+    assert crowd.most == 1
+
+
+@in_asyncio
+async def test_a_workflow_can_be_limited_as_a_whole_and_its_children_by_their_key(tmp_path: Path) -> None:
+    crowd = Crowd()
+    app = app_one_by_one(tmp_path, crowd)
+    async with running(app) as client:
+        handles = [await client.start("two_at_once", n) for n in range(6)]
+        assert [await handle.result(30) for handle in handles] == list(range(6))
+        runs = (await client.list()).items
+    slots = {(run.workflow, run.concurrency_key, run.concurrency_limit) for run in runs}
+    assert slots == {("two_at_once", "", 2), ("one_by_one", "child", 1)}
+    assert crowd.most <= 3
+
+
+@in_asyncio
+async def test_a_key_is_made_of_the_arguments_as_the_workflow_gets_them(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow(concurrency=Concurrency(3, key=lambda order, gift=False: order.customer))
+    async def ship(ctx: Context, order: Order, gift: bool = False) -> None:
+        pass
+
+    async with opened(app) as client:
+        for number, (workflow, order) in enumerate(
+            ((ship, Order(customer="ana")), ("ship", {"customer": "ana"}))
+        ):
+            await client.start(workflow, order, gift=True, id=str(number))
+            run = await client.backend.get_run(str(number))
+            assert (run.concurrency_key, run.concurrency_limit) == ("ana", 3)
+
+
+@in_asyncio
+async def test_a_concurrency_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    for limit in (0, -1):
+        with pytest.raises(InvalidValue, match="lets nothing run"):
+            app.workflow(concurrency=limit)
+
+    @app.workflow(concurrency=Concurrency(1, key=lambda key: key))
+    async def keyed(ctx: Context, key: object) -> None:
+        pass
+
+    async with opened(app) as client:
+        for key in (7, None, "x" * 257):
+            with pytest.raises(InvalidValue, match="is no text"):
+                await client.start(keyed, key)
 
 
 def names_and_pauses(groups: Sequence[Group]) -> list[tuple[str, bool]]:

@@ -289,6 +289,18 @@ async def starting_later(scene: Scene) -> AsyncIterator[Any]:
 
 
 @play
+async def concurrency(scene: Scene) -> AsyncIterator[Any]:
+    client = scene.client
+    await client.groups.pause("default")
+    for workflow in ("one_by_one", scene.app.registry.function("one_by_one")):
+        assert workflow is not None
+        handle = await client.start(workflow, {"of": "ana"}, 1)
+        run = await client.backend.get_run(handle.id)
+        yield run.concurrency_key, run.concurrency_limit
+    yield await tried(client.start("one_by_one", {}, 1, id="x"))
+
+
+@play
 async def groups(scene: Scene) -> AsyncIterator[Any]:
     groups = scene.client.groups
     yield await groups.list()

@@ -188,6 +188,8 @@ class Model:
         for run in ready:
             if len(claims) == limit or limits.is_paused or self._is_full(namespace, group, limits):
                 break
+            if self._key_is_full(run):
+                continue
             if run.epoch == 0 and not limits.may_start(self._now):
                 limits.hold_back()
                 continue
@@ -199,6 +201,19 @@ class Model:
     def _is_full(self, namespace: str, group: str, limits: Limits) -> bool:
         running = self._in_state(namespace, group, RunState.RUNNING)
         return limits.max_running is not None and running >= limits.max_running
+
+    def _key_is_full(self, run: Run) -> bool:
+        def of(other: Run) -> tuple[str, ...]:
+            return (other.namespace, other.group, other.workflow, other.concurrency_key or "")
+
+        if run.concurrency_key is None or run.concurrency_limit is None:
+            return False
+        running = [
+            other
+            for other in self.tables.runs.values()
+            if other.state is RunState.RUNNING and other.concurrency_key is not None and of(other) == of(run)
+        ]
+        return len(running) >= run.concurrency_limit
 
     def _in_state(self, namespace: str, group: str, state: RunState) -> int:
         runs = self.tables.runs.values()
@@ -422,6 +437,8 @@ class Model:
             wake_at=new.start_at if delayed else None,
             priority=new.priority,
             start_at=new.start_at,
+            concurrency_key=new.concurrency_key,
+            concurrency_limit=new.concurrency_limit,
         )
         self.tables.runs[key], self.tables.facts[key] = run, Facts(self._now)
         self.tables.journals[key], self.tables.messages[key] = [], []

@@ -55,6 +55,7 @@ arguments = st.sampled_from(('{"args": []}', '{"args": []}', '{ "args":[] }', '{
 delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
 starts = st.sampled_from((None, None, None, -1.0, 0.0, 5.0, 60.0))
 rates = st.sampled_from((None, None, Rate(1, 10.0), Rate(2, 10.0), Rate(3, 0.7)))
+slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
 priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
 people = st.none() | st.sampled_from(("ana", "ben"))
 some_workflows = st.sampled_from((WORKFLOWS, WORKFLOWS, WORKFLOWS, WORKFLOWS[:1]))
@@ -135,6 +136,7 @@ class SideBySide(RuleBasedStateMachine):
         due=delays,
         priority=priorities,
         start=starts,
+        slot=slots,
     )
     def create_run(
         self,
@@ -146,6 +148,7 @@ class SideBySide(RuleBasedStateMachine):
         due: float | None,
         priority: int,
         start: float | None,
+        slot: tuple[str, int] | None,
     ) -> None:
         new = NewRun(
             id,
@@ -155,6 +158,8 @@ class SideBySide(RuleBasedStateMachine):
             deadline_at=self._after(due),
             priority=priority,
             start_at=self._after(start),
+            concurrency_key=slot and slot[0],
+            concurrency_limit=slot and slot[1],
         )
         self.both(namespace, "create_run", new)
 

@@ -1,16 +1,44 @@
-"""The rules of the store contract about which run is claimed when: priorities, delayed starts, groups."""
+"""The rules of the store contract about which run is claimed when: priorities, delayed starts, groups, keys."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from signoff.errors import InvalidValue
 from signoff.records import EntryKind, Group, MessageKind, NewRun, Rate, RunState
-from signoff.stores.base import Change, Write
-from tests.stores.scene import FAILURE, GROUP, KEPT_FAILURE, SUCCESS, WORKFLOW, Scene, question, rule
+from signoff.stores.base import Change, Claim, Write
+from tests.stores.scene import (
+    FAILURE,
+    GROUP,
+    KEPT_FAILURE,
+    SUCCESS,
+    WORKFLOW,
+    Scene,
+    entry,
+    question,
+    rule,
+    until,
+)
+
+
+def listen(scene: Scene) -> list[Change]:
+    """Return a list of what listeners are told from now on, by and by: the writer's thread may tell it later."""
+    heard: list[Change] = []
+    scene.store.listen(heard.append)
+    return heard
+
+
+def heard_of(run_id: str, heard: Sequence[Change]) -> bool:
+    return any(run_id in change.runs for change in heard if change.runs is not None)
+
+
+def is_told_of_ready(heard: Sequence[Change]) -> bool:
+    return any(change.ready for change in list(heard) if change.runs is not None)
+
 
 # Priorities
 
@@ -121,14 +149,14 @@ async def test_the_id_of_a_delayed_run_finds_it_whatever_start_is_asked_for(scen
 async def test_those_who_wait_for_deadlines_are_told_of_a_delayed_run_and_workers_when_it_may_start(
     scene: Scene,
 ) -> None:
-    heard: list[Change] = []
-    scene.store.listen(heard.append)
+    heard = listen(scene)
     await scene.start(start_at=1_000_060.0)
+    await until(lambda: heard_of("r", heard))
     assert [(change.due, change.ready) for change in heard if change.runs] == [(True, False)]
     heard.clear()
     scene.clock.advance(60)
     await scene.store.due()
-    assert any(change.ready for change in heard if change.runs == frozenset({"r"}))
+    await until(lambda: heard_of("r", heard) and is_told_of_ready(heard))
 
 
 @rule
@@ -246,14 +274,16 @@ FREEING: dict[str, Callable[[Scene], Awaitable[object]]] = {
 @pytest.mark.parametrize("how", FREEING)
 async def test_workers_are_told_when_a_slot_of_a_limited_group_is_free(scene: Scene, how: str) -> None:
     await scene.run()
+    heard = listen(scene)
     await scene.store.limit_group(GROUP, max_running=1)
     await scene.start("waits")
-    heard: list[Change] = []
-    scene.store.listen(heard.append)
-    await scene.append(await scene.store.get_run("r"))
-    assert not any(change.ready for change in heard if change.runs is not None)
+    await until(lambda: heard_of("waits", heard))
+    heard.clear()
+    await scene.append(await scene.store.get_run("r"), entry(0))
+    await until(lambda: heard_of("r", heard))
+    assert not is_told_of_ready(heard)
     await FREEING[how](scene)
-    assert any(change.ready for change in heard if change.runs is not None)
+    await until(lambda: is_told_of_ready(heard))
     assert len(await scene.claim(worker="other")) == 1
 
 
@@ -271,14 +301,13 @@ async def test_a_lost_lease_frees_a_slot(scene: Scene) -> None:
 @rule
 async def test_workers_are_told_when_a_group_is_resumed(scene: Scene) -> None:
     await scene.start()
+    heard, elsewhere = listen(scene), listen(scene.within("acme"))
     await scene.store.pause_group(GROUP)
-    heard: list[Change] = []
-    scene.store.listen(heard.append)
-    elsewhere: list[Change] = []
-    scene.within("acme").store.listen(elsewhere.append)
+    await until(lambda: is_told_of_ready(heard))
+    heard.clear()
     await scene.store.resume_group(GROUP)
-    assert any(change.ready for change in heard if change.runs is not None)
-    assert not any(change.ready for change in elsewhere if change.runs is not None)
+    await until(lambda: is_told_of_ready(heard))
+    assert not is_told_of_ready(elsewhere)
 
 
 # Rates
@@ -327,11 +356,10 @@ async def test_the_next_start_is_due_when_a_claim_was_held_back_and_workers_are_
     await scene.start("c")
     assert await scene.claim() == []
     assert await scene.store.due() == pytest.approx(1_000_030.0, abs=0.001)
-    heard: list[Change] = []
-    scene.store.listen(heard.append)
+    heard = listen(scene)
     scene.clock.advance(30)
     assert await scene.store.due() is None, "it is said once"
-    assert [change.ready for change in heard if change.runs is not None and change.ready] == [True]
+    await until(lambda: is_told_of_ready(heard))
     assert [claim.run.id for claim in await scene.claim()] == ["c"]
 
 
@@ -340,13 +368,9 @@ async def test_a_held_back_claim_is_told_to_those_who_wait_for_deadlines(scene: 
     await scene.store.limit_group(GROUP, starts_per=Rate(1, 60.0))
     for name in ("a", "b"):
         await scene.start(name)
-    heard: list[Change] = []
-    scene.store.listen(heard.append)
+    heard = listen(scene)
     await scene.claim()
-    assert any(change.due for change in heard if change.runs is not None)
-    heard.clear()
-    await scene.claim()
-    assert not any(change.due for change in heard if change.runs is not None), "it has been told"
+    await until(lambda: any(change.due and heard_of("a", [change]) for change in heard))
 
 
 @rule
@@ -397,3 +421,145 @@ async def test_limits_that_let_nothing_through_are_refused(scene: Scene, limits:
     with pytest.raises(InvalidValue):
         await scene.store.limit_group(GROUP, **limits)  # type: ignore[arg-type]
     assert await scene.store.list_groups() == []
+
+
+# Concurrency keys
+
+
+@rule
+async def test_of_one_key_no_more_than_its_limit_run_at_once(scene: Scene) -> None:
+    for number in range(4):
+        await scene.start(f"a{number}", concurrency_key="a", concurrency_limit=2)
+        await scene.start(f"b{number}", concurrency_key="b", concurrency_limit=1)
+    await scene.start("free")
+    assert ids(await scene.claim()) == ["a0", "b0", "a1", "free"]
+    assert ids(await scene.claim()) == []
+    await scene.complete(await scene.store.get_run("a1"))
+    assert ids(await scene.claim()) == ["a2"]
+    await scene.pause(await scene.store.get_run("b0"), opens=[question("b0")])
+    assert ids(await scene.claim()) == ["b1"]
+    scene.clock.advance(1)
+    await scene.settle("b0.0")
+    assert ids(await scene.claim()) == []
+    await scene.complete(await scene.store.get_run("b1"), KEPT_FAILURE)
+    assert ids(await scene.claim()) == ["b2"], "what became ready first"
+    run = await scene.store.get_run("b2")
+    assert (run.concurrency_key, run.concurrency_limit) == ("b", 1)
+
+
+def ids(claims: Sequence[Claim]) -> list[str]:
+    return [claim.run.id for claim in claims]
+
+
+@rule
+async def test_a_key_is_of_its_namespace_group_and_workflow(scene: Scene) -> None:
+    slot: dict[str, Any] = {"concurrency_key": "k", "concurrency_limit": 1}
+    await scene.start("mine", **slot)
+    await scene.start("other-workflow", workflow="deploy", **slot)
+    await scene.start("other-group", group="gpu", **slot)
+    await scene.within("acme").start("other-namespace", **slot)
+    assert len(await scene.claim(workflows=[WORKFLOW, "deploy"])) == 2
+    assert len(await scene.claim(group="gpu")) == 1
+    assert len(await scene.within("acme").claim()) == 1
+
+
+@rule
+async def test_what_a_key_holds_back_is_not_in_the_way_of_others(scene: Scene) -> None:
+    for number in range(30):
+        await scene.start(f"k{number:02}", concurrency_key="k", concurrency_limit=1, priority=number % 3)
+    await scene.start("last", priority=-1)
+    assert ids(await scene.claim(limit=2)) == ["k02", "last"]
+    for done, following in (("k02", "k05"), ("k05", "k08"), ("k08", "k11")):
+        await scene.complete(await scene.store.get_run(done))
+        assert ids(await scene.claim(limit=2)) == [following]
+
+
+@rule
+async def test_a_higher_priority_that_comes_later_gets_the_slot(scene: Scene) -> None:
+    await scene.run("first", concurrency_key="k", concurrency_limit=1)
+    await scene.start("usual", concurrency_key="k", concurrency_limit=1)
+    await scene.complete(await scene.store.get_run("first"))
+    await scene.start("urgent", concurrency_key="k", concurrency_limit=1, priority=1)
+    assert ids(await scene.claim()) == ["urgent"]
+    await scene.complete(await scene.store.get_run("urgent"))
+    assert ids(await scene.claim()) == ["usual"]
+
+
+@rule
+async def test_a_cancelled_run_leaves_its_place_to_the_next_of_its_key(scene: Scene) -> None:
+    for name in ("a", "b", "c"):
+        await scene.start(name, concurrency_key="k", concurrency_limit=1)
+    await scene.store.cancel("a")
+    await scene.store.cancel("c")
+    assert ids(await scene.claim()) == ["b"]
+
+
+@rule
+async def test_a_lost_lease_frees_the_slot_of_a_key(scene: Scene) -> None:
+    for name in ("a", "b"):
+        await scene.start(name, concurrency_key="k", concurrency_limit=1)
+    await scene.claim()
+    scene.lease_clock.advance(11)
+    await scene.store.due()
+    scene.clock.advance(1)
+    assert ids(await scene.claim(worker="other")) == ["a"] or await scene.state("b") is RunState.RUNNING
+    assert ids(await scene.claim(worker="other")) == []
+
+
+@rule
+async def test_racing_workers_never_run_more_than_a_key_allows(scene: Scene) -> None:
+    for number in range(30):
+        await scene.start(f"r{number}", concurrency_key="k", concurrency_limit=4)
+    batches = await asyncio.gather(*(scene.claim(worker=f"w{n}", limit=3) for n in range(12)))
+    assert sum(len(batch) for batch in batches) == 4
+
+
+@rule
+@pytest.mark.parametrize("how", [how for how in FREEING if how != "raised limit"])
+async def test_workers_are_told_when_a_slot_of_a_key_is_free(scene: Scene, how: str) -> None:
+    heard = listen(scene)
+    await scene.run(concurrency_key="k", concurrency_limit=1)
+    await scene.start("waits", concurrency_key="k", concurrency_limit=1, priority=1)
+    await until(lambda: heard_of("waits", heard))
+    heard.clear()
+    assert await scene.claim(worker="other") == []
+    await FREEING[how](scene)
+    await until(lambda: is_told_of_ready(heard))
+    assert ids(await scene.claim(worker="other"))[0] == "waits"
+
+
+@rule
+async def test_runs_of_one_key_may_have_several_limits(scene: Scene) -> None:
+    for name, limit in (("a", 3), ("b", 1), ("c", 2), ("d", 3)):
+        await scene.start(name, concurrency_key="k", concurrency_limit=limit)
+    assert ids(await scene.claim()) == ["a", "c", "d"]
+    for name in ("a", "c"):
+        await scene.complete(await scene.store.get_run(name))
+        assert ids(await scene.claim()) == []
+    await scene.complete(await scene.store.get_run("d"))
+    assert ids(await scene.claim()) == ["b"]
+
+
+@rule
+async def test_many_delayed_runs_of_one_key_start_one_after_the_other(scene: Scene) -> None:
+    for number in range(5):
+        await scene.start(f"r{number}", concurrency_key="k", concurrency_limit=1, start_at=1_000_060.0)
+    assert await scene.claim() == []
+    scene.clock.advance(60)
+    await scene.store.due()
+    for number in range(5):
+        assert ids(await scene.claim()) == [f"r{number}"]
+        await scene.complete(await scene.store.get_run(f"r{number}"))
+
+
+@rule
+async def test_a_key_and_a_rate_hold_back_together(scene: Scene) -> None:
+    await scene.store.limit_group(GROUP, starts_per=Rate(2, 60.0))
+    for name in ("a", "b", "c"):
+        await scene.start(name, concurrency_key="k", concurrency_limit=1)
+    assert ids(await scene.claim()) == ["a"]
+    assert await scene.store.due() == 1_000_010.0, "only the lease: no rate holds b back"
+    for name in ("x", "y"):
+        await scene.start(name)
+    assert ids(await scene.claim()) == ["x"]
+    assert await scene.claim() == []

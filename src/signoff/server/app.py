@@ -34,11 +34,8 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
         app_or_store: A store, or the app whose store it is and in whose group runs are started.
         allowed_hosts: Names the server is reached by, besides localhost, 127.0.0.1 and [::1].
     """
-    store, group = (
-        (app_or_store.store, app_or_store.group)
-        if isinstance(app_or_store, Signoff)
-        else (app_or_store, "default")
-    )
+    app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
+    store, group, function = app.store, app.group, app.registry.function
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
@@ -46,7 +43,7 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
         backend = LocalBackend(store)
         timers = asyncio.create_task(TimerService(store).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
-        api.state.services = Services(store, backend, group, timers)
+        api.state.services = Services(store, backend, group, timers, function)
         try:
             yield
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -24,6 +24,7 @@ class Services:
         backend: The way to it.
         group: The group that runs are started in unless the caller says another.
         timers: What has deadlines fire.
+        function: Finds a workflow's code by its name, if the server was started with an app that has it.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
     """
 
@@ -31,6 +32,7 @@ class Services:
     backend: LocalBackend
     group: str
     timers: asyncio.Task[None]
+    function: Callable[[str], Callable[..., Any] | None]
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait_for(self, work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T | None:

@@ -115,8 +115,8 @@ class Change:
             have changed, and ``woken`` and ``ended`` say nothing.
         woken: Runs that were left a message.
         ended: Runs that ended.
-        ready: Whether a run may have become claimable: one is ready now, a slot of a limited group is free, a rate lets
-            the next start through, or a group was resumed or limited otherwise.
+        ready: Whether a run may have become claimable: one is ready now, a slot of a limited group or key is free, a
+            rate lets the next start through, or a group was resumed or limited otherwise.
         due: Whether an earlier deadline may exist.
     """
 
@@ -276,6 +276,8 @@ class Store(Protocol):
 
         - all runs of a paused group;
         - what would make more than ``max_running`` runs of the group run at once;
+        - a run with a concurrency key, while ``concurrency_limit`` (its own) or more runs of its workflow, group and
+          key are running. What a key has waiting must not make claims slow, however much it is;
         - runs that never started, while the group's rate lets none start. The rate is a bucket: it lets ``count`` start
           at once, and one more each ``seconds / count`` after that, until it is full again. When a run is passed over
           for that, the time at which the next may start becomes due.

@@ -9,8 +9,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+from signoff.records import Run
 from signoff.stores import sqlite_groups as groups
+from signoff.stores import sqlite_keys as keys
+from signoff.stores import sqlite_states as states
 from signoff.stores.sqlite_groups import Room
+from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_transaction import Transaction
 
 Kind = Literal["new", "again"]  # never started, or started before
@@ -19,12 +23,13 @@ IS_OF_KIND: dict[Kind, str] = {"new": "epoch = 0", "again": "epoch > 0"}
 
 # One branch for each workflow: SQLite merges them, each in the order of its index.
 CANDIDATES = """
-SELECT number, priority, ready_at FROM runs INDEXED BY runs_ready_{kind}
-WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready' AND {is_of_kind}
+SELECT number, priority, ready_at, workflow, concurrency_key, concurrency_limit
+FROM runs INDEXED BY runs_ready_{kind}
+WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready' AND {is_of_kind} AND blocked = 0
 """
 
 FIRST = """
-SELECT -priority, ready_at, number, {is_new} FROM (
+SELECT -priority, ready_at, number, {is_new}, workflow, concurrency_key, concurrency_limit FROM (
     {branches}
     ORDER BY priority DESC, ready_at, number LIMIT ?
 )
@@ -37,59 +42,89 @@ SELECT 1
 WHERE (
     EXISTS (
         SELECT 1 FROM runs INDEXED BY runs_ready_new
-        WHERE namespace = :namespace AND group_name = :group_name AND state = 'ready' AND epoch = 0
+        WHERE namespace = :namespace AND group_name = :group_name AND state = 'ready' AND epoch = 0 AND blocked = 0
             AND workflow IN (SELECT value FROM json_each(:workflows))
     ) OR EXISTS (
         SELECT 1 FROM runs INDEXED BY runs_ready_again
-        WHERE namespace = :namespace AND group_name = :group_name AND state = 'ready' AND epoch > 0
+        WHERE namespace = :namespace AND group_name = :group_name AND state = 'ready' AND epoch > 0 AND blocked = 0
             AND workflow IN (SELECT value FROM json_each(:workflows))
     )
 ) AND NOT EXISTS (SELECT 1 FROM groups WHERE namespace = :namespace AND name = :group_name AND is_paused)
 """
 
-# In the order of claims: negative priority, when it became ready, number; and whether it never started.
-Place = tuple[int, float, int, int]
+# In the order of claims: negative priority, when it became ready, number; then whether it never started, its workflow,
+# its concurrency key and limit.
+Place = tuple[int, float, int, int, str, str | None, int | None]
 
 
 def any_ready(db: sqlite3.Connection, namespace: str, group: str, workflows: Sequence[str]) -> bool:
-    """Whether ``choose`` may find a run."""
+    """Whether ``claim`` may find a run."""
     values = {"namespace": namespace, "group_name": group, "workflows": json.dumps(workflows)}
     return db.execute(ANY_READY, values).fetchone() is not None
 
 
-def choose(
-    tx: Transaction, namespace: str, group: str, workflows: Sequence[str], limit: int
-) -> Sequence[int]:
-    """Return the numbers of the ready runs that are to be claimed next, in the order of claims."""
-    room = groups.room(tx, namespace, group, limit)
-    if room.runs == 0:
-        return []
+def claim(
+    tx: Transaction,
+    namespace: str,
+    worker_id: str,
+    group: str,
+    workflows: Sequence[str],
+    limit: int,
+    lease_until: float,
+) -> list[Run]:
+    """Lease the ready runs that come first to a worker, as far as limits allow."""
+    claimed: list[Run] = []
+    while len(claimed) < limit:
+        room = groups.room(tx, namespace, group, limit - len(claimed))
+        if room.runs == 0:
+            break
+        chosen, full = _choose(tx, namespace, group, workflows, room)
+        claimed += states.claim(tx, worker_id, lease_until, chosen)
+        if not full:
+            break
+        keys.block(tx, full)
+    return claimed
+
+
+def _choose(
+    tx: Transaction, namespace: str, group: str, workflows: Sequence[str], room: Room
+) -> tuple[list[int], list[int]]:
+    """Return the numbers of the runs to claim, in order, and of those passed over because their key's slots are taken.
+
+    If some were passed over there may be more to claim behind them.
+    """
     starts = room.runs if room.starts is None else min(room.starts, room.runs)
     new_ones = min(starts + 1, room.runs)  # one more than may start, to see whether one is passed over
-    places = [
-        *_first(tx, namespace, group, workflows, "new", new_ones),
-        *_first(tx, namespace, group, workflows, "again", room.runs),
-    ]
-    return _take(tx, namespace, group, sorted(places), room)
-
-
-def _take(tx: Transaction, namespace: str, group: str, places: Sequence[Place], room: Room) -> list[int]:
-    """Take from ordered candidates what there is room for."""
-    taken: list[int] = []
+    new = _first(tx, namespace, group, workflows, "new", new_ones)
+    again = _first(tx, namespace, group, workflows, "again", room.runs)
+    ends = [found[-1] for found, most in ((new, new_ones), (again, room.runs)) if len(found) == most]
+    chosen: list[int] = []
+    full: list[int] = []
     started = 0
-    for place in places:
-        if len(taken) == room.runs:
-            break
-        _, _, number, is_new = place
+    taken: dict[Slots, int] = {}
+    for place in heapq.merge(new, again):
+        if len(chosen) == room.runs or (full and place > min(ends, default=place)):
+            break  # what was passed over may have hidden another that comes before this one
+        _, _, number, is_new, workflow, key, limit = place
+        slots = None
+        if key is not None and limit is not None:
+            slots = Slots(namespace, group, workflow, key)
+            if slots not in taken:
+                taken[slots] = keys.taken(tx, slots, limit)
+            if taken[slots] >= limit:
+                full.append(number)
+                continue
         if is_new and started == room.starts:
             assert room.opens_at is not None
             groups.wait_to_open(tx, namespace, group, room.opens_at)
             continue
-        taken.append(number)
+        chosen.append(number)
         started += is_new
+        if slots is not None:
+            taken[slots] += 1
     if started and room.starts is not None:
         groups.note_starts(tx, namespace, group, started)
-    return taken
+    return chosen, full
 
 
 def _first(

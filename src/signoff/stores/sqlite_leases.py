@@ -59,8 +59,7 @@ def claim(
 ) -> list[Claim]:
     """Lease ready runs to a worker."""
     lease_until = tx.lease_now + lease_seconds
-    numbers = claims.choose(tx, namespace, group, workflows, limit)
-    claimed = states.claim(tx, worker_id, lease_until, numbers)
+    claimed = claims.claim(tx, namespace, worker_id, group, workflows, limit, lease_until)
     waiting: dict[str, list[Message]] = {}
     told = [run.id for run in claimed if run.wakes > 0]
     if told:
