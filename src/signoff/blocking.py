@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
 from signoff.errors import BlockingCall, ClientClosed
 from signoff.groups import AsyncGroups
-from signoff.records import Entry, Group, Promise, Rate, Run, RunState
+from signoff.records import Entry, Group, Promise, Rate, Run, RunState, WorkerInfo
 from signoff.stores.base import Page, Store
 
 T = TypeVar("T")
@@ -241,6 +241,10 @@ class Client:
     def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
         self._call("retry", self._async.retry(run_id))
+
+    def workers(self) -> Sequence[WorkerInfo]:
+        """Return the workers of the whole database. See ``AsyncClient.workers``."""
+        return self._call("workers", self._async.workers())
 
     def questions(
         self, *, run_id: str | None = None, after: str | None = None, limit: int = 100

@@ -24,6 +24,7 @@ from signoff.records import (
     Run,
     RunState,
     Settlement,
+    WorkerInfo,
 )
 from signoff.registry import workflow_name
 from signoff.start_options import check_id, check_priority, unix_time
@@ -83,6 +84,7 @@ class Backend(GroupBackend, Protocol):
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]: ...
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise: ...
+    async def list_workers(self) -> Sequence[WorkerInfo]: ...
     async def answer(
         self,
         question_id: str,
@@ -233,6 +235,10 @@ class AsyncClient:
     async def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. Raises NotFound, InvalidState."""
         await self.backend.retry(run_id)
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        """Return the workers of the whole database. One that has died stays listed for a minute at most."""
+        return await self.backend.list_workers()
 
     async def questions(
         self, *, run_id: str | None = None, after: str | None = None, limit: int = 100

@@ -15,12 +15,23 @@ from pydantic_core import from_json, to_json
 
 from signoff import codec
 from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
-from signoff.records import Entry, Group, NewPromise, NewRun, Promise, PromiseState, Rate, Run, Settlement
+from signoff.records import (
+    Entry,
+    Group,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseState,
+    Rate,
+    Run,
+    Settlement,
+    WorkerInfo,
+)
 from signoff.stores.base import Page, PromiseFilter, RunFilter
 from signoff.stores.limits import check_limits
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo)
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
@@ -217,7 +228,10 @@ class HttpBackend:
         path = _path("questions", question_id, "answer")
         return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
 
-    # Groups
+    # Workers and groups
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return self._page(WorkerInfo, await self._get("/v1/workers")).items
 
     async def list_groups(self) -> Sequence[Group]:
         return self._page(Group, await self._get("/v1/groups")).items

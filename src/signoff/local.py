@@ -9,7 +9,18 @@ from typing import Any
 
 from signoff.errors import InvalidValue
 from signoff.people.answers import answer
-from signoff.records import Entry, Group, NewPromise, NewRun, Promise, PromiseKind, Rate, Run, Settlement
+from signoff.records import (
+    Entry,
+    Group,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    Rate,
+    Run,
+    Settlement,
+    WorkerInfo,
+)
 from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
 from signoff.watch import Watch
 
@@ -125,6 +136,9 @@ class LocalBackend:
         return await answer(
             self._store, question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
         )
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return await self._store.list_workers()
 
     async def list_groups(self) -> Sequence[Group]:
         return await self._store.list_groups()

@@ -265,3 +265,5 @@ class WorkerInfo:
     pid: int
     process_started_at: float
     group: str
+    seen_at: float | None = None  # when it last said that it lives
+    held: int = 0  # how many runs it holds

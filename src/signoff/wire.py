@@ -39,22 +39,25 @@ from signoff.records import (
     Rate,
     Run,
     RunState,
+    WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group
-R = TypeVar("R", Run, Promise, Entry, Group)
+Record = Run | Promise | Entry | Group | WorkerInfo
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
     Promise: frozenset({"data", "value"}),
     Entry: frozenset({"value", "error", "details"}),
     Group: frozenset(),
+    WorkerInfo: frozenset(),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Run: {"state": RunState},
     Promise: {"kind": PromiseKind, "state": PromiseState},
     Entry: {"kind": EntryKind, "call": CallKind},
+    WorkerInfo: {},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
 }
 

@@ -20,7 +20,7 @@ from signoff.testing import VirtualClock
 from signoff.wire import to_wire
 from tests.server.conftest import OnThread, app_in, serving
 from tests.server.workflows import Refund
-from tests.support import in_asyncio, reaches
+from tests.support import in_asyncio, reaches, until
 
 LEFT_TO_CHANCE = {"epoch", "wakes", "wake_at", "worker_id", "lease_until"}  # how far its worker happens to be
 
@@ -298,6 +298,13 @@ async def concurrency(scene: Scene) -> AsyncIterator[Any]:
         run = await client.backend.get_run(handle.id)
         yield run.concurrency_key, run.concurrency_limit
     yield await tried(client.start("one_by_one", {}, 1, id="x"))
+
+
+@play
+async def workers(scene: Scene) -> AsyncIterator[Any]:
+    [worker] = await until(scene.app, scene.client.workers)
+    assert worker == (await scene.app.store.list_workers())[0]
+    yield worker.group, worker.pid, worker.held
 
 
 @play

@@ -1,15 +1,16 @@
-"""The rules of the store contract about which run is claimed when: priorities, delayed starts, groups, keys."""
+"""The rules of the store about what is claimed when (priorities, delayed starts, groups, keys) and about who claims."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from signoff.errors import InvalidValue
-from signoff.records import EntryKind, Group, MessageKind, NewRun, Rate, RunState
+from signoff.records import EntryKind, Group, MessageKind, NewRun, Rate, RunState, WorkerInfo
 from signoff.stores.base import Change, Claim, Write
 from tests.stores.scene import (
     FAILURE,
@@ -563,3 +564,36 @@ async def test_a_key_and_a_rate_hold_back_together(scene: Scene) -> None:
         await scene.start(name)
     assert ids(await scene.claim()) == ["x"]
     assert await scene.claim() == []
+
+
+# The register of workers
+
+
+@rule
+async def test_the_register_knows_who_was_last_heard_of_when_and_what_they_hold(scene: Scene) -> None:
+    worker = WorkerInfo("w", "host", 10, 1.5, GROUP)
+    await scene.store.enlist(worker)
+    for name in ("a", "b"):
+        await scene.start(name)
+    await scene.claim(limit=1)
+    await scene.within("acme").start()
+    await scene.within("acme").claim()
+    assert await scene.store.list_workers() == [replace(worker, seen_at=5_000.0, held=2)]
+    scene.lease_clock.advance(5)
+    await scene.store.enlist(replace(worker, seen_at=1.0, held=99))
+    await scene.complete(await scene.store.get_run("a"))
+    assert await scene.store.list_workers() == [replace(worker, seen_at=5_005.0, held=1)]
+
+
+@rule
+async def test_a_worker_that_is_silent_for_long_is_forgotten(scene: Scene) -> None:
+    for name in ("silent", "lively"):
+        await scene.store.enlist(WorkerInfo(name, "elsewhere", 10, 1.5, GROUP))
+    assert await scene.store.due() == 1_000_060.0
+    scene.lease_clock.advance(59)
+    await scene.store.enlist(WorkerInfo("lively", "elsewhere", 10, 1.5, GROUP))
+    assert await scene.store.due() == 1_000_001.0
+    assert len(await scene.store.list_workers()) == 2
+    scene.lease_clock.advance(1)
+    assert await scene.store.due() == 1_000_059.0
+    assert [worker.id for worker in await scene.store.list_workers()] == ["lively"]

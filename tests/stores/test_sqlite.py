@@ -655,7 +655,7 @@ def test_a_look_for_other_commits_that_finds_the_file_locked_is_repeated_in_sile
         failed = locked_once_at(opened[-1], "PRAGMA data_version")
         await until(lambda: bool(failed))
         with raw(tmp_path / "signoff.db") as other:
-            other.execute("INSERT INTO workers VALUES ('w', 'host', 1, 1.5, 'default')")
+            other.execute("INSERT INTO workers VALUES ('w', 'host', 1, 1.5, 'default', 5)")
         await until(lambda: Change(runs=None) in heard)
 
     _scene(tmp_path, play)

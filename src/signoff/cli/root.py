@@ -19,6 +19,7 @@ from signoff.cli.replay import export, replay
 from signoff.cli.runs import cancel, retry, runs, signal, start
 from signoff.cli.serve import dev, server, worker
 from signoff.cli.show import show
+from signoff.cli.workers import workers
 from signoff.errors import SignoffError, WrongAnswer
 
 
@@ -59,6 +60,7 @@ for _command in (
     replay,
     export,
     groups,
+    workers,
 ):
     root.add_command(_command)
 

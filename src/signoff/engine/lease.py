@@ -1,4 +1,4 @@
-"""Keeping a worker's leases, from a thread of its own, so that a step which hogs the loop does not lose its run."""
+"""Keeping a worker's leases and its place on the register, from a thread of its own, so that a step which hogs the loop does not lose its run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from signoff.engine import guard
 from signoff.engine.loop import calling_line
 from signoff.errors import StoreError
-from signoff.stores.base import Store
+from signoff.records import WorkerInfo
+from signoff.stores.base import ENLIST_SECONDS, Store
 
 log = logging.getLogger("signoff.worker")
 
@@ -26,7 +27,7 @@ class LeaseKeeper:
 
     Args:
         store: Where the leases are.
-        worker_id: Whose they are.
+        worker: Whose they are.
         held: Returns the runs held, run id -> epoch; called from the keeper's thread.
         lost: Told the ids of runs that were lost, on the worker's loop.
         beat_seconds: How often to extend.
@@ -37,7 +38,7 @@ class LeaseKeeper:
     def __init__(
         self,
         store: Store,
-        worker_id: str,
+        worker: WorkerInfo,
         held: Callable[[], Mapping[str, int]],
         lost: Callable[[set[str]], None],
         *,
@@ -46,7 +47,8 @@ class LeaseKeeper:
         stalled_seconds: float = STALLED_SECONDS,
     ) -> None:
         self._store = store
-        self._worker_id = worker_id
+        self._worker = worker
+        self._enlist_at = 0.0
         self._held = held
         self._lost = lost
         self._beat_seconds = beat_seconds
@@ -57,7 +59,7 @@ class LeaseKeeper:
         self._turned_at = time.monotonic()
         self._asked_to_turn = False
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"signoff leases {worker_id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"signoff leases {worker.id}", daemon=True)
 
     def start(self) -> None:
         """Begin keeping."""
@@ -103,10 +105,13 @@ class LeaseKeeper:
 
     async def _beat(self) -> None:
         held = dict(self._held())
-        if not held:
-            return
+        lost: set[str] = set()
         try:
-            lost = await self._store.heartbeat(self._worker_id, held)
+            if held:
+                lost = await self._store.heartbeat(self._worker.id, held)
+            if time.monotonic() >= self._enlist_at:
+                await self._store.enlist(self._worker)
+                self._enlist_at = time.monotonic() + ENLIST_SECONDS
         except StoreError as trouble:
             log.error("leases could not be extended: %s", trouble)
             return

@@ -106,7 +106,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self.store.enlist(self.info)
-        keeper = LeaseKeeper(self.store, self.info.id, self._epochs, self._lose, **self._keeping)
+        keeper = LeaseKeeper(self.store, self.info, self._epochs, self._lose, **self._keeping)
         stop_listening = self.store.listen(self._noticed)
         keeper.start()
         try:

@@ -14,7 +14,7 @@ import signoff
 from signoff.app import Signoff
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
-from signoff.server import events, groups, health, promises, questions, runs
+from signoff.server import events, groups, health, promises, questions, runs, workers
 from signoff.server.bodies import BodyLimit
 from signoff.server.hosts import HostCheck
 from signoff.server.ids import EncodedPaths
@@ -63,7 +63,7 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
         redirect_slashes=False,
     )
     add_handlers(api)
-    for noun in (runs, events, questions, promises, groups, health):
+    for noun in (runs, events, questions, promises, groups, workers, health):
         api.include_router(noun.router)
     return api
 

@@ -48,6 +48,9 @@ from signoff.records import (
 
 T = TypeVar("T")
 
+ENLIST_SECONDS = 15.0
+FORGET_SECONDS = 60.0
+
 COUNTED_AT_MOST = 10_000
 """Where the counts of ``list_groups`` stop."""
 
@@ -362,6 +365,8 @@ class Store(Protocol):
     async def due(self, limit: int = 1000) -> float | None:
         """Do what time has brought: promises time out, timers wake runs, deadlines pass, lost leases are freed.
 
+        Workers that were silent for too long are forgotten.
+
         Where a rate held a claim back and lets the next start through now, listeners are told (``Change.ready``).
 
         Returns:
@@ -397,11 +402,15 @@ class Store(Protocol):
     # Workers
 
     async def enlist(self, worker: WorkerInfo) -> None:
-        """Put a worker on the register, before it claims."""
+        """Put a worker on the register, before it claims; and again every ``ENLIST_SECONDS``, to say that it lives.
+
+        One that was not heard of for ``FORGET_SECONDS`` is taken off the register by ``due``. (Its leases have run out
+        long before.) ``seen_at`` and ``held`` are the store's: what the caller says of them is passed over.
+        """
         ...
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
-        """All workers on the register."""
+        """All workers on the register, by id, with when they were last heard of and how many runs they hold."""
         ...
 
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:

@@ -40,7 +40,7 @@ ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
 MESSAGE_COLUMNS = 'id, run_id, kind, at, n, name, state, value, error, "by", note'
 
-WORKER_COLUMNS = "id, host, pid, process_started_at, group_name"
+WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, seen_at"
 
 
 def to_run(row: Row) -> Run:

@@ -36,3 +36,7 @@ CREATE TABLE groups (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX groups_opening ON groups (opens_at) WHERE opens_at IS NOT NULL;
+
+-- When a worker last said that it lives, by the clock of leases. One that is silent for long is forgotten.
+ALTER TABLE workers ADD COLUMN seen_at REAL NOT NULL DEFAULT 0;
+CREATE INDEX workers_seen ON workers (seen_at);
