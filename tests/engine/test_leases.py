@@ -448,3 +448,15 @@ async def test_a_worker_holds_no_more_runs_than_its_concurrency_and_then_takes_t
                 await run.result(10)
         assert len(held) == 5
         assert max(held) == 2
+
+
+@in_asyncio
+async def test_a_worker_says_again_and_again_that_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signoff.engine.lease.ENLIST_SECONDS", 0.0)
+    app = new_app(tmp_path)
+    async with opened(app) as client, app.worker(beat_seconds=0.01) as worker:
+        for _ in range(3):
+            assert [each.id for each in await until(app, client.workers)] == [worker.info.id]
+            await app.store.release(worker.info.id)  # as if it had been forgotten

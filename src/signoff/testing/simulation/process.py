@@ -143,9 +143,8 @@ class Process:
         self.loop.call_soon(self.crash)  # of what is left there, nothing runs
 
     def _failed(self, context: dict[str, Any]) -> None:
-        self.world.blame(
-            f"in {self.name}: {context.get('message')}: {context.get('exception')!r} {context.get('task') or context.get('future') or ''}"
-        )
+        where = context.get("task") or context.get("future") or ""
+        self.world.blame(f"in {self.name}: {context.get('message')}: {context.get('exception')!r} {where}")
 
 
 class LoopKeeper:
