@@ -3,6 +3,7 @@
 from signoff.app import Signoff
 from signoff.blocking import Client, Handle
 from signoff.client import AsyncClient, AsyncHandle
+from signoff.concurrency import Concurrency
 from signoff.context import Context
 from signoff.engine.collector import relax_collector
 from signoff.engine.retry import RetryPolicy
@@ -24,7 +25,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.answers import Answer
-from signoff.records import Entry, Promise, Run, RunState
+from signoff.records import Entry, Group, Promise, Rate, Run, RunState
 
 __version__ = "0.1.0"
 
@@ -34,8 +35,10 @@ __all__ = [
     "AsyncClient",
     "AsyncHandle",
     "Client",
+    "Concurrency",
     "Context",
     "Entry",
+    "Group",
     "Handle",
     "IdConflict",
     "NotFound",
@@ -43,6 +46,7 @@ __all__ = [
     "PromiseCancelled",
     "PromiseRejected",
     "PromiseTimeout",
+    "Rate",
     "RetryPolicy",
     "Run",
     "RunCancelled",

@@ -11,8 +11,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from signoff.blocking import Client, Handle, Promises
+from signoff.blocking import Client, Groups, Handle, Promises
 from signoff.client import Workflow
+from signoff.concurrency import Concurrency
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
 from signoff.records import Promise
@@ -84,9 +85,16 @@ class Signoff:
     @overload
     def workflow(self, function: F) -> F: ...
     @overload
-    def workflow(self, *, name: str | None = None, version: str = "1") -> Callable[[F], F]: ...
     def workflow(
-        self, function: F | None = None, *, name: str | None = None, version: str = "1"
+        self, *, name: str | None = None, version: str = "1", concurrency: Concurrency | int | None = None
+    ) -> Callable[[F], F]: ...
+    def workflow(
+        self,
+        function: F | None = None,
+        *,
+        name: str | None = None,
+        version: str = "1",
+        concurrency: Concurrency | int | None = None,
     ) -> F | Callable[[F], F]:
         """Register an async function or a generator function as a workflow. Its first parameter is the context.
 
@@ -95,16 +103,19 @@ class Signoff:
             name: Its name in the store; by default the function's.
             version: Recorded in each run. Runs go on with their own version while it is registered, else with the one
                 registered last.
+            concurrency: How many of its runs may run at once, in each group: a number, or ``Concurrency`` with a key.
 
         Returns:
             The function itself.
 
         Raises:
             RegistrationError: It cannot be a workflow, or its name and version are taken.
+            InvalidValue: A concurrency that is not above 0.
         """
+        limited = Concurrency(concurrency) if isinstance(concurrency, int) else concurrency
 
         def register(decorated: F) -> F:
-            self.registry.add(decorated, name, version)
+            self.registry.add(decorated, name, version, limited)
             return decorated
 
         return register if function is None else register(function)
@@ -137,6 +148,11 @@ class Signoff:
     def promises(self) -> Promises:
         """Promises by their ids."""
         return self._client.promises
+
+    @property
+    def groups(self) -> Groups:
+        """Groups by their names: pausing and limiting them."""
+        return self._client.groups
 
     def start(self, workflow: Workflow, /, *args: Any, id: str | None = None, **kwargs: Any) -> Handle:
         """Start a run. See ``AsyncClient.start``."""

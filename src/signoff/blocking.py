@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
 from signoff.errors import BlockingCall, ClientClosed
-from signoff.records import Entry, Promise, Run, RunState
+from signoff.groups import AsyncGroups
+from signoff.records import Entry, Group, Promise, Rate, Run, RunState, WorkerInfo
 from signoff.stores.base import Page, Store
 
 T = TypeVar("T")
@@ -150,6 +151,7 @@ class Client:
         self._async = AsyncClient(target, group=group)
         self._call("Client", self._async.backend.open())
         self.promises = Promises(self._async.promises, self._background)
+        self.groups = Groups(self._async.groups, self._background)
 
     def __enter__(self) -> Client:
         return self
@@ -239,6 +241,10 @@ class Client:
     def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
         self._call("retry", self._async.retry(run_id))
+
+    def workers(self) -> Sequence[WorkerInfo]:
+        """Return the workers of the whole database. See ``AsyncClient.workers``."""
+        return self._call("workers", self._async.workers())
 
     def questions(
         self, *, run_id: str | None = None, after: str | None = None, limit: int = 100
@@ -337,3 +343,28 @@ class Promises:
     def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
         """Settle a promise by withdrawing it; the run gets a ``PromiseCancelled``."""
         return self._background.call(self._async.cancel(id, by=by, request_id=request_id), "promises.cancel")
+
+
+class Groups:
+    """Groups by their names, for code that may block. See ``AsyncGroups``."""
+
+    def __init__(self, groups: AsyncGroups, background: Background) -> None:
+        self._async = groups
+        self._background = background
+
+    def list(self) -> Sequence[Group]:
+        """Return the groups that have runs, or were ever paused or limited, by name. Counts stop at 10,000."""
+        return self._background.call(self._async.list(), "groups.list")
+
+    def pause(self, name: str) -> None:
+        """Have no more runs of a group taken by workers."""
+        self._background.call(self._async.pause(name), "groups.pause")
+
+    def resume(self, name: str) -> None:
+        """Have runs of a paused group taken again."""
+        self._background.call(self._async.resume(name), "groups.resume")
+
+    def limit(self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None) -> None:
+        """Replace the limits of a group. See ``AsyncGroups.limit``."""
+        work = self._async.limit(name, max_running=max_running, starts_per=starts_per)
+        self._background.call(work, "groups.limit")

@@ -10,7 +10,9 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from signoff import codec
+from signoff.concurrency import slot_of
 from signoff.errors import RunCancelled, RunFailed
+from signoff.groups import AsyncGroups, GroupBackend
 from signoff.local import LocalBackend
 from signoff.records import (
     Entry,
@@ -22,6 +24,7 @@ from signoff.records import (
     Run,
     RunState,
     Settlement,
+    WorkerInfo,
 )
 from signoff.registry import workflow_name
 from signoff.start_options import check_id, check_priority, unix_time
@@ -31,14 +34,27 @@ T = TypeVar("T")
 Workflow = Callable[..., Any] | str
 
 
+class Functions(Protocol):
+    """The registry of workflows, as a client sees it."""
+
+    def function(self, workflow: Workflow) -> Callable[..., Any] | None:
+        """Return the newest function of a workflow's name; None if it is not registered."""
+        ...
+
+
 class App(Protocol):
     """What a client needs of a ``Signoff`` app."""
 
     store: Store
     group: str
 
+    @property
+    def registry(self) -> Functions:
+        """The workflows that it knows."""
+        ...
 
-class Backend(Protocol):
+
+class Backend(GroupBackend, Protocol):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -68,6 +84,7 @@ class Backend(Protocol):
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]: ...
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise: ...
+    async def list_workers(self) -> Sequence[WorkerInfo]: ...
     async def answer(
         self,
         question_id: str,
@@ -100,10 +117,13 @@ class AsyncClient:
 
             self.backend: Backend = HttpBackend(target)
             self._group = group or "default"
+            self._functions: Functions | None = None
         else:
             self.backend = LocalBackend(target.store)
             self._group = group or target.group
+            self._functions = target.registry
         self.promises = AsyncPromises(self.backend)
+        self.groups = AsyncGroups(self.backend)
 
     async def __aenter__(self) -> AsyncClient:
         await self.backend.open()
@@ -151,13 +171,18 @@ class AsyncClient:
             InvalidValue: The arguments do not fit the function, or an option makes no sense.
         """
         function = None if isinstance(workflow, str) else workflow
+        arguments = codec.encode_arguments(function, args, kwargs)
+        known = self._functions.function(workflow) if self._functions else function
+        concurrency_key, concurrency_limit = slot_of(known, arguments)
         new = NewRun(
             id=check_id(id) if id is not None else str(uuid.uuid4()),
             workflow=workflow_name(workflow),
             group=group or self._group,
-            arguments=codec.encode_arguments(function, args, kwargs),
+            arguments=arguments,
             priority=check_priority(priority),
             start_at=unix_time(start_at),
+            concurrency_key=concurrency_key,
+            concurrency_limit=concurrency_limit,
         )
         run, _ = await self.backend.create_run(
             new, timeout_seconds=timeout_seconds, delay_seconds=delay_seconds
@@ -210,6 +235,10 @@ class AsyncClient:
     async def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. Raises NotFound, InvalidState."""
         await self.backend.retry(run_id)
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        """Return the workers of the whole database. One that has died stays listed for a minute at most."""
+        return await self.backend.list_workers()
 
     async def questions(
         self, *, run_id: str | None = None, after: str | None = None, limit: int = 100

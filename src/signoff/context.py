@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 from signoff import codec
 from signoff.bodies import LocalCall, function_name, is_workflow_code
+from signoff.concurrency import slot_of
 from signoff.engine.calls import (
     ChildCall,
     DetachedCall,
@@ -37,6 +38,10 @@ class Names(Protocol):
     """What a context needs of the registry."""
 
     group: str
+
+    def function(self, workflow: Function | str) -> Function | None:
+        """Return the newest function of a workflow's name; None if it is not registered."""
+        ...
 
     def workflow_name(self, workflow: Function | str) -> str:
         """Return the registered name of a workflow. Raises RegistrationError."""
@@ -161,7 +166,8 @@ class Context:
         function = None if isinstance(workflow, str) else workflow
         arguments = codec.encode_arguments(function, args, kwargs)
         returns = Any if function is None else codec.return_annotation(function)
-        return kind(self._execution, name, self._names.group, arguments, returns)
+        slot = slot_of(self._names.function(workflow), arguments)
+        return kind(self._execution, name, self._names.group, arguments, returns, slot)
 
     # Promises, people, signals, time
 

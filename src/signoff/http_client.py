@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -14,12 +15,24 @@ from pydantic_core import from_json, to_json
 from signoff import codec
 from signoff.errors import SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, new_client, server_url
-from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseState, Run, Settlement
+from signoff.records import (
+    Entry,
+    Group,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseState,
+    Rate,
+    Run,
+    Settlement,
+    WorkerInfo,
+)
 from signoff.sse import read_events
 from signoff.stores.base import Page, PromiseFilter, RunFilter
+from signoff.stores.limits import check_limits
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -80,6 +93,8 @@ class HttpBackend:
             "priority": new.priority,
             "start_at": new.start_at,
             "delay_seconds": delay_seconds,
+            "concurrency_key": new.concurrency_key,
+            "concurrency_limit": new.concurrency_limit,
         }
         response = await self._post("/v1/runs", body, pauses=QUICK)
         return self._record(Run, response), response.status_code == _CREATED
@@ -205,6 +220,27 @@ class HttpBackend:
         }
         path = _path("questions", question_id, "answer")
         return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
+
+    # Workers and groups
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return self._page(WorkerInfo, await self._get("/v1/workers")).items
+
+    async def list_groups(self) -> Sequence[Group]:
+        return self._page(Group, await self._get("/v1/groups")).items
+
+    async def pause_group(self, name: str) -> None:
+        await self._post(_path("groups", name, "pause"), {}, pauses=QUICK)
+
+    async def resume_group(self, name: str) -> None:
+        await self._post(_path("groups", name, "resume"), {}, pauses=QUICK)
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        check_limits(max_running, starts_per)  # what is not finite is no JSON
+        body = {"max_running": max_running, "starts_per": starts_per and asdict(starts_per)}
+        await self._post(_path("groups", name, "limit"), body, pauses=QUICK)
 
     # HTTP
 

@@ -9,7 +9,18 @@ from typing import Any
 
 from signoff.errors import InvalidValue
 from signoff.people.answers import answer
-from signoff.records import Entry, NewPromise, NewRun, Promise, PromiseKind, Run, Settlement
+from signoff.records import (
+    Entry,
+    Group,
+    NewPromise,
+    NewRun,
+    Promise,
+    PromiseKind,
+    Rate,
+    Run,
+    Settlement,
+    WorkerInfo,
+)
 from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
 from signoff.watch import Watch
 
@@ -125,6 +136,23 @@ class LocalBackend:
         return await answer(
             self._store, question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
         )
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return await self._store.list_workers()
+
+    async def list_groups(self) -> Sequence[Group]:
+        return await self._store.list_groups()
+
+    async def pause_group(self, name: str) -> None:
+        await self._store.pause_group(name)
+
+    async def resume_group(self, name: str) -> None:
+        await self._store.resume_group(name)
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        await self._store.limit_group(name, max_running=max_running, starts_per=starts_per)
 
     def _after(self, seconds: float | None, name: str, start_at: float | None = None) -> float | None:
         """Return the moment so many seconds from now on, or from a later start."""

@@ -106,6 +106,10 @@ class NewRun:
     deadline_at: float | None = None
     priority: int = 0  # higher ones are claimed sooner
     start_at: float | None = None  # not before then
+    concurrency_key: str | None = (
+        None  # at most `concurrency_limit` runs of a key run at once; both or neither
+    )
+    concurrency_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,8 @@ class Run:
     first_seq: int = 0  # where the journal of the current generation begins
     priority: int = 0
     start_at: float | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
 
     @property
     def is_delayed(self) -> bool:
@@ -230,6 +236,27 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """So many in so many seconds: ``Rate(10, 60)`` is ten a minute."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The name workers poll under and runs are routed to, what limits it, and how many runs it has."""
+
+    name: str
+    is_paused: bool = False  # none of its runs is claimed
+    max_running: int | None = None  # how many may be running at once; None: any number
+    starts_per: Rate | None = None  # how often runs may start that never did; None: without limit
+    ready: int = 0
+    running: int = 0
+    paused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A process that holds leases, and how to tell on its host whether it still lives."""
 
@@ -239,3 +266,5 @@ class WorkerInfo:
     process_started_at: float
     group: str
     namespace: str = "default"
+    seen_at: float | None = None  # when it last said that it lives
+    held: int = 0  # how many runs it holds

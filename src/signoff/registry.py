@@ -9,6 +9,7 @@ from typing import Any
 
 from signoff import codec
 from signoff.bodies import is_workflow_code, run_body
+from signoff.concurrency import Concurrency, declare
 from signoff.context import Context, Names
 from signoff.engine.calls import StepCall
 from signoff.engine.execution import Execution, Program
@@ -64,7 +65,13 @@ class Registry:
         self.group = group
         self._programs: dict[str, dict[str, WorkflowProgram]] = {}
 
-    def add(self, function: Callable[..., Any], name: str | None, version: str) -> None:
+    def add(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        version: str,
+        concurrency: Concurrency | None = None,
+    ) -> None:
         """Register a workflow. The version registered last is the one that new runs get.
 
         Raises:
@@ -83,6 +90,8 @@ class Registry:
         versions.pop(version, None)
         versions[version] = WorkflowProgram(name, version, function, self)
         setattr(function, _NAME, name)
+        if concurrency is not None:
+            declare(function, concurrency)
 
     def names(self) -> Sequence[str]:
         """The workflows that can be run here."""
@@ -98,6 +107,13 @@ class Registry:
         if not versions:
             raise UnknownWorkflow(workflow)
         return versions.get(version or "") or next(reversed(versions.values()))
+
+    def function(self, workflow: Callable[..., Any] | str) -> Callable[..., Any] | None:
+        """Return the newest function of a workflow's name; None if it is not registered."""
+        if not isinstance(workflow, str):
+            return workflow
+        versions = self._programs.get(workflow)
+        return next(reversed(versions.values())).function if versions else None
 
     def workflow_name(self, workflow: Callable[..., Any] | str) -> str:
         """Return the registered name of a workflow. Raises RegistrationError."""

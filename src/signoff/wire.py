@@ -7,7 +7,7 @@ is a value that is null.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -30,45 +30,64 @@ from signoff.errors import (
     StoreUnavailable,
     WrongAnswer,
 )
-from signoff.records import CallKind, Entry, EntryKind, Promise, PromiseKind, PromiseState, Run, RunState
+from signoff.records import (
+    CallKind,
+    Entry,
+    EntryKind,
+    Group,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Rate,
+    Run,
+    RunState,
+    WorkerInfo,
+)
 
-R = TypeVar("R", Run, Promise, Entry)
+Record = Run | Promise | Entry | Group | WorkerInfo
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
     Promise: frozenset({"data", "value"}),
     Entry: frozenset({"value", "error", "details"}),
+    Group: frozenset(),
+    WorkerInfo: frozenset(),
 }
 
-_ENUMS: Mapping[type, Mapping[str, Callable[[str], Any]]] = {
+_PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Run: {"state": RunState},
     Promise: {"kind": PromiseKind, "state": PromiseState},
     Entry: {"kind": EntryKind, "call": CallKind},
+    WorkerInfo: {},
+    Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
 }
 
 
-def to_wire(record: Run | Promise | Entry) -> dict[str, Any]:
+def to_wire(record: Record) -> dict[str, Any]:
     """Return a record as plain JSON data."""
     texts = _JSON[type(record)]
     written: dict[str, Any] = {}
     for field in fields(record):
         value = getattr(record, field.name)
         if value is not None:
-            written[field.name] = from_json(value) if field.name in texts else value
+            if field.name in texts:
+                value = from_json(value)
+            written[field.name] = asdict(value) if isinstance(value, Rate) else value
     return written
 
 
 def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
     """Read a record back. Fields that this version does not know are passed over."""
-    texts, enums = _JSON[kind], _ENUMS[kind]
+    texts, parsed = _JSON[kind], _PARSED[kind]
     read: dict[str, Any] = {}
     for field in fields(kind):
         if field.name in data:
             value = data[field.name]
             if field.name in texts:
                 value = to_json(value).decode()
-            elif field.name in enums:
-                value = enums[field.name](value)
+            elif field.name in parsed:
+                value = parsed[field.name](value)
             read[field.name] = value
     return kind(**read)
 

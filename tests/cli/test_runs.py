@@ -85,16 +85,16 @@ def test_a_run_may_start_later_and_matter_more(here: Here, open_shop: Path) -> N
         "--arg",
         "1",
         "--start-at",
-        "2100-01-01T00:00+01:00",
+        "2099-06-01T12:00+01:00",
         "--id",
         "late-2",
         "--json",
         cwd=open_shop,
     ).json
-    assert at["start_at"] == 4102441200.0
+    assert at["start_at"] == 4083994800.0
     listed = here("runs", "--state", "paused", cwd=open_shop).out
     assert "starts in 59 min" in listed or "starts in 1 h" in listed
-    assert "starts 2100-" in here("show", "late-2", cwd=open_shop).out
+    assert "starts 2099-06-01" in here("show", "late-2", cwd=open_shop).out
     wrong = here("start", "add", "--start-at", "tomorrow", cwd=open_shop)
     assert wrong.code == 2
     assert "2026-03-01T09:00" in wrong.err

@@ -504,3 +504,15 @@ async def test_a_heartbeat_answered_late_takes_no_run_that_was_claimed_anew_mean
         second.set()
         assert await run.result(20) is True
     assert executed == ["first", "second"]
+
+
+@in_asyncio
+async def test_a_worker_says_again_and_again_that_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signoff.engine.lease.ENLIST_SECONDS", 0.0)
+    app = new_app(tmp_path)
+    async with opened(app) as client, app.worker(beat_seconds=0.01) as worker:
+        for _ in range(3):
+            assert [each.id for each in await until(app, client.workers)] == [worker.info.id]
+            await app.store.release(worker.info.id)  # as if it had been forgotten

@@ -14,13 +14,13 @@ import pytest
 
 from signoff import AsyncClient, Client, Entry, Promise, Run, RunState, Signoff, SignoffError
 from signoff.errors import ClientClosed
-from signoff.records import NewPromise
+from signoff.records import NewPromise, Rate
 from signoff.stores.base import Page, PromiseFilter
 from signoff.testing import VirtualClock
 from signoff.wire import to_wire
 from tests.server.conftest import app_in, serving
 from tests.server.workflows import Refund
-from tests.support import OnThread, in_asyncio, reaches
+from tests.support import OnThread, in_asyncio, reaches, until
 
 LEFT_TO_CHANCE = {"epoch", "wakes", "wake_at", "worker_id", "lease_until"}  # how far its worker happens to be
 
@@ -286,6 +286,44 @@ async def starting_later(scene: Scene) -> AsyncIterator[Any]:
     assert isinstance(scene.app.store.clock, VirtualClock)
     scene.app.store.clock.advance(100)
     yield await tried((await client.get("b")).result())
+
+
+@play
+async def concurrency(scene: Scene) -> AsyncIterator[Any]:
+    client = scene.client
+    await client.groups.pause("default")
+    for workflow in ("one_by_one", scene.app.registry.function("one_by_one")):
+        assert workflow is not None
+        handle = await client.start(workflow, {"of": "ana"}, 1)
+        run = await client.backend.get_run(handle.id)
+        yield run.concurrency_key, run.concurrency_limit
+    yield await tried(client.start("one_by_one", {}, 1, id="x"))
+
+
+@play
+async def workers(scene: Scene) -> AsyncIterator[Any]:
+    [worker] = await until(scene.app, scene.client.workers)
+    assert worker == (await scene.app.store.list_workers())[0]
+    yield worker.group, worker.pid, worker.held
+
+
+@play
+async def groups(scene: Scene) -> AsyncIterator[Any]:
+    groups = scene.client.groups
+    yield await groups.list()
+    await groups.limit("a/b c", max_running=2, starts_per=Rate(5, 0.5))
+    await groups.pause("a/b c")
+    await groups.pause(".")
+    await scene.client.start("echo", 1, id="a", group=".")
+    yield await groups.list()
+    await groups.limit("a/b c", max_running=3)
+    await groups.resume("a/b c")
+    await groups.limit(".")
+    yield await groups.list()
+    for wrong in ({"max_running": 0}, {"starts_per": Rate(0, 1.0)}, {"starts_per": Rate(1, float("inf"))}):
+        yield await tried(groups.limit("a", **wrong))  # type: ignore[arg-type]
+    for name in ("", " a", "a\n"):
+        yield await tried(groups.pause(name))
 
 
 @play

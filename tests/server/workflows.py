@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from signoff import Context, Signoff
+from signoff import Concurrency, Context, Signoff
 from signoff.errors import PromiseCancelled, PromiseRejected, SignalTimeout
 
 
@@ -22,6 +22,7 @@ def register(app: Signoff) -> None:
     """Register all of them."""
     for function in (echo, ask, choose, refund, listen, promised, explode, skip, forget):
         app.workflow(function)
+    app.workflow(concurrency=Concurrency(2, key=lambda who, number: who["of"]))(one_by_one)
 
 
 async def echo(ctx: Context, value: Any = None, **more: Any) -> Any:
@@ -59,6 +60,10 @@ async def promised(ctx: Context, id: str | None = None) -> Any:
         return {"rejected": rejected.value}
     except PromiseCancelled:
         return "cancelled"
+
+
+async def one_by_one(ctx: Context, who: dict[str, str], number: int) -> int:
+    return number
 
 
 async def explode(ctx: Context) -> None:

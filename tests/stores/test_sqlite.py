@@ -26,7 +26,9 @@ from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull
 from signoff.records import NewRun, PromiseKind, PromiseState, RunState
 from signoff.stores import (
     sqlite_claims,
+    sqlite_groups,
     sqlite_journal,
+    sqlite_keys,
     sqlite_leases,
     sqlite_messages,
     sqlite_promises,
@@ -746,9 +748,42 @@ def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -
     _scene(tmp_path, play)
 
 
+def test_100_000_ready_runs_of_one_key_do_not_make_claims_slow(tmp_path: Path, opened: list[Watched]) -> None:
+    """Counted in steps of SQLite's machine: how many rows it looks at decides, not the clock."""
+
+    async def play(scene: Scene) -> None:
+        slot: dict[str, Any] = {"concurrency_key": "k", "concurrency_limit": 1}
+        writer = opened[-1]
+        await scene.start("r0", **slot)
+        with raw(tmp_path / "signoff.db") as connection:
+            connection.execute("UPDATE runs SET blocked = 1")
+            multiply(connection, "runs", 100_000)
+            connection.execute("UPDATE runs SET blocked = 0 WHERE id = 'r0'")
+        for number in range(5):
+            await scene.start(f"free{number}")
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 1
+
+        writer.set_progress_handler(count, 100)
+        assert [claim.run.id for claim in await scene.claim(limit=3)] == ["r0", "free0", "free1"]
+        assert [claim.run.id for claim in await scene.claim(limit=3)] == ["free2", "free3", "free4"]
+        await scene.start("late", **slot)
+        await scene.complete(await scene.store.get_run("r0"))
+        assert [claim.run.id for claim in await scene.claim(limit=3)] == ["r1"]
+        writer.set_progress_handler(None, 100)
+        assert steps < 100, "10,000 steps"
+
+    _scene(tmp_path, play)
+
+
 MODULES = (
     sqlite_claims,
+    sqlite_groups,
     sqlite_journal,
+    sqlite_keys,
     sqlite_leases,
     sqlite_messages,
     sqlite_promises,
@@ -794,7 +829,11 @@ def listing_statements() -> list[tuple[str, str]]:
 STATEMENTS = (
     [statement for module in MODULES for statement in statements_of(module)]
     + listing_statements()
-    + [(f"first {count}", sqlite_claims.first_statement(count)) for count in (1, 2, 20)]
+    + [
+        (f"first {kind} {count}", sqlite_claims.first_statement(count, kind))
+        for kind in ("new", "again")
+        for count in (1, 2, 20)
+    ]
 )
 
 

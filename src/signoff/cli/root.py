@@ -11,6 +11,7 @@ import click
 
 import signoff
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
+from signoff.cli.groups import groups
 from signoff.cli.keys import keys
 from signoff.cli.output import Output
 from signoff.cli.people import answer, inbox
@@ -19,6 +20,7 @@ from signoff.cli.replay import export, replay
 from signoff.cli.runs import cancel, retry, runs, signal, start
 from signoff.cli.serve import dev, server, worker
 from signoff.cli.show import show
+from signoff.cli.workers import workers
 from signoff.errors import SignoffError, WrongAnswer
 
 
@@ -59,6 +61,8 @@ for _command in (
     replay,
     export,
     keys,
+    groups,
+    workers,
 ):
     root.add_command(_command)
 

@@ -253,12 +253,21 @@ class ChildCall(Call[Any]):
         "group",
         "priority",
         "returns",
+        "slot",
         "start_at",
         "timeout",
         "workflow",
     )
 
-    def __init__(self, execution: Execution, workflow: str, group: str, arguments: str, returns: Any) -> None:
+    def __init__(
+        self,
+        execution: Execution,
+        workflow: str,
+        group: str,
+        arguments: str,
+        returns: Any,
+        slot: tuple[str | None, int | None] = (None, None),
+    ) -> None:
         super().__init__(execution, workflow)
         self.workflow = workflow
         self.group = group
@@ -267,6 +276,7 @@ class ChildCall(Call[Any]):
         self.chosen_id: str | None = None
         self.timeout: float | None = None
         self.priority = execution.run.priority
+        self.slot = slot
         self.start_at: float | None = None
         self.delay: float | None = None
 
@@ -289,6 +299,8 @@ class ChildCall(Call[Any]):
             deadline_at=None if self.timeout is None else starts + self.timeout,
             priority=self.priority,
             start_at=start_at,
+            concurrency_key=self.slot[0],
+            concurrency_limit=self.slot[1],
         )
 
     def outcome(self, entry: Entry) -> Any:

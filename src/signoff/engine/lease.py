@@ -1,11 +1,12 @@
-"""A worker's leases: how long it can be sure of them, and what extends them.
+"""A worker's leases and its place on the register: how long it can be sure of them, and what keeps them.
 
-They are extended from a thread of its own, so that a step which hogs the loop does not lose its run.
+They are kept from a thread of its own, so that a step which hogs the loop does not lose its run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 import threading
@@ -16,7 +17,8 @@ from typing import Protocol
 from signoff.engine import guard
 from signoff.engine.loop import calling_line
 from signoff.errors import StoreError
-from signoff.stores.base import Store
+from signoff.records import WorkerInfo
+from signoff.stores.base import ENLIST_SECONDS, Store
 
 log = logging.getLogger("signoff.worker")
 
@@ -39,7 +41,7 @@ class Leases:
 
     Args:
         store: Where they are.
-        worker_id: Whose they are.
+        worker: Whose they are.
         held: Returns the runs held, by id; called from any thread.
         lost: Told the runs that were lost and in which epoch, on the worker's loop.
     """
@@ -47,33 +49,49 @@ class Leases:
     def __init__(
         self,
         store: Store,
-        worker_id: str,
+        worker: WorkerInfo,
         held: Callable[[], Mapping[str, Held]],
         lost: Callable[[Mapping[str, int]], None],
     ) -> None:
-        self.worker_id = worker_id
+        self.worker_id = worker.id
         self.loop = asyncio.get_running_loop()
         self._store = store
+        self._worker = worker
         self._held = held
         self._lost = lost
+        self._enlist_at = 0.0  # by the worker's loop
 
     async def extend(self) -> None:
-        """Extend all of them, in one statement; from any thread that runs an event loop."""
+        """Extend all of them, in one statement, and say now and then that the worker lives.
+
+        From any thread that runs an event loop.
+        """
+        try:
+            await self._extend()
+            await self._stay_enlisted()
+        except StoreError as trouble:
+            log.error("leases could not be extended: %s", trouble)
+
+    async def _extend(self) -> None:
         held = dict(self._held())
         if not held:
             return
         epochs = {run_id: run.epoch for run_id, run in held.items()}
         began = self.loop.time()
-        try:
-            lost = await self._store.heartbeat(self.worker_id, epochs)
-        except StoreError as trouble:
-            log.error("leases could not be extended: %s", trouble)
-            return
+        lost = await self._store.heartbeat(self.worker_id, epochs)
         for run_id, run in held.items():
             if run_id not in lost:
                 run.sure_until = began + self._store.lease_seconds
         if lost and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._lost, {run_id: epochs[run_id] for run_id in lost})
+
+    async def _stay_enlisted(self) -> None:
+        if self.loop.time() < self._enlist_at:
+            return
+        with contextlib.suppress(TimeoutError):  # leases come first: the next beat tries again
+            async with asyncio.timeout(BEAT_SECONDS):
+                await self._store.enlist(self._worker)
+            self._enlist_at = self.loop.time() + ENLIST_SECONDS
 
 
 class Keeper(Protocol):

@@ -122,7 +122,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self.store.enlist(self.info)
-        leases = Leases(self.store, self.info.id, lambda: self._held, self._lose)
+        leases = Leases(self.store, self.info, lambda: self._held, self._lose)
         keeper = self._keeper(leases, **self._keeping)
         stop_listening = self.store.listen(self._noticed)
         keeper.start()

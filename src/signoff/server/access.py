@@ -82,7 +82,8 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     """Do an operation if the caller may, and cut its result down to what the caller may see.
 
     A key with groups works on runs of these groups only: it starts, claims, writes, reads, signals and cancels them and
-    settles their promises. Child runs that they start may be in any group, as in any workflow.
+    settles their promises. Child runs that they start may be in any group, as in any workflow. It sees these groups,
+    but pausing and limiting them is not a worker's affair.
 
     Args:
         access: What the caller may do.
@@ -96,6 +97,8 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     access.check_namespace(store.namespace)
     if access.groups is not None:
         await _CHECKS.get(name, _refused)(access, store, arguments)
+    if access.groups is not None and name == "list_groups":
+        return [group for group in await store.list_groups() if group.name in access.groups]
     if access.namespace is not None:  # the register of workers is the whole database's
         if name == "list_workers":
             return [worker for worker in await store.list_workers() if _is_open(access, worker)]
@@ -190,7 +193,7 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("ended", "read_messages"), _by_runs),
     **dict.fromkeys(("append", "pause", "complete"), _by_write),
     **dict.fromkeys(("get_promise", "settle"), _by_promise),
-    **dict.fromkeys(("create_promise", "due", "list_workers", "release"), _passed),
+    **dict.fromkeys(("create_promise", "due", "list_workers", "list_groups", "release"), _passed),
     "heartbeat": _by_held,
     "claim": _by_group,
     "create_run": _by_new_run,

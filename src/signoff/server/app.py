@@ -14,7 +14,7 @@ import signoff
 from signoff.app import Signoff
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
-from signoff.server import events, health, operations, promises, questions, runs
+from signoff.server import events, groups, health, operations, promises, questions, runs, workers
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
 from signoff.server.hosts import HostCheck
@@ -50,11 +50,8 @@ def create_server_app(
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
     """
-    store, group = (
-        (app_or_store.store, app_or_store.group)
-        if isinstance(app_or_store, Signoff)
-        else (app_or_store, "default")
-    )
+    app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
+    store, group, function = app.store, app.group, app.registry.function
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
@@ -64,7 +61,7 @@ def create_server_app(
         timers.add_done_callback(_timers_ended)
         feeds = Feeds(store)
         keys = worker_keys or WorkerKeys()
-        services = Services(store, backend, group, timers, keys, worker_lease_seconds, feeds)
+        services = Services(store, backend, group, timers, function, keys, worker_lease_seconds, feeds)
         api.state.services = services
         try:
             yield
@@ -87,7 +84,7 @@ def create_server_app(
         redirect_slashes=False,
     )
     add_handlers(api)
-    for noun in (runs, events, questions, promises, operations, health):
+    for noun in (runs, events, questions, promises, groups, workers, operations, health):
         api.include_router(noun.router)
     return api
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from signoff.records import Promise, Run
 from signoff.stores.base import Page
-from signoff.wire import to_wire
+from signoff.wire import Record, to_wire
 
 After = Annotated[str | None, Query(description="A former page's `next`")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most")]
@@ -24,7 +24,7 @@ def reply(content: object, status: int = 200) -> Response:
     return Response(to_json(content), status, media_type="application/json")
 
 
-def reply_with(record: Run | Promise, status: int = 200) -> Response:
+def reply_with(record: Record, status: int = 200) -> Response:
     """Return a record as a response."""
     return reply(to_wire(record), status)
 

@@ -10,11 +10,13 @@ from pydantic import Field, FiniteFloat
 from starlette.responses import Response
 
 from signoff import codec
+from signoff.concurrency import LONGEST_KEY, Slot, slot_of
+from signoff.errors import InvalidValue
 from signoff.records import NewRun, RunState
 from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
-from signoff.server.services import ServicesOf
+from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
 from signoff.stores.base import RunFilter
 from signoff.wire import to_wire
@@ -36,17 +38,30 @@ class StartRun(Body):
     priority: int = Field(default=0, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
     start_at: FiniteFloat | None = None
     delay_seconds: float | None = None
+    concurrency_key: Text | None = Field(default=None, max_length=LONGEST_KEY)
+    concurrency_limit: int | None = Field(default=None, ge=1)
 
-    def new_run(self, default_group: str) -> NewRun:
+    def new_run(self, services: Services) -> NewRun:
         """Return it as the store takes it."""
+        arguments = codec.encode_arguments(None, self.args, self.kwargs)
+        key, limit = self._slot(services, arguments)
         return NewRun(
             id=str(uuid.uuid4()) if self.id is None else check_id(self.id),
             workflow=self.workflow,
-            group=self.group or default_group,
-            arguments=codec.encode_arguments(None, self.args, self.kwargs),
+            group=self.group or services.group,
+            arguments=arguments,
             priority=self.priority,
             start_at=self.start_at,
+            concurrency_key=key,
+            concurrency_limit=limit,
         )
+
+    def _slot(self, services: Services, arguments: str) -> Slot:
+        if self.concurrency_key is None and self.concurrency_limit is None:
+            return slot_of(services.function(self.workflow), arguments)
+        if self.concurrency_key is None or self.concurrency_limit is None:
+            raise InvalidValue("concurrency_key", "give it together with concurrency_limit, or neither")
+        return self.concurrency_key, self.concurrency_limit
 
 
 class CancelRun(Body):
@@ -68,7 +83,7 @@ class SendSignal(Body):
 @router.post("", status_code=201)
 async def start_run(body: StartRun, services: ServicesOf) -> Response:
     """Start a run: 201, or 200 if it was started before."""
-    new = body.new_run(services.group)
+    new = body.new_run(services)
     run, created = await services.backend.create_run(
         new, timeout_seconds=body.timeout_seconds, delay_seconds=body.delay_seconds
     )

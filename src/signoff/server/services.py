@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -27,6 +27,7 @@ class Services:
         backend: The way to it.
         group: The group that runs are started in unless the caller says another.
         timers: What has deadlines fire.
+        function: Finds a workflow's code by its name, if the server was started with an app that has it.
         worker_keys: The keys of remote workers; without any, those of this machine need none.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
@@ -38,6 +39,7 @@ class Services:
     backend: LocalBackend
     group: str
     timers: asyncio.Task[None]
+    function: Callable[[str], Callable[..., Any] | None]
     worker_keys: WorkerKeys
     worker_lease_seconds: float | None
     feeds: Feeds

@@ -17,6 +17,8 @@ The run's states and who moves them (no other transition exists):
 the parent and other waiters), ``due``; and ``due`` wakes a paused run whose ``wake_at`` has come and returns
 runs whose lease ran out to ``ready``.
 
+A group limits which of its ready runs are claimed (``claim``); a group that nobody paused or limited limits nothing.
+
 A run whose ``start_at`` is in the future when it is created is *delayed*: ``paused`` in epoch 0, with that ``wake_at``.
 A message for it is kept and counted, but only ``due`` makes it ready.
 
@@ -41,12 +43,14 @@ from typing import Generic, Protocol, TypeVar
 from signoff.clock import Clock
 from signoff.records import (
     Entry,
+    Group,
     Message,
     NewPromise,
     NewRun,
     Promise,
     PromiseKind,
     PromiseState,
+    Rate,
     Run,
     RunState,
     Settlement,
@@ -54,6 +58,12 @@ from signoff.records import (
 )
 
 T = TypeVar("T")
+
+ENLIST_SECONDS = 15.0
+FORGET_SECONDS = 60.0
+
+COUNTED_AT_MOST = 10_000
+"""Where the counts of ``list_groups`` stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +129,8 @@ class Change:
             have changed, and ``woken`` and ``ended`` say nothing.
         woken: Runs that were left a message.
         ended: Runs that ended.
-        ready: Whether a run may have become claimable.
+        ready: Whether a run may have become claimable: one is ready now, a slot of a limited group or key is free, a
+            rate lets the next start through, or a group was resumed or limited otherwise.
         due: Whether an earlier deadline may exist.
     """
 
@@ -295,7 +306,15 @@ class Store(Protocol):
         """Lease up to ``limit`` ready runs of these workflows in this group.
 
         Those of the highest priority come first, of one priority the one that became ready first, of those the one
-        that was created first.
+        that was created first. Passed over are
+
+        - all runs of a paused group;
+        - what would make more than ``max_running`` runs of the group run at once;
+        - a run with a concurrency key, while ``concurrency_limit`` (its own) or more runs of its workflow, group and
+          key are running. What a key has waiting must not make claims slow, however much it is;
+        - runs that never started, while the group's rate lets none start. The rate is a bucket: it lets ``count`` start
+          at once, and one more each ``seconds / count`` after that, until it is full again. When a run is passed over
+          for that, the time at which the next may start becomes due.
 
         Each gets ``epoch + 1`` and a lease of ``lease_seconds``. A run's first lease has epoch 1, and the
         run's journal is empty then. With the ``token`` of a former call it returns the runs that are still held under
@@ -381,18 +400,52 @@ class Store(Protocol):
     async def due(self, limit: int = 1000) -> float | None:
         """Do what time has brought: promises time out, timers wake runs, deadlines pass, lost leases are freed.
 
+        Workers that were silent for too long are forgotten.
+
+        Where a rate held a claim back and lets the next start through now, listeners are told (``Change.ready``).
+
         Returns:
             When the next thing is due in unix seconds of ``clock`` (a lease that runs out in three seconds by the
             lease clock is due in three seconds; now or earlier if ``limit`` cut this call short), or None.
         """
         ...
 
+    # Groups
+
+    async def pause_group(self, name: str) -> None:
+        """Have no more runs of a group claimed. What is running goes on until it pauses or ends."""
+        ...
+
+    async def resume_group(self, name: str) -> None:
+        """Have runs of a paused group claimed again."""
+        ...
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        """Replace the limits of a group; None is no limit. The rate begins anew, with its whole allowance.
+
+        Raises:
+            InvalidValue: A limit is not above 0.
+        """
+        ...
+
+    async def list_groups(self) -> Sequence[Group]:
+        """Groups that have runs, or were ever paused or limited, by name. Counts stop at ``COUNTED_AT_MOST``."""
+        ...
+
+    # Workers
+
     async def enlist(self, worker: WorkerInfo) -> None:
-        """Put a worker on the register, before it claims."""
+        """Put a worker on the register, before it claims; and again every ``ENLIST_SECONDS``, to say that it lives.
+
+        One that was not heard of for ``FORGET_SECONDS`` is taken off the register by ``due``. (Its leases have run out
+        long before.) ``seen_at`` and ``held`` are the store's: what the caller says of them is passed over.
+        """
         ...
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
-        """All workers on the register."""
+        """All workers on the register, by id, with when they were last heard of and how many runs they hold."""
         ...
 
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:

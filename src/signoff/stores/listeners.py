@@ -37,7 +37,7 @@ class Listeners:
             change = changes.get(namespace)
             if change is None:
                 change = changes[namespace] = change_of(namespace)
-            if change.runs or change.due:
+            if change.runs or change.due or change.ready:
                 _tell(callback, change)
 
     def tell_disturbance(self) -> None:

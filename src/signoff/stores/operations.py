@@ -80,6 +80,7 @@ _READS = (
     "read_messages",
     "get_promise",
     "list_promises",
+    "list_groups",
     "list_workers",
 )
 _WRITES = (
@@ -94,6 +95,9 @@ _WRITES = (
     "create_promise",
     "settle",
     "due",
+    "pause_group",
+    "resume_group",
+    "limit_group",
     "enlist",
     "heartbeat",
     "release",

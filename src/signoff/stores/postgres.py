@@ -17,19 +17,23 @@ from signoff.clock import Clock
 from signoff.errors import StoreUnavailable
 from signoff.records import (
     Entry,
+    Group,
     Message,
     NewPromise,
     NewRun,
     Promise,
     PromiseKind,
+    Rate,
     Run,
     Settlement,
     WorkerInfo,
 )
+from signoff.stores import postgres_groups as groups
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_operations as operations
 from signoff.stores import postgres_reads as reads
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.limits import check_limits
 from signoff.stores.listeners import Listeners
 from signoff.stores.postgres_clock import DatabaseClock
 from signoff.stores.postgres_link import Link
@@ -203,8 +207,28 @@ class PostgresStore:
     async def due(self, limit: int = 1000) -> float | None:
         return await self._database.due(limit)
 
+    # Groups
+
+    async def pause_group(self, name: str) -> None:
+        self._database.tell(await self._read(groups.set_paused, name, True))
+
+    async def resume_group(self, name: str) -> None:
+        self._database.tell(await self._read(groups.set_paused, name, False))
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        check_limits(max_running, starts_per)
+        self._database.tell(await self._read(groups.set_limits, name, max_running, starts_per))
+
+    async def list_groups(self) -> Sequence[Group]:
+        return await self._read(groups.list_groups)
+
+    # Workers
+
     async def enlist(self, worker: WorkerInfo) -> None:
-        await self._database.call(lambda db: leases.enlist(db, worker))
+        lease_now = self._database.lease_now()
+        self._database.tell(await self._database.call(lambda db: leases.enlist(db, worker, lease_now)))
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._database.call(reads.list_workers)

@@ -6,20 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from signoff.records import WorkerInfo
+from signoff.stores.base import FORGET_SECONDS
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import WORKER_COLUMNS
 from signoff.stores.touched import Touched
 
 ENLIST = f"""
-INSERT INTO signoff.workers ({WORKER_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)
+WITH register AS (SELECT NOT EXISTS (SELECT FROM signoff.workers) AS is_first)
+INSERT INTO signoff.workers ({WORKER_COLUMNS})
+VALUES (%s, %s, %s, %s, %s, %s, coalesce(%s::double precision, extract(epoch FROM clock_timestamp())))
 ON CONFLICT (id) DO UPDATE
 SET host = excluded.host, pid = excluded.pid, process_started_at = excluded.process_started_at,
-    group_name = excluded.group_name, namespace = excluded.namespace
+    group_name = excluded.group_name, namespace = excluded.namespace, seen_at = excluded.seen_at
+RETURNING (SELECT is_first FROM register)
 """
 
 HEARTBEAT = "SELECT signoff.heartbeat(%s, %s, %s, %s, %s, %s)"
 
-DUE = "SELECT signoff.due(%s, %s, %s)"
+DUE = "SELECT signoff.due(%s, %s, %s, %s)"
 
 RELEASE = """
 WITH delisted AS (DELETE FROM signoff.workers WHERE id = %(worker_id)s)
@@ -38,10 +42,15 @@ class Due:
     touched: Touched
 
 
-def enlist(db: Connection, worker: WorkerInfo) -> None:
-    """Put a worker on the register."""
-    values = (worker.id, worker.host, worker.pid, worker.process_started_at, worker.group, worker.namespace)
-    db.execute(ENLIST, values)
+def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> Touched:
+    """Put a worker on the register, or note that it lives."""
+    started_at = worker.process_started_at
+    values = (worker.id, worker.host, worker.pid, started_at, worker.group, worker.namespace, lease_now)
+    row = db.execute(ENLIST, values).fetchone()
+    assert row is not None
+    touched = Touched()
+    touched.due = row[0]
+    return touched
 
 
 def heartbeat(
@@ -61,7 +70,7 @@ def heartbeat(
 
 def due(db: Connection, now: float | None, lease_now: float | None, limit: int) -> Due:
     """Do what time has brought."""
-    row = db.execute(DUE, (now, lease_now, limit)).fetchone()
+    row = db.execute(DUE, (now, lease_now, limit, FORGET_SECONDS)).fetchone()
     assert row is not None
     told = row[0]
     touched = Touched()
@@ -69,6 +78,7 @@ def due(db: Connection, now: float | None, lease_now: float | None, limit: int) 
         touched.touch_woken(namespace, run_id, ready=True)
     for namespace, run_id in told["freed"]:
         touched.touch(namespace, run_id, ready=True)
+    touched.ready.update(told["opened"])
     next_at = told["next"]
     return Due(None if next_at is None else float(next_at), told["now"], touched)
 

@@ -171,7 +171,8 @@ class Notifier:
 
 def _by_namespace(touched: Touched) -> dict[str, tuple[list[str], list[str], list[str], bool]]:
     told: dict[str, tuple[list[str], list[str], list[str], bool]] = {}
-    for namespace, runs in touched.runs.items():
+    for namespace in touched.runs.keys() | touched.ready:
+        runs = touched.runs.get(namespace, set())
         woken, ended = touched.woken.get(namespace, set()), touched.ended.get(namespace, set())
         others = runs - woken - ended
         told[namespace] = (list(others), list(woken), list(ended), namespace in touched.ready)

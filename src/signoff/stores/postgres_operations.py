@@ -84,6 +84,8 @@ class Request(Operation[T]):
     def take(self, reply: Reply, touched: Touched) -> None:
         """Keep what the reply says."""
         self.error = None
+        if "claimable" in reply:
+            touched.ready.add(self.namespace)
         try:
             self.result = self.read(reply, touched)
         except Exception as error:
@@ -191,6 +193,7 @@ def claim(
 
     def read(reply: Reply, touched: Touched) -> list[Claim]:
         claims: list[Claim] = []
+        touched.due = touched.due or "due" in reply
         for row in reply["claims"] or ():
             run = run_of(row)
             touched.touch(namespace, run.id)

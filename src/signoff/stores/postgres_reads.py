@@ -62,7 +62,10 @@ WHERE runs.id = ANY (%s) AND runs.namespace = %s
 ORDER BY messages.run_id, messages.id
 """
 
-LIST_WORKERS = f"SELECT {WORKER_COLUMNS} FROM signoff.workers ORDER BY id"
+LIST_WORKERS = f"""
+SELECT {WORKER_COLUMNS}, (SELECT count(*) FROM signoff.runs WHERE worker_id = workers.id)
+FROM signoff.workers AS workers ORDER BY id
+"""
 
 # One branch for each state asked for: they are merged, each in the order of its index.
 LIST_RUNS = f"""

@@ -31,7 +31,7 @@ Row = Mapping[str, Any]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n, deadline_at,
     ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq, priority,
-    start_at"""
+    start_at, concurrency_key, concurrency_limit"""
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id"""
@@ -40,7 +40,7 @@ ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
 MESSAGE_COLUMNS = "id, run_id, kind, at, n, name, state, value, error, by, note"
 
-WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace"
+WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace, seen_at"
 
 _RUN_FIELDS = tuple(RUN_COLUMNS.replace(",", " ").split())
 _PROMISE_FIELDS = tuple(PROMISE_COLUMNS.replace(",", " ").split())
@@ -89,7 +89,7 @@ def to_message(row: Sequence[Any]) -> Message:
 
 
 def to_worker(row: Sequence[Any]) -> WorkerInfo:
-    """Make a worker of its ``WORKER_COLUMNS``."""
+    """Make a worker of its ``WORKER_COLUMNS``, and how many runs it holds."""
     return WorkerInfo(*row)
 
 
@@ -119,6 +119,8 @@ def from_run(new: NewRun) -> dict[str, Any]:
         "deadline_at": new.deadline_at,
         "priority": new.priority,
         "start_at": new.start_at,
+        "concurrency_key": new.concurrency_key,
+        "concurrency_limit": new.concurrency_limit,
         "arguments": new.arguments,
         "arguments_digest": digest(new.arguments),
     }

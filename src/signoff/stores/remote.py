@@ -20,16 +20,19 @@ from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.http_connection import new_client, server_url
 from signoff.records import (
     Entry,
+    Group,
     Message,
     NewPromise,
     NewRun,
     Promise,
     PromiseKind,
+    Rate,
     Run,
     Settlement,
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.limits import check_limits
 from signoff.stores.operations import OPERATIONS, PATH
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
@@ -197,6 +200,27 @@ class RemoteStore:
 
     async def due(self, limit: int = 1000) -> float | None:
         return await self._ask("due", limit=limit)
+
+    # Groups
+
+    async def pause_group(self, name: str) -> None:
+        await self._ask("pause_group", ("group", name), name=name)
+
+    async def resume_group(self, name: str) -> None:
+        await self._ask("resume_group", ("group", name), name=name)
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        check_limits(max_running, starts_per)  # JSON cannot say infinity
+        await self._ask(
+            "limit_group", ("group", name), name=name, max_running=max_running, starts_per=starts_per
+        )
+
+    async def list_groups(self) -> Sequence[Group]:
+        return await self._ask("list_groups")
+
+    # Workers
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._ask("enlist", ("worker", worker.id), worker=worker)

@@ -15,22 +15,26 @@ from signoff.clock import Clock, SystemClock
 from signoff.errors import StoreUnavailable
 from signoff.records import (
     Entry,
+    Group,
     Message,
     NewPromise,
     NewRun,
     Promise,
     PromiseKind,
+    Rate,
     Run,
     Settlement,
     WorkerInfo,
 )
 from signoff.stores import sqlite_claims as claims
+from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.limits import check_limits
 from signoff.stores.listeners import Listeners
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
@@ -191,6 +195,25 @@ class SqliteStore:
         if next_at is None or next_at > now:
             return next_at
         return await self._write(leases.due, limit)
+
+    # Groups
+
+    async def pause_group(self, name: str) -> None:
+        await self._write(groups.set_paused, name, True)
+
+    async def resume_group(self, name: str) -> None:
+        await self._write(groups.set_paused, name, False)
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        check_limits(max_running, starts_per)
+        await self._write(groups.set_limits, name, max_running, starts_per)
+
+    async def list_groups(self) -> Sequence[Group]:
+        return await self._read(groups.list_groups)
+
+    # Workers
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._write(leases.enlist, worker)

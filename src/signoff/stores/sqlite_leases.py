@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Message, WorkerInfo
 from signoff.stores import sqlite_claims as claims
+from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
-from signoff.stores.base import Claim, Outcome, Write
+from signoff.stores.base import FORGET_SECONDS, Claim, Outcome, Write
 from signoff.stores.sqlite_rows import WORKER_COLUMNS, to_worker
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -29,19 +30,30 @@ WHERE number IN (
 RETURNING id
 """
 
-ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+OLDEST_SEEN = "SELECT min(seen_at) FROM workers"
 
 DELIST = "DELETE FROM workers WHERE id = ?"
 
-LIST_WORKERS = f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY id"
+LIST_WORKERS = f"""
+SELECT {WORKER_COLUMNS},
+    (SELECT count(*) FROM runs INDEXED BY runs_held WHERE worker_id = workers.id AND state = 'running')
+FROM workers ORDER BY id
+"""
 
-# When the next promise, timer and run deadline are due, and when the next lease runs out.
+FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
+
+# When the next promise, timer, run deadline and rate-limited start are due; who was silent for longest, and
+# when the next lease runs out.
 NEXT_DUE = """
 SELECT
     (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
     (SELECT min(wake_at) FROM runs INDEXED BY runs_timers WHERE state = 'paused' AND wake_at IS NOT NULL),
     (SELECT min(deadline_at) FROM runs INDEXED BY runs_deadlines
         WHERE deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL),
+    (SELECT min(opens_at) FROM groups INDEXED BY groups_opening WHERE opens_at IS NOT NULL),
+    (SELECT min(seen_at) FROM workers),
     (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running')
 """
 
@@ -60,8 +72,7 @@ def claim(
     claimed = [] if token is None else claims.claimed(tx, namespace, worker_id, token)
     if not claimed:
         lease_until = tx.lease_now + lease_seconds
-        numbers = claims.choose(tx, namespace, group, workflows, limit)
-        claimed = states.claim(tx, worker_id, lease_until, numbers, token)
+        claimed = claims.claim(tx, namespace, worker_id, group, workflows, limit, lease_until, token)
     waiting: dict[str, list[Message]] = {}
     told = [run.id for run in claimed if run.wakes > 0]
     if told:
@@ -134,8 +145,19 @@ def heartbeat(
 
 
 def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
-    """Put a worker on the register."""
-    values = (worker.id, worker.host, worker.pid, worker.process_started_at, worker.group, worker.namespace)
+    """Put a worker on the register, or note that it lives."""
+    if tx.db.execute(OLDEST_SEEN).fetchone()[0] is None:
+        tx.due = True
+    started_at = worker.process_started_at
+    values = (
+        worker.id,
+        worker.host,
+        worker.pid,
+        started_at,
+        worker.group,
+        worker.namespace,
+        tx.lease_now,
+    )
     tx.db.execute(ENLIST, values)
 
 
@@ -156,6 +178,8 @@ def due(tx: Transaction, namespace: str, limit: int) -> float | None:
     states.wake_timers(tx, limit)
     runs.pass_deadlines(tx, limit)
     states.free_lost(tx, limit)
+    groups.open_due(tx, limit)
+    tx.db.execute(FORGET_SILENT, (tx.lease_now - FORGET_SECONDS,))
     return next_due(tx.db, tx.now, tx.lease_now)
 
 
@@ -164,7 +188,9 @@ def next_due(db: sqlite3.Connection, now: float, lease_now: float) -> float | No
 
     Leases have a clock of their own: the lease that ends in three seconds is due in three seconds.
     """
-    *times, lease_until = db.execute(NEXT_DUE).fetchone()
+    *times, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
+    if seen_at is not None:
+        times.append(now + (seen_at + FORGET_SECONDS - lease_now))
     if lease_until is not None:
         times.append(now + (lease_until - lease_now))
     return min((time for time in times if time is not None), default=None)

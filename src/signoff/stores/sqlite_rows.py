@@ -22,9 +22,9 @@ Row = tuple[Any, ...]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
     deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
-    first_seq, priority, start_at"""
+    first_seq, priority, start_at, concurrency_key, concurrency_limit"""
 
-RUN_WIDTH = 22  # how many columns they are
+RUN_WIDTH = 24  # how many columns they are
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id"""
@@ -37,7 +37,7 @@ ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
 MESSAGE_COLUMNS = 'id, run_id, kind, at, n, name, state, value, error, "by", note'
 
-WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace"
+WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace, seen_at"
 
 
 def to_run(row: Row) -> Run:

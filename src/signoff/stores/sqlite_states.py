@@ -9,16 +9,19 @@ import json
 from collections.abc import Sequence
 
 from signoff.records import NewRun, Run, RunState
+from signoff.stores import sqlite_groups as groups
+from signoff.stores import sqlite_keys as keys
+from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 # -> ready, or paused until it may start
 CREATE = f"""
 INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
-    deadline_at, priority, start_at, arguments, create_token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    deadline_at, priority, start_at, concurrency_key, concurrency_limit, arguments, create_token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
-RETURNING {RUN_COLUMNS}
+RETURNING {RUN_COLUMNS}, number
 """
 
 # ready -> running
@@ -36,6 +39,7 @@ PAUSE = """
 UPDATE runs
 SET state = 'paused', wake_at = ?, worker_id = NULL, lease_until = NULL
 WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running' AND wakes = ?
+RETURNING group_name, workflow, concurrency_key
 """
 
 # paused -> ready, when something came; but a delayed run (epoch 0) only collects what comes.
@@ -47,7 +51,7 @@ SET wakes = wakes + 1,
     ready_at = CASE WHEN state = 'paused' AND epoch > 0 THEN ? ELSE ready_at END,
     wake_at = CASE WHEN epoch > 0 THEN NULL ELSE wake_at END
 WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)
-RETURNING wakes, state
+RETURNING wakes, state, concurrency_key
 """
 
 # paused -> ready, when its timer is due, or a delayed run may start
@@ -59,7 +63,7 @@ WHERE number IN (
     WHERE state = 'paused' AND wake_at IS NOT NULL AND wake_at <= :now
     ORDER BY wake_at LIMIT :limit
 )
-RETURNING namespace, id
+RETURNING namespace, id, concurrency_key
 """
 
 # running -> ready, when the lease ran out
@@ -71,7 +75,7 @@ WHERE number IN (
     WHERE state = 'running' AND lease_until <= ?
     ORDER BY lease_until LIMIT ?
 )
-RETURNING namespace, id
+RETURNING namespace, id, group_name, workflow, concurrency_key
 """
 
 # running -> ready, when the worker lets go
@@ -79,7 +83,7 @@ RELEASE = """
 UPDATE runs INDEXED BY runs_held
 SET state = 'ready', ready_at = ?, worker_id = NULL, lease_until = NULL
 WHERE worker_id = ? AND state = 'running'
-RETURNING namespace, id
+RETURNING namespace, id, group_name, workflow, concurrency_key
 """
 
 # running -> succeeded | failed | cancelled
@@ -87,15 +91,21 @@ END = """
 UPDATE runs
 SET state = ?, result = ?, error = ?, retryable = ?, ended_at = ?, worker_id = NULL, lease_until = NULL
 WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
-RETURNING parent_id, parent_n
+RETURNING parent_id, parent_n, group_name, workflow, concurrency_key
 """
 
 # ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up
 CANCEL_AT_ONCE = f"""
 UPDATE runs
-SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?, wake_at = NULL
+SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?, wake_at = NULL, blocked = 0
 WHERE namespace = ? AND id = ? AND (epoch = 0 AND ended_at IS NULL OR state = 'failed' AND retryable)
 RETURNING {RUN_COLUMNS}
+"""
+
+# Where a run stands that has just become ready.
+PLACE = """
+SELECT group_name, workflow, concurrency_key, concurrency_limit, priority, number FROM runs
+WHERE namespace = ? AND id = ?
 """
 
 # failed, retryable -> ready
@@ -126,14 +136,18 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
             new.deadline_at,
             new.priority,
             new.start_at,
+            new.concurrency_key,
+            new.concurrency_limit,
             new.arguments,
             token,
         ),
     ).fetchone()
     if row is None:
         return None
-    tx.touch(namespace, new.id, ready=not delayed, due=delayed or new.deadline_at is not None)
-    return to_run(row)
+    run = to_run(row)
+    ready = not delayed and _line_up(tx, run, row[RUN_WIDTH])
+    tx.touch(namespace, new.id, ready=ready, due=delayed or new.deadline_at is not None)
+    return run
 
 
 def claim(
@@ -157,10 +171,12 @@ def pause(
     tx: Transaction, namespace: str, run_id: str, epoch: int, wakes: int, wake_at: float | None
 ) -> bool:
     """Pause a run; False if something came meanwhile, or the lease is lost."""
-    paused = tx.db.execute(PAUSE, (wake_at, namespace, run_id, epoch, wakes)).rowcount > 0
-    if paused:
-        tx.touch(namespace, run_id, due=wake_at is not None)
-    return paused
+    row = tx.db.execute(PAUSE, (wake_at, namespace, run_id, epoch, wakes)).fetchone()
+    if row is None:
+        return False
+    tx.touch(namespace, run_id, due=wake_at is not None)
+    _slot_freed(tx, namespace, *row)
+    return True
 
 
 def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
@@ -172,23 +188,29 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
     row = tx.db.execute(WAKE, (tx.now, namespace, run_id)).fetchone()
     if row is None:
         return None
-    tx.touch_woken(namespace, run_id, ready=row[1] == RunState.READY)
-    return row[0]
+    wakes, state, key = row
+    ready = state == RunState.READY
+    if ready and key is not None:
+        ready = _line_up_again(tx, namespace, run_id)
+    tx.touch_woken(namespace, run_id, ready=ready)
+    return wakes
 
 
 def wake_timers(tx: Transaction, limit: int) -> None:
     """Make paused runs ready whose time has come, in every namespace."""
-    _made_ready(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
+    for namespace, run_id, key in tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall():
+        ready = key is None or _line_up_again(tx, namespace, run_id)
+        tx.touch(namespace, run_id, ready=ready)
 
 
 def free_lost(tx: Transaction, limit: int) -> None:
     """Make running runs ready whose lease ran out, in every namespace."""
-    _made_ready(tx, tx.db.execute(FREE_LOST, (tx.now, tx.lease_now, limit)).fetchall())
+    _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, tx.lease_now, limit)).fetchall())
 
 
 def release(tx: Transaction, worker_id: str) -> int:
     """Make the runs of a worker ready, in every namespace. Returns how many."""
-    return _made_ready(tx, tx.db.execute(RELEASE, (tx.now, worker_id)).fetchall())
+    return _let_go(tx, tx.db.execute(RELEASE, (tx.now, worker_id)).fetchall())
 
 
 def end(
@@ -208,10 +230,13 @@ def end(
         Its parent and the parent's call; None if the lease is lost.
     """
     values = (state.value, result, error, retryable, tx.now, namespace, run_id, epoch)
-    parent = tx.db.execute(END, values).fetchone()
-    if parent is not None:
-        tx.touch_ended(namespace, run_id)
-    return parent
+    row = tx.db.execute(END, values).fetchone()
+    if row is None:
+        return None
+    parent_id, parent_n, *slot = row
+    tx.touch_ended(namespace, run_id)
+    _slot_freed(tx, namespace, *slot)
+    return parent_id, parent_n
 
 
 def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
@@ -220,7 +245,10 @@ def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> 
     if row is None:
         return None
     tx.touch_ended(namespace, run_id)
-    return to_run(row)
+    run = to_run(row)
+    if run.concurrency_key is not None:
+        keys.slot_freed(tx, _slots(run))
+    return run
 
 
 def retry(tx: Transaction, namespace: str, run_id: str) -> Run | None:
@@ -233,7 +261,31 @@ def retry(tx: Transaction, namespace: str, run_id: str) -> Run | None:
     return run
 
 
-def _made_ready(tx: Transaction, rows: Sequence[tuple[str, str]]) -> int:
-    for namespace, run_id in rows:
+def _let_go(tx: Transaction, rows: Sequence[tuple[str, str, str, str, str | None]]) -> int:
+    for namespace, run_id, group, workflow, key in rows:
         tx.touch(namespace, run_id, ready=True)
+        _slot_freed(tx, namespace, group, workflow, key)
     return len(rows)
+
+
+def _slot_freed(tx: Transaction, namespace: str, group: str, workflow: str, key: str | None) -> None:
+    groups.slot_freed(tx, namespace, group)
+    if key is not None:
+        keys.slot_freed(tx, Slots(namespace, group, workflow, key))
+
+
+def _line_up(tx: Transaction, run: Run, number: int) -> bool:
+    """Let a run that became ready take its place among those of its key. Returns whether it may be claimable."""
+    if run.concurrency_key is None or run.concurrency_limit is None:
+        return True
+    return keys.line_up(tx, _slots(run), run.concurrency_limit, run.priority, number)
+
+
+def _line_up_again(tx: Transaction, namespace: str, run_id: str) -> bool:
+    group, workflow, key, limit, priority, number = tx.db.execute(PLACE, (namespace, run_id)).fetchone()
+    return keys.line_up(tx, Slots(namespace, group, workflow, key), limit, priority, number)
+
+
+def _slots(run: Run) -> Slots:
+    assert run.concurrency_key is not None
+    return Slots(run.namespace, run.group, run.workflow, run.concurrency_key)

@@ -52,7 +52,7 @@ class Touched:
         self.due = self.due or other.due
 
     def __bool__(self) -> bool:
-        return bool(self.runs) or self.due
+        return bool(self.runs or self.ready) or self.due
 
     def change(self, namespace: str) -> Change:
         """Return what changed in a namespace."""

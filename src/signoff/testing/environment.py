@@ -17,6 +17,7 @@ from signoff.engine.worker import Worker
 from signoff.errors import SignoffError
 from signoff.local import LocalBackend
 from signoff.records import PromiseState, Run, RunState, WorkerInfo
+from signoff.registry import Registry
 from signoff.stores.base import Store
 from signoff.testing.clock import VirtualClock
 from signoff.testing.crashes import CrashPoint, Mortal, MortalStore, Place
@@ -45,6 +46,7 @@ class NothingHappens(SignoffError):
 class _Target:
     store: Store
     group: str
+    registry: Registry
 
 
 class _Backend(LocalBackend):
@@ -72,7 +74,7 @@ class Environment:
     def __init__(self, app: Signoff, groups: Sequence[str], options: dict[str, Any]) -> None:
         self.clock = VirtualClock()
         self.store = MemoryStore(clock=self.clock)
-        self.client = AsyncClient(_Target(self.store, app.group))
+        self.client = AsyncClient(_Target(self.store, app.group, app.registry))
         self.client.backend = _Backend(self.store, self)
         self.client.promises = AsyncPromises(self.client.backend)
         self.people = People(self.client)

@@ -11,11 +11,13 @@ from signoff.clock import Clock, SystemClock
 from signoff.errors import NotFound
 from signoff.records import (
     Entry,
+    Group,
     Message,
     NewPromise,
     NewRun,
     Promise,
     PromiseKind,
+    Rate,
     Run,
     Settlement,
     WorkerInfo,
@@ -197,11 +199,29 @@ class MemoryStore:
     async def due(self, limit: int = 1000) -> float | None:
         return self._do(lambda _: self.model.due(limit))
 
+    # Groups
+
+    async def pause_group(self, name: str) -> None:
+        self._do(self.model.pause_group, name)
+
+    async def resume_group(self, name: str) -> None:
+        self._do(self.model.resume_group, name)
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        self._do(self.model.limit_group, name, max_running, starts_per)
+
+    async def list_groups(self) -> Sequence[Group]:
+        return self.model.list_groups(self.namespace)
+
+    # Workers
+
     async def enlist(self, worker: WorkerInfo) -> None:
         self._do(lambda _: self.model.enlist(worker))
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
-        return [worker for _, worker in sorted(self.model.tables.workers.items())]
+        return self.model.list_workers()
 
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         return self._do(self.model.heartbeat, worker_id, held)
@@ -225,8 +245,9 @@ class MemoryStore:
         for namespace, callback in list(self._listeners.values()):
             if namespace not in changes:
                 changes[namespace] = commit.of(namespace)
-            if changes[namespace].runs or changes[namespace].due:
-                _tell(callback, changes[namespace])
+            change = changes[namespace]
+            if change.runs or change.due or change.ready:
+                _tell(callback, change)
 
     def _tell_jump(self) -> None:
         for _, callback in list(self._listeners.values()):

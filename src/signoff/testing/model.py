@@ -25,6 +25,7 @@ from signoff.errors import (
 from signoff.records import (
     Entry,
     EntryKind,
+    Group,
     Message,
     MessageKind,
     NewPromise,
@@ -32,12 +33,14 @@ from signoff.records import (
     Promise,
     PromiseKind,
     PromiseState,
+    Rate,
     Run,
     RunState,
     Settlement,
     WorkerInfo,
 )
-from signoff.stores.base import Change, Claim, Outcome, Write
+from signoff.stores.base import FORGET_SECONDS, Change, Claim, Outcome, Write
+from signoff.stores.limits import check_limits
 from signoff.stores.same import same_json
 
 Key = tuple[str, str]  # namespace and id
@@ -52,6 +55,34 @@ class Facts:
     cancel_asked: bool = False
     deadline_passed: bool = False
     claim_token: str | None = None
+
+
+@dataclass
+class Limits:
+    """What limits a group, and what its rate has left: see GCRA."""
+
+    is_paused: bool = False
+    max_running: int | None = None
+    starts_per: Rate | None = None
+    whole_at: float = 0.0
+    opens_at: float | None = None
+
+    def may_start(self, now: float) -> bool:
+        if self.starts_per is None:
+            return True
+        each = self.starts_per.seconds / self.starts_per.count
+        return max(self.whole_at, now) + each <= now + self.starts_per.seconds + 1e-6
+
+    def note_start(self, now: float) -> None:
+        if self.starts_per is not None:
+            self.whole_at = max(self.whole_at, now) + self.starts_per.seconds / self.starts_per.count
+
+    def hold_back(self) -> bool:
+        """Have the next start become due. Returns whether that is news."""
+        assert self.starts_per is not None
+        rate, known = self.starts_per, self.opens_at
+        self.opens_at = self.whole_at + rate.seconds / rate.count - rate.seconds
+        return self.opens_at != known
 
 
 @dataclass
@@ -70,6 +101,7 @@ class Tables:
         default_factory=dict[tuple[str, str, str], tuple[str, str]]
     )
     tokens: set[tuple[str, str, str, str]] = field(default_factory=set[tuple[str, str, str, str]])
+    groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
 
 
@@ -117,7 +149,7 @@ class Model:
     def take_commit(self) -> Commit | None:
         """Return what was touched since the last time, if it concerns anybody."""
         commit = self.commit
-        if not commit.runs and not commit.due:
+        if not commit.runs and not commit.due and not commit.ready:
             return None
         self.commit = Commit()
         return commit
@@ -226,8 +258,47 @@ class Model:
                 if (run.namespace, run.group, run.state) == (namespace, group, RunState.READY)
                 and run.workflow in workflows
             ]
-            claimed = [self._lease(run, worker_id, token) for run in ready[:limit]]
+            claimed = self._lease_some(namespace, group, ready, limit, worker_id, token)
         return [Claim(run, tuple(self.tables.messages[namespace, run.id])) for run in claimed]
+
+    def _lease_some(
+        self, namespace: str, group: str, ready: Sequence[Run], limit: int, worker_id: str, token: str | None
+    ) -> list[Run]:
+        limits = self.tables.groups.get((namespace, group), Limits())
+        leased: list[Run] = []
+        for run in ready:
+            if len(leased) == limit or limits.is_paused or self._is_full(namespace, group, limits):
+                break
+            if self._key_is_full(run):
+                continue
+            if run.epoch == 0 and not limits.may_start(self._now):
+                self.commit.due |= limits.hold_back()
+                continue
+            if run.epoch == 0:
+                limits.note_start(self._now)
+            leased.append(self._lease(run, worker_id, token))
+        return leased
+
+    def _is_full(self, namespace: str, group: str, limits: Limits) -> bool:
+        running = self._in_state(namespace, group, RunState.RUNNING)
+        return limits.max_running is not None and running >= limits.max_running
+
+    def _key_is_full(self, run: Run) -> bool:
+        def of(other: Run) -> tuple[str, ...]:
+            return (other.namespace, other.group, other.workflow, other.concurrency_key or "")
+
+        if run.concurrency_key is None or run.concurrency_limit is None:
+            return False
+        running = [
+            other
+            for other in self.tables.runs.values()
+            if other.state is RunState.RUNNING and other.concurrency_key is not None and of(other) == of(run)
+        ]
+        return len(running) >= run.concurrency_limit
+
+    def _in_state(self, namespace: str, group: str, state: RunState) -> int:
+        runs = self.tables.runs.values()
+        return sum((run.namespace, run.group, run.state) == (namespace, group, state) for run in runs)
 
     def append(self, namespace: str, write: Write) -> None:
         self._write(namespace, write)
@@ -361,10 +432,58 @@ class Model:
             self._leave(run.namespace, run.id, MessageKind.DEADLINE)
         for run in self._first(limit, lambda run: run.lease_until, lease_now):
             self._make_ready(run, worker_id=None, lease_until=None)
+        for (namespace, _), limits in self.tables.groups.items():
+            if limits.opens_at is not None and limits.opens_at <= now:
+                limits.opens_at = None
+                self.commit.ready.add(namespace)
+        for worker in list(self.tables.workers.values()):
+            if worker.seen_at is not None and worker.seen_at <= lease_now - FORGET_SECONDS:
+                del self.tables.workers[worker.id]
         return self.next_due()
 
+    # Groups
+
+    def pause_group(self, namespace: str, name: str) -> None:
+        self.tables.groups.setdefault((namespace, name), Limits()).is_paused = True
+        self.commit.ready.add(namespace)
+
+    def resume_group(self, namespace: str, name: str) -> None:
+        self.tables.groups.setdefault((namespace, name), Limits()).is_paused = False
+        self.commit.ready.add(namespace)
+
+    def limit_group(
+        self, namespace: str, name: str, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        check_limits(max_running, starts_per)
+        self.commit.ready.add(namespace)
+        old = self.tables.groups.get((namespace, name), Limits())
+        self.tables.groups[namespace, name] = Limits(old.is_paused, max_running, starts_per)
+
+    def list_groups(self, namespace: str) -> list[Group]:
+        names = {name for known, name in self.tables.groups if known == namespace}
+        names |= {run.group for run in self.tables.runs.values() if run.namespace == namespace}
+        return [self._group(namespace, name) for name in sorted(names)]
+
+    def _group(self, namespace: str, name: str) -> Group:
+        limits = self.tables.groups.get((namespace, name), Limits())
+        counts = [
+            self._in_state(namespace, name, state)
+            for state in (RunState.READY, RunState.RUNNING, RunState.PAUSED)
+        ]
+        return Group(name, limits.is_paused, limits.max_running, limits.starts_per, *counts)
+
+    # Workers
+
     def enlist(self, worker: WorkerInfo) -> None:
-        self.tables.workers[worker.id] = worker
+        self.commit.due |= not self.tables.workers
+        self.tables.workers[worker.id] = replace(worker, seen_at=self._lease_clock.now(), held=0)
+
+    def list_workers(self) -> list[WorkerInfo]:
+        runs = self.tables.runs.values()
+        return [
+            replace(worker, held=sum(run.worker_id == worker.id for run in runs))
+            for _, worker in sorted(self.tables.workers.items())
+        ]
 
     def heartbeat(self, namespace: str, worker_id: str, held: Mapping[str, int]) -> set[str]:
         lost: set[str] = set()
@@ -412,7 +531,16 @@ class Model:
     def _change(self, run: Run, **changes: Any) -> Run:
         changed = self.tables.runs[run.namespace, run.id] = replace(run, **changes)
         self.commit.runs.add((run.namespace, run.id))
+        if changed.state is not run.state:
+            self._note_free_slot(run)
         return changed
+
+    def _note_free_slot(self, run: Run) -> None:
+        """A limited slot is free, or those that wait for one have moved up."""
+        limits = self.tables.groups.get((run.namespace, run.group), Limits())
+        freed = run.state is RunState.RUNNING and limits.max_running is not None
+        if freed or run.concurrency_key is not None:
+            self.commit.ready.add(run.namespace)
 
     def _make_ready(self, run: Run, **changes: Any) -> None:
         self.tables.facts[run.namespace, run.id].ready_at = self._now
@@ -436,10 +564,12 @@ class Model:
         return run.deadline_at is not None and not passed and run.ended_at is None
 
     def next_due(self) -> float | None:
-        """When the next deadline, timer or lease is due, by the business clock."""
+        """When the next deadline, timer or lease is due, or a worker is forgotten, by the business clock."""
         leases = [run.lease_until for run in self.tables.runs.values() if run.lease_until is not None]
+        seen = [worker.seen_at for worker in self.tables.workers.values() if worker.seen_at is not None]
         times = [self.next_deadline()]
-        times += [self._now + (min(leases) - self._lease_clock.now())] if leases else []
+        for lease_times in (leases, [at + FORGET_SECONDS for at in seen]):
+            times += [self._now + (min(lease_times) - self._lease_clock.now())] if lease_times else []
         return min((time for time in times if time is not None), default=None)
 
     def next_deadline(self) -> float | None:
@@ -447,6 +577,7 @@ class Model:
         runs, promises = self.tables.runs.values(), self.tables.promises.values()
         times = [promise.due_at for promise in promises if promise.state is PromiseState.PENDING]
         times += [run.wake_at for run in runs if run.state is RunState.PAUSED]
+        times += [limits.opens_at for limits in self.tables.groups.values()]
         times += [run.deadline_at for run in runs if self._has_deadline(run)]
         return min((time for time in times if time is not None), default=None)
 
@@ -467,6 +598,8 @@ class Model:
             wake_at=new.start_at if delayed else None,
             priority=new.priority,
             start_at=new.start_at,
+            concurrency_key=new.concurrency_key,
+            concurrency_limit=new.concurrency_limit,
         )
         self.tables.runs[key], self.tables.facts[key] = run, Facts(len(self.tables.runs) + 1, self._now)
         self.tables.journals[key], self.tables.messages[key] = [], []

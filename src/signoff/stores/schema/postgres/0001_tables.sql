@@ -21,6 +21,10 @@ CREATE TABLE signoff.runs (
     cancel_asked boolean NOT NULL DEFAULT false,
     priority integer NOT NULL DEFAULT 0,
     start_at double precision,
+    concurrency_key text,
+    concurrency_limit integer,
+    slots text COLLATE "C",  -- equal for runs of one namespace, group, workflow and key: see signoff.slots_of
+    blocked boolean NOT NULL DEFAULT false,  -- it is ready, but no claim would take it: the slots are taken
     ready_at double precision NOT NULL,
     wake_at double precision,
     worker_id text COLLATE "C",
@@ -42,7 +46,12 @@ CREATE INDEX runs_by_workflow ON signoff.runs (workflow, namespace, state, numbe
 CREATE INDEX runs_by_group ON signoff.runs (group_name, namespace, state, number);
 CREATE INDEX runs_by_parent ON signoff.runs (parent_id, namespace, state, number) WHERE parent_id IS NOT NULL;
 CREATE INDEX runs_ready ON signoff.runs (workflow, group_name, namespace, priority DESC, ready_at, number)
-    WHERE state = 'ready';
+    WHERE state = 'ready' AND NOT blocked;
+CREATE INDEX runs_ready_again ON signoff.runs (workflow, group_name, namespace, priority DESC, ready_at, number)
+    WHERE state = 'ready' AND NOT blocked AND epoch > 0;
+CREATE INDEX runs_by_slots ON signoff.runs (slots, state)
+    WHERE slots IS NOT NULL AND NOT blocked AND ended_at IS NULL;
+CREATE INDEX runs_blocked ON signoff.runs (slots, concurrency_limit, priority DESC, ready_at, number) WHERE blocked;
 CREATE INDEX runs_held ON signoff.runs (worker_id) WHERE worker_id IS NOT NULL;
 CREATE INDEX runs_timers ON signoff.runs (wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX runs_deadlines ON signoff.runs (deadline_at)
@@ -135,8 +144,27 @@ CREATE TABLE signoff.workers (
     pid integer NOT NULL,
     process_started_at double precision NOT NULL,
     group_name text NOT NULL,
-    namespace text COLLATE "C" NOT NULL
+    namespace text COLLATE "C" NOT NULL,
+    seen_at double precision NOT NULL  -- when it last said that it lives, by the clock of leases
 );
+
+CREATE INDEX workers_seen ON signoff.workers (seen_at);
+
+-- Groups that are paused or limited. The rate of first starts is kept as in GCRA: `whole_at` is when its allowance is
+-- whole again; `opens_at` is when it lets the next start through, if a claim has passed one over.
+CREATE TABLE signoff.groups (
+    name text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    is_paused boolean NOT NULL DEFAULT false,
+    max_running integer,
+    rate_count integer,
+    rate_seconds double precision,
+    whole_at double precision,
+    opens_at double precision,
+    PRIMARY KEY (name, namespace)
+) WITH (fillfactor = 80);
+
+CREATE INDEX groups_opening ON signoff.groups (opens_at) WHERE opens_at IS NOT NULL;
 
 -- By what a promise is sharded: 'refund-7' for 'refund-7.3', the id itself for any other.
 CREATE FUNCTION signoff.shard_of(p_id text) RETURNS text

@@ -6,52 +6,47 @@
 CREATE FUNCTION signoff.create_row(p_namespace text, p_run jsonb, p_token text, p_now double precision)
 RETURNS SETOF signoff.runs
 LANGUAGE plpgsql AS $$
+DECLARE
+    run signoff.runs;
 BEGIN
-    RETURN QUERY
-        INSERT INTO signoff.runs (
-            id, namespace, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
-            deadline_at, priority, start_at, arguments, arguments_digest, create_token
-        )
-        SELECT id, p_namespace, workflow, group_name, CASE WHEN start_at > p_now THEN 'paused' ELSE 'ready' END,
-            p_now, p_now, CASE WHEN start_at > p_now THEN start_at END, parent_id, parent_n,
-            deadline_at, priority, start_at, arguments, arguments_digest, p_token
-        FROM jsonb_to_record(p_run) AS new (
-            id text, workflow text, group_name text, parent_id text, parent_n integer, deadline_at double precision,
-            priority integer, start_at double precision, arguments text, arguments_digest text
-        )
-        ON CONFLICT (id, namespace) DO NOTHING
-        RETURNING *;
+    INSERT INTO signoff.runs (
+        id, namespace, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
+        deadline_at, priority, start_at, concurrency_key, concurrency_limit, slots, arguments, arguments_digest,
+        create_token
+    )
+    SELECT id, p_namespace, workflow, group_name, CASE WHEN start_at > p_now THEN 'paused' ELSE 'ready' END,
+        p_now, p_now, CASE WHEN start_at > p_now THEN start_at END, parent_id, parent_n,
+        deadline_at, priority, start_at, concurrency_key, concurrency_limit,
+        CASE WHEN concurrency_key IS NOT NULL THEN
+            signoff.slots_of(p_namespace, group_name, workflow, concurrency_key)
+        END,
+        arguments, arguments_digest, p_token
+    FROM jsonb_to_record(p_run) AS new (
+        id text, workflow text, group_name text, parent_id text, parent_n integer, deadline_at double precision,
+        priority integer, start_at double precision, concurrency_key text, concurrency_limit integer, arguments text,
+        arguments_digest text
+    )
+    ON CONFLICT (id, namespace) DO NOTHING
+    RETURNING * INTO run;
+    IF FOUND THEN
+        IF run.slots IS NOT NULL THEN
+            run.blocked := signoff.line_up(run);
+        END IF;
+        RETURN NEXT run;
+    END IF;
 END $$;
 
--- ready -> running, by priority, then oldest ready first; what another claim has just now locked is passed over.
+-- ready -> running: what signoff.choose has chosen, and locked.
 CREATE FUNCTION signoff.claim_rows(
-    p_namespace text, p_group text, p_workflows text[], p_limit integer, p_worker_id text, p_token text,
-    p_lease_until double precision
+    p_namespace text, p_ids text[], p_worker_id text, p_token text, p_lease_until double precision
 ) RETURNS SETOF signoff.runs
 LANGUAGE plpgsql AS $$
-DECLARE
-    -- One branch for each workflow: they are merged, each in the order of its index.
-    branch constant text := 'SELECT id, priority, ready_at, number FROM signoff.runs'
-        ' WHERE workflow = %L AND group_name = $2 AND namespace = $1 AND state = ''ready''';
-    candidates text := (SELECT string_agg(format(branch, name), ' UNION ALL ') FROM unnest(p_workflows) AS name);
-    candidate record;
-    state_now text;
-    taken text[] := '{}';
 BEGIN
-    FOR candidate IN EXECUTE candidates || ' ORDER BY priority DESC, ready_at, number' USING p_namespace, p_group LOOP
-        SELECT runs.state INTO state_now FROM signoff.runs
-        WHERE id = candidate.id AND namespace = p_namespace
-        FOR NO KEY UPDATE SKIP LOCKED;
-        IF state_now = 'ready' THEN
-            taken := taken || candidate.id;
-            EXIT WHEN cardinality(taken) >= p_limit;
-        END IF;
-    END LOOP;
     RETURN QUERY
         UPDATE signoff.runs
         SET state = 'running', epoch = epoch + 1, worker_id = p_worker_id, lease_until = p_lease_until,
             claim_token = p_token
-        WHERE id = ANY (taken) AND namespace = p_namespace
+        WHERE id = ANY (p_ids) AND namespace = p_namespace
         RETURNING *;
 END $$;
 
@@ -60,12 +55,19 @@ CREATE FUNCTION signoff.pause_row(
     p_namespace text, p_run_id text, p_epoch integer, p_wakes integer, p_wake_at double precision
 ) RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+    run signoff.runs;
 BEGIN
     UPDATE signoff.runs
     SET state = 'paused', wake_at = p_wake_at, worker_id = NULL, lease_until = NULL
     WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND wakes = p_wakes
-        AND lease_until IS NOT NULL;
-    RETURN FOUND;
+        AND lease_until IS NOT NULL
+    RETURNING * INTO run;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM signoff.slot_freed(run);
+    RETURN true;
 END $$;
 
 -- paused -> ready, when something came; but a delayed run (epoch 0) only collects what comes.
@@ -74,7 +76,7 @@ END $$;
 CREATE FUNCTION signoff.wake_row(p_namespace text, p_run_id text, p_now double precision) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
-    count_now integer;
+    run signoff.runs;
 BEGIN
     UPDATE signoff.runs
     SET wakes = wakes + 1,
@@ -82,26 +84,35 @@ BEGIN
         ready_at = CASE WHEN state = 'paused' AND epoch > 0 THEN p_now ELSE ready_at END,
         wake_at = CASE WHEN epoch > 0 THEN NULL ELSE wake_at END
     WHERE id = p_run_id AND namespace = p_namespace AND (ended_at IS NULL OR retryable)
-    RETURNING wakes INTO count_now;
-    RETURN count_now;
+    RETURNING * INTO run;
+    IF run.slots IS NOT NULL AND NOT run.blocked THEN
+        PERFORM signoff.line_up(run);
+    END IF;
+    RETURN run.wakes;
 END $$;
 
 -- paused -> ready, when their timers are due, or delayed ones may start. What another process serves just now is passed over.
 CREATE FUNCTION signoff.wake_timers(p_now double precision, p_limit integer) RETURNS TABLE (namespace text, id text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    run signoff.runs;
 BEGIN
-    RETURN QUERY
+    FOR run IN
         UPDATE signoff.runs AS runs
         SET state = 'ready', ready_at = p_now, wake_at = NULL
         FROM (
             SELECT id, namespace FROM signoff.runs
-            WHERE wake_at IS NOT NULL AND wake_at <= p_now
+            WHERE wake_at IS NOT NULL AND wake_at <= p_now AND signoff.try_lock_slots(slots)
             ORDER BY wake_at LIMIT p_limit
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS due
         WHERE runs.id = due.id AND runs.namespace = due.namespace
-        RETURNING runs.namespace, runs.id;
+        RETURNING runs.*
+    LOOP
+        PERFORM signoff.line_up(run);
+        RETURN QUERY SELECT run.namespace, run.id;
+    END LOOP;
 END $$;
 
 -- running -> ready, when the lease ran out.
@@ -109,26 +120,38 @@ CREATE FUNCTION signoff.free_lost(p_now double precision, p_lease_now double pre
 RETURNS TABLE (namespace text, id text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    run signoff.runs;
 BEGIN
-    RETURN QUERY
+    FOR run IN
         UPDATE signoff.runs AS runs
         SET state = 'ready', ready_at = p_now, worker_id = NULL, lease_until = NULL
         FROM (
             SELECT id, namespace FROM signoff.runs
             WHERE worker_id IS NOT NULL AND lease_until <= p_lease_now
+                AND signoff.try_lock_slots(slots)
             ORDER BY lease_until LIMIT p_limit
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS lost
         WHERE runs.id = lost.id AND runs.namespace = lost.namespace
-        RETURNING runs.namespace, runs.id;
+        RETURNING runs.*
+    LOOP
+        PERFORM signoff.slot_freed(run);
+        RETURN QUERY SELECT run.namespace, run.id;
+    END LOOP;
 END $$;
 
 -- running -> ready, when the worker lets go.
 CREATE FUNCTION signoff.release_rows(p_worker_id text, p_now double precision) RETURNS TABLE (namespace text, id text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    run signoff.runs;
 BEGIN
-    RETURN QUERY
+    PERFORM signoff.lock_slots(slots) FROM (
+        SELECT DISTINCT slots FROM signoff.runs WHERE worker_id = p_worker_id AND slots IS NOT NULL ORDER BY slots
+    ) AS held;
+    FOR run IN
         UPDATE signoff.runs AS runs
         SET state = 'ready', ready_at = p_now, worker_id = NULL, lease_until = NULL
         FROM (
@@ -138,7 +161,11 @@ BEGIN
             FOR NO KEY UPDATE
         ) AS held
         WHERE runs.id = held.id AND runs.namespace = held.namespace
-        RETURNING runs.namespace, runs.id;
+        RETURNING runs.*
+    LOOP
+        PERFORM signoff.slot_freed(run);
+        RETURN QUERY SELECT run.namespace, run.id;
+    END LOOP;
 END $$;
 
 -- running -> succeeded | failed | cancelled
@@ -146,27 +173,39 @@ CREATE FUNCTION signoff.end_row(
     p_namespace text, p_run_id text, p_epoch integer, p_outcome jsonb, p_now double precision
 ) RETURNS SETOF signoff.runs
 LANGUAGE plpgsql AS $$
+DECLARE
+    run signoff.runs;
 BEGIN
-    RETURN QUERY
-        UPDATE signoff.runs
-        SET state = p_outcome ->> 'state', result = p_outcome ->> 'result', error = p_outcome ->> 'error',
-            retryable = coalesce((p_outcome ->> 'retryable')::boolean, false), ended_at = p_now,
-            worker_id = NULL, lease_until = NULL
-        WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND lease_until IS NOT NULL
-        RETURNING *;
+    UPDATE signoff.runs
+    SET state = p_outcome ->> 'state', result = p_outcome ->> 'result', error = p_outcome ->> 'error',
+        retryable = coalesce((p_outcome ->> 'retryable')::boolean, false), ended_at = p_now,
+        worker_id = NULL, lease_until = NULL
+    WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND lease_until IS NOT NULL
+    RETURNING * INTO run;
+    IF FOUND THEN
+        PERFORM signoff.slot_freed(run);
+        RETURN NEXT run;
+    END IF;
 END $$;
 
 -- ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up.
 CREATE FUNCTION signoff.cancel_row(p_namespace text, p_run_id text, p_error text, p_now double precision)
 RETURNS SETOF signoff.runs
 LANGUAGE plpgsql AS $$
+DECLARE
+    run signoff.runs;
 BEGIN
-    RETURN QUERY
-        UPDATE signoff.runs
-        SET state = 'cancelled', retryable = false, error = p_error, ended_at = p_now, wake_at = NULL
-        WHERE id = p_run_id AND namespace = p_namespace
-            AND (epoch = 0 AND ended_at IS NULL OR state = 'failed' AND retryable)
-        RETURNING *;
+    UPDATE signoff.runs
+    SET state = 'cancelled', retryable = false, error = p_error, ended_at = p_now, wake_at = NULL, blocked = false
+    WHERE id = p_run_id AND namespace = p_namespace
+        AND (epoch = 0 AND ended_at IS NULL OR state = 'failed' AND retryable)
+    RETURNING * INTO run;
+    IF FOUND THEN
+        IF run.slots IS NOT NULL THEN
+            PERFORM signoff.slot_freed(run);
+        END IF;
+        RETURN NEXT run;
+    END IF;
 END $$;
 
 -- failed, retryable -> ready

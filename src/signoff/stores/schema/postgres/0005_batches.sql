@@ -90,8 +90,10 @@ DECLARE
     operation jsonb;
     concerned text[];
     run record;
+    limited record;
     ids text[] := '{}';
     namespaces text[] := '{}';
+    claims_limited boolean := false;
 BEGIN
     FOR operation IN SELECT value FROM jsonb_array_elements(p_operations) LOOP
         concerned := signoff.concerned(operation);
@@ -102,13 +104,32 @@ BEGIN
         ids := ids || ARRAY(SELECT value ->> 'run_id' FROM jsonb_array_elements(p_appends));
         namespaces := namespaces || ARRAY(SELECT value ->> 'namespace' FROM jsonb_array_elements(p_appends));
     END IF;
-    IF cardinality(ids) > 1 OR p_operations #>> '{0,op}' = 'settle' THEN
+    PERFORM signoff.lock_slots(slots) FROM (
+        SELECT DISTINCT slots FROM unnest(signoff.concerned_slots(p_operations, ids, namespaces)) AS slots ORDER BY slots
+    ) AS concerned_slots;
+    PERFORM FROM jsonb_array_elements(p_operations) AS claim
+    JOIN signoff.groups ON name = claim ->> 'group' AND namespace = claim ->> 'namespace'
+    WHERE claim ->> 'op' = 'claim';
+    claims_limited := FOUND;
+    IF cardinality(ids) > 1 OR p_operations #>> '{0,op}' = 'settle' OR claims_limited THEN
         FOR run IN
             SELECT DISTINCT id COLLATE "C" AS id, namespace COLLATE "C" AS namespace
             FROM unnest(ids, namespaces) AS listed (id, namespace)
             ORDER BY 1, 2
         LOOP
             PERFORM FROM signoff.runs WHERE id = run.id AND namespace = run.namespace FOR NO KEY UPDATE;
+        END LOOP;
+    END IF;
+    IF claims_limited THEN
+        FOR limited IN
+            SELECT DISTINCT (claim ->> 'group') COLLATE "C" AS name, (claim ->> 'namespace') COLLATE "C" AS namespace
+            FROM jsonb_array_elements(p_operations) AS claim
+            WHERE claim ->> 'op' = 'claim'
+            ORDER BY 1, 2
+        LOOP
+            PERFORM FROM signoff.groups WHERE name = limited.name AND namespace = limited.namespace
+                AND (max_running IS NOT NULL OR rate_count IS NOT NULL)
+            FOR NO KEY UPDATE;
         END LOOP;
     END IF;
 END $$;
@@ -127,7 +148,7 @@ BEGIN
     WHEN 'write' THEN
         RETURN signoff.write(v_namespace, p_op -> 'write', p_now);
     WHEN 'claim' THEN
-        RETURN signoff.claim(p_op, p_lease_now);
+        RETURN signoff.claim(p_op, p_now, p_lease_now);
     WHEN 'settle' THEN
         RETURN signoff.settle(
             v_namespace, p_op ->> 'promise_id', p_op ->> 'kind', p_op -> 'settlement', p_op ->> 'token', p_now
@@ -169,11 +190,12 @@ BEGIN
 END $$;
 
 -- Lease ready runs to a worker, and bring the messages that wait for them.
-CREATE FUNCTION signoff.claim(p_op jsonb, p_lease_now double precision) RETURNS jsonb
+CREATE FUNCTION signoff.claim(p_op jsonb, p_now double precision, p_lease_now double precision) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
     v_namespace constant text := p_op ->> 'namespace';
     claimed signoff.runs[];
+    choice jsonb := '{}';
 BEGIN
     -- This very claim, when the reply was lost.
     claimed := ARRAY(
@@ -181,15 +203,18 @@ BEGIN
         WHERE worker_id = p_op ->> 'worker_id' AND claim_token = p_op ->> 'token'
     );
     IF cardinality(claimed) = 0 THEN
+        choice := signoff.choose(
+            v_namespace, p_op ->> 'group', ARRAY(SELECT jsonb_array_elements_text(p_op -> 'workflows')),
+            (p_op ->> 'limit')::integer, p_now
+        );
         claimed := ARRAY(
             SELECT runs FROM signoff.claim_rows(
-                v_namespace, p_op ->> 'group', ARRAY(SELECT jsonb_array_elements_text(p_op -> 'workflows')),
-                (p_op ->> 'limit')::integer, p_op ->> 'worker_id', p_op ->> 'token',
-                p_lease_now + (p_op ->> 'lease_seconds')::double precision
+                v_namespace, ARRAY(SELECT jsonb_array_elements_text(choice -> 'ids')), p_op ->> 'worker_id',
+                p_op ->> 'token', p_lease_now + (p_op ->> 'lease_seconds')::double precision
             ) AS runs
         );
     END IF;
-    RETURN (
+    RETURN choice - 'ids' || (  -- "due", if a rate has held one back
         SELECT jsonb_build_object(
             'claims',
             jsonb_agg(
@@ -236,10 +261,14 @@ BEGIN
         reply := signoff.operate(operation, v_now, v_lease_now);
         IF jsonb_array_length(reply -> 'woken') > 0 THEN
             reply := reply || jsonb_build_object('ready', (
-                SELECT bool_or(state = 'ready') FROM signoff.runs
+                SELECT bool_or(state = 'ready' AND NOT blocked) FROM signoff.runs
                 WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(reply -> 'woken')))
                     AND namespace = operation ->> 'namespace'
             ));
+        END IF;
+        IF current_setting('signoff.claimable', true) = 'yes' THEN
+            reply := reply || '{"claimable": true}';
+            PERFORM set_config('signoff.claimable', '', true);
         END IF;
         replies := replies || reply;
     END LOOP;

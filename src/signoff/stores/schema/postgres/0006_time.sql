@@ -1,7 +1,9 @@
 -- What time brings, and leases.
 
 -- When the next thing is due, in business time: a lease that ends in three seconds is due in three seconds.
-CREATE FUNCTION signoff.next_due(p_now double precision, p_lease_now double precision) RETURNS double precision
+CREATE FUNCTION signoff.next_due(
+    p_now double precision, p_lease_now double precision, p_forget_seconds double precision
+) RETURNS double precision
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN least(
@@ -9,6 +11,8 @@ BEGIN
         (SELECT min(wake_at) FROM signoff.runs WHERE wake_at IS NOT NULL),
         (SELECT min(deadline_at) FROM signoff.runs
             WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL),
+        (SELECT min(opens_at) FROM signoff.groups WHERE opens_at IS NOT NULL),
+        (SELECT p_now + (min(seen_at) + p_forget_seconds - p_lease_now) FROM signoff.workers),
         (SELECT p_now + min(lease_until) - p_lease_now FROM signoff.runs WHERE worker_id IS NOT NULL)
     );
 END $$;
@@ -28,7 +32,8 @@ BEGIN
         ORDER BY due_at LIMIT p_limit
     LOOP
         IF late.run_id IS NOT NULL THEN
-            PERFORM FROM signoff.runs WHERE id = late.run_id AND namespace = late.namespace
+            PERFORM FROM signoff.runs
+            WHERE id = late.run_id AND namespace = late.namespace AND signoff.try_lock_slots(slots)
             FOR NO KEY UPDATE SKIP LOCKED;
             CONTINUE WHEN NOT FOUND;
         END IF;
@@ -56,6 +61,7 @@ BEGIN
             FROM (
                 SELECT id, namespace FROM signoff.runs
                 WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL AND deadline_at <= p_now
+                    AND signoff.try_lock_slots(slots)
                 ORDER BY deadline_at LIMIT p_limit
                 FOR NO KEY UPDATE SKIP LOCKED
             ) AS due
@@ -65,8 +71,10 @@ BEGIN
         SELECT namespace, id FROM passed;
 END $$;
 
--- Do what time has brought. Returns {"next": when the next thing is due, "now": the time here, "touched": {...}}.
-CREATE FUNCTION signoff.due(p_now double precision, p_lease_now double precision, p_limit integer) RETURNS jsonb
+-- Do what time has brought. Returns {"next": when the next thing is due, "now": the time here, "woken": ..., "freed": ..., "opened": ...}.
+CREATE FUNCTION signoff.due(
+    p_now double precision, p_lease_now double precision, p_limit integer, p_forget_seconds double precision
+) RETURNS jsonb
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -78,9 +86,10 @@ DECLARE
     db_now constant double precision := extract(epoch FROM clock_timestamp());
     v_now constant double precision := coalesce(p_now, db_now);
     v_lease_now constant double precision := coalesce(p_lease_now, db_now);
-    next_at double precision := signoff.next_due(v_now, v_lease_now);
+    next_at double precision := signoff.next_due(v_now, v_lease_now, p_forget_seconds);
     woken jsonb := '[]';
     freed jsonb := '[]';
+    opened jsonb := '[]';
 BEGIN
     IF next_at <= v_now THEN
         SELECT coalesce(jsonb_agg(jsonb_build_array(namespace, id)), '[]') INTO woken
@@ -92,9 +101,13 @@ BEGIN
             unnest(signoff.leave(passed.namespace, passed.id, 'deadline', v_now)) AS told;
         SELECT freed || coalesce(jsonb_agg(jsonb_build_array(namespace, id)), '[]') INTO freed
         FROM signoff.free_lost(v_now, v_lease_now, p_limit);
-        next_at := signoff.next_due(v_now, v_lease_now);
+        SELECT coalesce(jsonb_agg(namespace), '[]') INTO opened FROM signoff.open_due(v_now, p_limit) AS namespace;
+        DELETE FROM signoff.workers WHERE seen_at <= v_lease_now - p_forget_seconds;
+        next_at := signoff.next_due(v_now, v_lease_now, p_forget_seconds);
     END IF;
-    RETURN jsonb_build_object('next', next_at, 'now', db_now, 'woken', woken, 'freed', freed);
+    RETURN jsonb_build_object(
+        'next', next_at, 'now', db_now, 'woken', woken, 'freed', freed, 'opened', opened
+    );
 END $$;
 
 -- Extend leases: one statement for all runs of a worker. Returns those that it still holds.

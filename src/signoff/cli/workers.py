@@ -1,0 +1,33 @@
+"""``signoff workers``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from signoff.cli.output import Output
+from signoff.cli.target import on_client
+from signoff.cli.wording import ago
+from signoff.client import AsyncClient
+from signoff.records import WorkerInfo
+from signoff.wire import to_wire
+
+
+@click.command()
+@on_client
+async def workers(client: AsyncClient, out: Output) -> None:
+    """List the workers of the database, those that died too for a minute."""
+    found = await client.workers()
+    if out.as_json:
+        out.object({"items": [to_wire(worker) for worker in found], "next": None})
+        return
+    now = time.time()
+    rows = [_row(worker, now) for worker in found]
+    out.table(("WORKER", "HOST", "PID", "GROUP", "RUNS", "SEEN"), rows, "no workers")
+
+
+def _row(worker: WorkerInfo, now: float) -> tuple[str, ...]:
+    node = worker.host.partition("/")[0]
+    seen = "never" if worker.seen_at is None else ago(min(worker.seen_at, now), now)
+    return worker.id, node, str(worker.pid), worker.group, str(worker.held), seen

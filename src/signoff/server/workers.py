@@ -1,0 +1,19 @@
+"""The route of workers."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from signoff.server.replies import reply
+from signoff.server.services import ServicesOf
+from signoff.wire import to_wire
+
+router = APIRouter(prefix="/v1/workers", tags=["workers"])
+
+
+@router.get("")
+async def list_workers(services: ServicesOf) -> Response:
+    """List the workers of the whole database, whatever their namespace."""
+    found = await services.backend.list_workers()
+    return reply({"items": [to_wire(worker) for worker in found], "next": None})

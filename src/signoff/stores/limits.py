@@ -1,0 +1,22 @@
+"""Whether limits can be kept, the same for every store."""
+
+from __future__ import annotations
+
+import math
+
+from signoff.errors import InvalidValue
+from signoff.records import Rate
+
+
+def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
+    """Raise InvalidValue for limits of a group that are not above 0."""
+    if max_running is not None and max_running < 1:
+        raise InvalidValue("max_running", f"{max_running} lets nothing run; pause the group instead")
+    if starts_per is None:
+        return
+    if starts_per.count < 1:
+        raise InvalidValue(
+            "starts_per.count", f"{starts_per.count} lets nothing start; pause the group instead"
+        )
+    if not 0 < starts_per.seconds < math.inf:
+        raise InvalidValue("starts_per.seconds", f"{starts_per.seconds} is no number of seconds above 0")

@@ -1,0 +1,57 @@
+"""Groups in Postgres: pausing, limiting and listing them, on connections of the readers."""
+
+from __future__ import annotations
+
+from signoff.records import Group, Rate
+from signoff.stores.base import COUNTED_AT_MOST
+from signoff.stores.postgres_reads import Connection
+from signoff.stores.touched import Touched
+
+SET_PAUSED = """
+INSERT INTO signoff.groups (namespace, name, is_paused) VALUES (%s, %s, %s)
+ON CONFLICT (name, namespace) DO UPDATE SET is_paused = excluded.is_paused
+"""
+
+LIMIT = """
+INSERT INTO signoff.groups (namespace, name, max_running, rate_count, rate_seconds) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (name, namespace) DO UPDATE
+SET max_running = excluded.max_running, rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
+    whole_at = NULL, opens_at = NULL
+"""
+
+LIST = """
+SELECT name, is_paused, max_running, rate_count, rate_seconds, ready, running, paused
+FROM signoff.list_groups(%s, %s)
+"""
+
+
+def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> Touched:
+    """Pause a group, or resume it."""
+    db.execute(SET_PAUSED, (namespace, name, is_paused))
+    return _ready(namespace)
+
+
+def set_limits(
+    db: Connection, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
+) -> Touched:
+    """Change the limits of a group."""
+    rate = (None, None) if starts_per is None else (starts_per.count, starts_per.seconds)
+    db.execute(LIMIT, (namespace, name, max_running, *rate))
+    return _ready(namespace)
+
+
+def list_groups(db: Connection, namespace: str) -> list[Group]:
+    """Return the groups that are configured or have runs, by name."""
+    groups: list[Group] = []
+    for name, is_paused, max_running, count, seconds, *counts in db.execute(
+        LIST, (namespace, COUNTED_AT_MOST)
+    ):
+        rate = None if count is None or seconds is None else Rate(count, seconds)
+        groups.append(Group(name, is_paused, max_running, rate, *counts))
+    return groups
+
+
+def _ready(namespace: str) -> Touched:
+    touched = Touched()
+    touched.ready.add(namespace)
+    return touched

@@ -1,0 +1,130 @@
+"""Limits in Postgres where processes race: they are never exceeded, and nobody who waits for a slot is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from signoff.records import NewRun, Rate, RunState
+from signoff.stores.base import Change, RunFilter, Write
+from signoff.stores.postgres import PostgresStore
+from tests.postgres.databases import fresh_database
+from tests.stores.scene import GROUP, SUCCESS, WORKFLOW
+from tests.support import in_asyncio
+
+STORES = 4
+RUNS = 40
+RUNNING = RunFilter(states=frozenset({RunState.RUNNING}))
+
+
+@asynccontextmanager
+async def four_stores() -> AsyncIterator[list[PostgresStore]]:
+    """Stores of one database, each with its own connections, as four processes have them."""
+    async with AsyncExitStack() as stack:
+        url = stack.enter_context(fresh_database())
+        stores = [PostgresStore(url) for _ in range(STORES)]
+        for store in stores:
+            await store.open()
+            stack.push_async_callback(store.close)
+        yield stores
+
+
+class Crew:
+    """Workers that claim and complete until all runs are done. Who gets nothing waits to be told, and never polls."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.most = 0
+        self._told: list[asyncio.Event] = []
+
+    async def work(self, store: PostgresStore, name: str) -> None:
+        told = asyncio.Event()
+        self._told.append(told)
+        loop = asyncio.get_running_loop()
+
+        def heard(change: Change) -> None:
+            if change.ready:
+                loop.call_soon_threadsafe(told.set)
+
+        stop = store.listen(heard)
+        try:
+            while self.done < RUNS:
+                told.clear()
+                claims = await store.claim(name, GROUP, [WORKFLOW], 3)
+                if not claims and self.done < RUNS:
+                    await told.wait()
+                for claim in claims:
+                    self.most = max(self.most, len((await store.list_runs(RUNNING)).items))
+                    await self._finish(store, claim.run.id, claim.run.epoch, claim.run.wakes)
+        finally:
+            stop()
+
+    async def _finish(self, store: PostgresStore, run_id: str, epoch: int, wakes: int) -> None:
+        """Every other run is paused once and woken, so that it needs its slot twice."""
+        write = Write(run_id, epoch)
+        if epoch == 1 and int(run_id[1:]) % 2:
+            assert await store.pause(write, wakes=wakes, wake_at=None)
+            await store.signal(run_id, "go", "1")
+            return
+        await store.complete(write, SUCCESS)
+        self.done += 1
+        if self.done == RUNS:
+            for told in self._told:
+                told.set()
+
+
+@pytest.mark.parametrize("limited_by", ["group", "key", "both"])
+@in_asyncio
+async def test_of_four_processes_none_exceeds_a_limit_and_none_waits_in_vain(limited_by: str) -> None:
+    async with four_stores() as stores:
+        if limited_by != "key":
+            await stores[0].limit_group(GROUP, max_running=3)
+        slot = (None, None) if limited_by == "group" else ("k", 2)
+        for number in range(RUNS):
+            new = NewRun(
+                f"r{number}", WORKFLOW, GROUP, "{}", concurrency_key=slot[0], concurrency_limit=slot[1]
+            )
+            await stores[number % STORES].create_run(new)
+        crew = Crew()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(crew.work(store, f"w{n}") for n, store in enumerate(stores)))
+        assert 1 <= crew.most <= (3 if limited_by == "group" else 2)
+        assert (await stores[0].list_runs(RUNNING)).items == ()
+
+
+@in_asyncio
+async def test_runs_of_a_key_that_are_created_while_others_end_are_never_forgotten() -> None:
+    """A run is blocked because a slot is taken, at the moment at which the slot is freed."""
+    async with four_stores() as stores:
+
+        async def create(store: PostgresStore, begin: int) -> None:
+            for number in range(begin, RUNS, 2):
+                new = NewRun(f"r{number}", WORKFLOW, GROUP, "{}", concurrency_key="k", concurrency_limit=1)
+                await store.create_run(new)
+
+        crew = Crew()
+        async with asyncio.timeout(60):
+            await asyncio.gather(
+                create(stores[0], 0),
+                create(stores[1], 1),
+                crew.work(stores[2], "w2"),
+                crew.work(stores[3], "w3"),
+            )
+        assert crew.most == 1
+
+
+@in_asyncio
+async def test_four_processes_start_no_more_than_the_rate() -> None:
+    async with four_stores() as stores:
+        await stores[0].limit_group(GROUP, starts_per=Rate(7, 86_400.0))
+        for number in range(RUNS):
+            await stores[0].create_run(NewRun(f"r{number}", WORKFLOW, GROUP, "{}"))
+        asked = (
+            store.claim(f"w{n}.{time}", GROUP, [WORKFLOW], 2)
+            for time in range(5)
+            for n, store in enumerate(stores)
+        )
+        assert sum(len(claims) for claims in await asyncio.gather(*asked)) == 7
