@@ -87,8 +87,8 @@ class Proxy:
         try:
             if not self.is_cut:
                 await self._pass_on(await _request(reader), writer)
-        except (OSError, EOFError):
-            pass
+        except (OSError, EOFError, asyncio.CancelledError):
+            pass  # asyncio of Python 3.11 complains of connections whose tasks were cancelled
         finally:
             self._writers.discard(writer)
             self._tasks.discard(task)

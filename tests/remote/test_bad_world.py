@@ -243,7 +243,7 @@ async def test_killed_workers_killed_servers_and_a_bad_network_change_no_result_
 async def test_what_a_server_did_and_told_nobody_before_it_was_killed_is_not_done_again(
     tmp_path: Path, verb: str
 ) -> None:
-    async with world(tmp_path, Proxy(free_port())) as made:
+    async with world(tmp_path, Proxy(free_port()), lease_seconds=90.0) as made:
         app = programs.make_app(RemoteStore(made.proxy.url), made.effects)
         try:
             async with AsyncClient(app) as client:
@@ -269,7 +269,11 @@ async def test_what_a_server_did_and_told_nobody_before_it_was_killed_is_not_don
         finally:
             await app.store.close()
     assert "Traceback" not in (tmp_path / "worker.log").read_text()
-    assert "is lost" not in (tmp_path / "worker.log").read_text()
+    if verb not in (
+        "pause",
+        "complete",
+    ):  # by these a run leaves its worker, and a heartbeat may be the first to say so
+        assert "is lost" not in (tmp_path / "worker.log").read_text()
     assert check_effects(made.effects, journals) == 0
 
 
