@@ -114,6 +114,15 @@ async def test_of_the_register_a_key_sees_and_frees_its_own_workers(tmp_path: Pa
         assert await store.release("w2") == 1
 
 
+@in_asyncio
+async def test_of_the_groups_a_key_sees_those_that_it_is_for(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, GPU) as store:
+        for group in ("default", "gpu"):
+            await served.create_run(NewRun(f"in-{group}", "refund", group, "{}"))
+        assert [group.name for group in await served.list_groups()] == ["default", "gpu"]
+        assert [group.name for group in await store.list_groups()] == ["gpu"]
+
+
 def _write(run_id: str) -> Write:
     return Write(run_id, 1, entries=[entry(0)])
 
@@ -137,8 +146,11 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "settle": lambda store: store.settle("theirs.0", PromiseKind.QUESTION, YES),
     "enlist": lambda store: store.enlist(WorkerInfo("w", "host", 1, 1.5, "default")),
     "heartbeat": lambda store: store.heartbeat("w", {"theirs": 1}),
+    "pause_group": lambda store: store.pause_group("default"),
+    "resume_group": lambda store: store.resume_group("default"),
+    "limit_group": lambda store: store.limit_group("default", max_running=1, starts_per=None),
 }
-WITHIN = {"create_promise", "due", "list_workers", "release"}
+WITHIN = {"create_promise", "due", "list_workers", "list_groups", "release"}
 
 
 def test_the_table_of_what_is_outside_has_every_operation() -> None:
