@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
@@ -241,6 +241,10 @@ class Client:
     def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
         self._call("retry", self._async.retry(run_id))
+
+    def prune(self, older_than: timedelta) -> int:
+        """Delete runs that ended so long ago. See ``AsyncClient.prune``."""
+        return self._call("prune", self._async.prune(older_than))
 
     def workers(self) -> Sequence[WorkerInfo]:
         """Return the workers of the whole database. See ``AsyncClient.workers``."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from signoff import codec
@@ -32,6 +32,8 @@ from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
 
 T = TypeVar("T")
 Workflow = Callable[..., Any] | str
+
+PRUNED_AT_ONCE = 100  # runs in one transaction
 
 
 class Functions(Protocol):
@@ -85,6 +87,7 @@ class Backend(GroupBackend, Protocol):
     ) -> Page[Promise]: ...
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise: ...
     async def list_workers(self) -> Sequence[WorkerInfo]: ...
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> int: ...
     async def answer(
         self,
         question_id: str,
@@ -235,6 +238,21 @@ class AsyncClient:
     async def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. Raises NotFound, InvalidState."""
         await self.backend.retry(run_id)
+
+    async def prune(self, older_than: timedelta) -> int:
+        """Delete runs that ended so long ago, with their journals and promises, in small batches.
+
+        Runs that failed because of their code are kept: retry or cancel them.
+
+        Returns:
+            How many.
+        """
+        total = 0
+        while True:
+            deleted = await self.backend.delete_ended(older_than.total_seconds(), PRUNED_AT_ONCE)
+            total += deleted
+            if deleted < PRUNED_AT_ONCE:
+                return total
 
     async def workers(self) -> Sequence[WorkerInfo]:
         """Return the workers of the whole database. One that has died stays listed for a minute at most."""

@@ -181,6 +181,10 @@ class HttpBackend:
         response = await self._post(_path("runs", run_id, "signals"), body, pauses=_repeatable(request_id))
         return self._read(response, lambda answer: answer["sent"])
 
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> int:
+        body = {"older_than_seconds": older_than_seconds, "limit": limit}
+        return self._read(await self._post("/v1/prune", body, pauses=QUICK), lambda answer: answer["deleted"])
+
     # Promises
 
     async def create_promise(

@@ -137,6 +137,13 @@ class LocalBackend:
             self._store, question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
         )
 
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> int:
+        if not 0 <= older_than_seconds < math.inf:
+            raise InvalidValue(
+                "older_than_seconds", f"{older_than_seconds} is no number of seconds from 0 on"
+            )
+        return await self._store.delete_ended(self._store.clock.now() - older_than_seconds, limit)
+
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._store.list_workers()
 

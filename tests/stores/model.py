@@ -170,6 +170,41 @@ class Model:
     def ended(self, namespace: str, run_ids: Sequence[str]) -> set[str]:
         return {id for id in run_ids if (run := self.tables.runs.get((namespace, id))) and run.state.is_final}
 
+    def delete_ended(self, namespace: str, before: float, limit: int) -> int:
+        for deleted in range(limit):
+            ended = [
+                run
+                for run in self.tables.runs.values()
+                if run.namespace == namespace
+                and run.parent_id is None
+                and run.ended_at is not None
+                and run.ended_at < before
+                and not run.retryable
+            ]
+            if not ended:
+                return deleted
+            self._delete(min(ended, key=lambda run: run.ended_at or 0.0))
+        return limit
+
+    def _delete(self, run: Run) -> None:
+        key = (run.namespace, run.id)
+        tables = self.tables
+        for child in list(tables.runs.values()):
+            if (child.namespace, child.parent_id) == key:
+                self._change(child, parent_id=None, parent_n=None)
+        for name, promise in list(tables.promises.items()):
+            if (promise.namespace, promise.run_id) == key:
+                del tables.promises[name]
+                tables.waiters.pop((run.namespace, "promise", promise.id), None)
+        tables.waiters.pop((run.namespace, "run", run.id), None)
+        for (namespace, _, _), waiters in tables.waiters.items():
+            if namespace == run.namespace:
+                waiters -= {waiter for waiter in waiters if waiter[0] == run.id}
+        for request in [request for request in tables.requests if request[:2] == key]:
+            del tables.requests[request]
+        for table in (tables.runs, tables.facts, tables.journals, tables.messages):
+            del table[key]
+
     # What the holder of a lease does
 
     def claim(

@@ -190,6 +190,14 @@ class SideBySide(RuleBasedStateMachine):
         if is_settled_now and owner is not None and owner.state is RunState.PAUSED and owner.epoch > 0:
             assert self._do(self.scene.within(namespace).state(owner.id)) is RunState.READY
 
+    @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
+    def delete_ended(self, namespace: str, age: float, limit: int) -> None:
+        self.both(namespace, "delete_ended", self.scene.clock.now() - age, limit)
+        kept = {promise_id for known, promise_id in self.model.tables.promises if known == namespace}
+        self.settled = {
+            key: each for key, each in self.settled.items() if key[0] != namespace or key[1] in kept
+        }
+
     # Workers
 
     @rule(

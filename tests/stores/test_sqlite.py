@@ -32,6 +32,7 @@ from signoff.stores import (
     sqlite_leases,
     sqlite_messages,
     sqlite_promises,
+    sqlite_retention,
     sqlite_runs,
     sqlite_states,
 )
@@ -785,6 +786,7 @@ MODULES = (
     sqlite_leases,
     sqlite_messages,
     sqlite_promises,
+    sqlite_retention,
     sqlite_runs,
     sqlite_states,
 )

@@ -15,6 +15,7 @@ from signoff.cli.groups import groups
 from signoff.cli.output import Output
 from signoff.cli.people import answer, inbox
 from signoff.cli.promises import reject, resolve
+from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
 from signoff.cli.runs import cancel, retry, runs, signal, start
 from signoff.cli.serve import dev, server, worker
@@ -61,6 +62,7 @@ for _command in (
     export,
     groups,
     workers,
+    prune,
 ):
     root.add_command(_command)
 

@@ -34,6 +34,14 @@ _IDLE_THREADS_END_SECONDS = 0.5
 _ADDRESS = click.argument("address", metavar="MODULE:APP")
 
 
+_retain = click.option(
+    "--retain-days",
+    "retention_days",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Delete runs so many days after their end.  [default: never]",
+)
+
+
 def _listening_options(command: Command) -> Command:
     for option in (
         click.option(
@@ -66,16 +74,23 @@ def _working_options(command: Command) -> Command:
 @click.command()
 @_ADDRESS
 @_working_options
+@_retain
 @json_option
 def worker(
-    address: str, group: str | None, concurrency: int, threads: int, grace: float, out: Output
+    address: str,
+    group: str | None,
+    concurrency: int,
+    threads: int,
+    grace: float,
+    retention_days: float | None,
+    out: Output,
 ) -> int | None:
     """Run the workflows of MODULE:APP.
 
     SIGTERM and SIGINT let running steps finish; a second one leaves at once.
     """
     app = load_app(address)
-    options = WorkerOptions(group, concurrency, threads, grace)
+    options = WorkerOptions(group, concurrency, threads, grace, retention_days)
 
     async def run(stop: StopSignals) -> None:
         await app.store.open()
@@ -90,6 +105,7 @@ def worker(
     "--store", metavar="URL", help=f"The database. [env: SIGNOFF_STORE]  [default: {DEFAULT_STORE}]"
 )
 @_listening_options
+@_retain
 @json_option
 def server(address: str | None, store: str | None, out: Output, **listening: Any) -> int | None:
     """Serve the HTTP API of a store, or of the store of MODULE:APP."""

@@ -1,4 +1,7 @@
-"""Keeping a worker's leases and its place on the register, from a thread of its own, so that a step which hogs the loop does not lose its run."""
+"""Keeping a worker's leases, and its place on the register, from a thread of its own.
+
+So a step that hogs the loop does not lose its run.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, LeaseKeeper
+from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.errors import StoreUnavailable
 from signoff.records import Run
@@ -55,6 +56,7 @@ class Worker:
         busy_seconds: After how long workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
+        retention_days: How long ended runs are kept; None: for ever.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Worker:
         beat_seconds: float = BEAT_SECONDS,
         busy_seconds: float = BUSY_SECONDS,
         stalled_seconds: float = STALLED_SECONDS,
+        retention_days: float | None = None,
     ) -> None:
         self.store = store
         self.threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
@@ -86,6 +89,7 @@ class Worker:
             "stalled_seconds": stalled_seconds,
         }
         self._beat_seconds = beat_seconds
+        self._retention = None if retention_days is None else Retention(store, retention_days)
         self._held: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, tuple[Execution, int, int]] = (
@@ -113,6 +117,8 @@ class Worker:
             async with asyncio.TaskGroup() as services:
                 services.create_task(TimerService(self.store).run())
                 services.create_task(self._take_over())
+                if self._retention is not None:
+                    services.create_task(self._retention.run())
                 services.create_task(self._work())
         finally:
             stop_listening()

@@ -12,9 +12,11 @@ from starlette.middleware import Middleware
 
 import signoff
 from signoff.app import Signoff
+from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
 from signoff.server import events, groups, health, promises, questions, runs, workers
+from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.hosts import HostCheck
 from signoff.server.ids import EncodedPaths
@@ -25,7 +27,9 @@ from signoff.stores.base import Store
 log = logging.getLogger("signoff.server")
 
 
-def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[str] = ()) -> FastAPI:
+def create_server_app(
+    app_or_store: Signoff | Store, *, allowed_hosts: Iterable[str] = (), retention_days: float | None = None
+) -> FastAPI:
     """Return the HTTP API of a store as an ASGI application.
 
     Its lifespan opens the store and has deadlines fire. The store stays open: it is the caller's.
@@ -33,9 +37,15 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
     Args:
         app_or_store: A store, or the app whose store it is and in whose group runs are started.
         allowed_hosts: Names the server is reached by, besides localhost, 127.0.0.1 and [::1].
+        retention_days: How long ended runs are kept; None: for ever.
+
+    Raises:
+        InvalidValue: The days are not above 0.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     store, group, function = app.store, app.group, app.registry.function
+
+    retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
@@ -43,12 +53,17 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
         backend = LocalBackend(store)
         timers = asyncio.create_task(TimerService(store).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
+        pruning = (
+            None if retention is None else asyncio.create_task(retention.run(), name="signoff retention")
+        )
         api.state.services = Services(store, backend, group, timers, function)
         try:
             yield
         finally:
-            timers.cancel()
-            await asyncio.wait({timers})
+            tasks = {timers} if pruning is None else {timers, pruning}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             await backend.close()
 
     api = FastAPI(
@@ -63,7 +78,7 @@ def create_server_app(app_or_store: Signoff | Store, *, allowed_hosts: Iterable[
         redirect_slashes=False,
     )
     add_handlers(api)
-    for noun in (runs, events, questions, promises, groups, workers, health):
+    for noun in (runs, events, questions, promises, groups, workers, pruning_routes, health):
         api.include_router(noun.router)
     return api
 

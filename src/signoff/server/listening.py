@@ -43,10 +43,13 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 8000,
         allowed_hosts: Iterable[str] = (),
+        retention_days: float | None = None,
     ) -> None:
         self.host = host
         self.port = port
-        self._app = create_server_app(app_or_store, allowed_hosts=(host, *allowed_hosts))
+        self._app = create_server_app(
+            app_or_store, allowed_hosts=(host, *allowed_hosts), retention_days=retention_days
+        )
         self._stack = AsyncExitStack()
 
     @property

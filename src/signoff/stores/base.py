@@ -267,6 +267,18 @@ class Store(Protocol):
         """
         ...
 
+    async def delete_ended(self, before: float, limit: int) -> int:
+        """Delete runs that ended before that time, the earliest first, with their journals, promises and all else.
+
+        A run goes after its parent: one whose parent is there is kept. The children of a run that is deleted have no
+        parent from then on, so they go next, or later if they have not ended or ended later. A run that failed
+        retryably is kept. The id of a deleted run, or of a deleted promise, is free again.
+
+        Returns:
+            How many runs were deleted; ``limit`` means that there may be more.
+        """
+        ...
+
     # What the holder of a lease does
 
     async def claim(

@@ -33,6 +33,7 @@ from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
+from signoff.stores import sqlite_retention as retention
 from signoff.stores import sqlite_runs as runs
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
 from signoff.stores.limits import check_limits
@@ -144,6 +145,9 @@ class SqliteStore:
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
     ) -> bool:
         return await self._write(messages.signal, run_id, name, value, by, request_id)
+
+    async def delete_ended(self, before: float, limit: int) -> int:
+        return await self._write(retention.delete_ended, before, limit)
 
     # What the holder of a lease does
 

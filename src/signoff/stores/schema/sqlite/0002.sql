@@ -40,3 +40,8 @@ CREATE INDEX groups_opening ON groups (opens_at) WHERE opens_at IS NOT NULL;
 -- When a worker last said that it lives, by the clock of leases. One that is silent for long is forgotten.
 ALTER TABLE workers ADD COLUMN seen_at REAL NOT NULL DEFAULT 0;
 CREATE INDEX workers_seen ON workers (seen_at);
+
+-- Retention: whole trees of runs go from their root.
+CREATE INDEX runs_ended ON runs (namespace, ended_at)
+    WHERE parent_id IS NULL AND ended_at IS NOT NULL AND retryable = 0;
+CREATE INDEX waiters_by_run ON waiters (namespace, run_id);
