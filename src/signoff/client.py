@@ -27,6 +27,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.registry import workflow_name
+from signoff.schedules import AsyncSchedules, ScheduleBackend
 from signoff.start_options import check_id, check_priority, unix_time
 from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
 
@@ -56,7 +57,7 @@ class App(Protocol):
         ...
 
 
-class Backend(GroupBackend, Protocol):
+class Backend(GroupBackend, ScheduleBackend, Protocol):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -127,6 +128,7 @@ class AsyncClient:
             self._functions = target.registry
         self.promises = AsyncPromises(self.backend)
         self.groups = AsyncGroups(self.backend)
+        self.schedules = AsyncSchedules(self.backend, self._group, self._function)
 
     async def __aenter__(self) -> AsyncClient:
         await self.backend.open()
@@ -175,8 +177,7 @@ class AsyncClient:
         """
         function = None if isinstance(workflow, str) else workflow
         arguments = codec.encode_arguments(function, args, kwargs)
-        known = self._functions.function(workflow) if self._functions else function
-        concurrency_key, concurrency_limit = slot_of(known, arguments)
+        concurrency_key, concurrency_limit = slot_of(self._function(workflow), arguments)
         new = NewRun(
             id=check_id(id) if id is not None else str(uuid.uuid4()),
             workflow=workflow_name(workflow),
@@ -193,6 +194,11 @@ class AsyncClient:
         return AsyncHandle(
             self.backend, run.id, Any if function is None else codec.return_annotation(function)
         )
+
+    def _function(self, workflow: Workflow) -> Callable[..., Any] | None:
+        if self._functions is not None:
+            return self._functions.function(workflow)
+        return None if isinstance(workflow, str) else workflow
 
     async def get(self, run_id: str, *, returns: Any = Any) -> AsyncHandle:
         """Return the handle of a run. Raises NotFound."""

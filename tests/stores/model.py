@@ -28,12 +28,14 @@ from signoff.records import (
     MessageKind,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     PromiseState,
     Rate,
     Run,
     RunState,
+    Schedule,
     Settlement,
 )
 from signoff.stores.base import Claim, Outcome, Write
@@ -92,6 +94,7 @@ class Tables:
         default_factory=dict[tuple[str, str, str], tuple[str, str]]
     )
     groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
+    schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
 
 
 class Model:
@@ -376,6 +379,61 @@ class Model:
             if limits.opens_at is not None and limits.opens_at <= self._now:
                 limits.opens_at = None
         return self._next_due()
+
+    # Schedules
+
+    def put_schedule(self, namespace: str, new: NewSchedule) -> Schedule:
+        old = self.tables.schedules.get((namespace, new.id))
+        said = {field: getattr(new, field) for field in NewSchedule.__dataclass_fields__}
+        if old is None:
+            put = Schedule(namespace, created_at=self._now, **said)
+        else:
+            if (old.cron, old.timezone) == (new.cron, new.timezone):
+                said["next_at"] = old.next_at
+            put = replace(old, **said)
+        self.tables.schedules[namespace, new.id] = put
+        return put
+
+    def get_schedule(self, namespace: str, schedule_id: str) -> Schedule:
+        if (namespace, schedule_id) not in self.tables.schedules:
+            raise NotFound("schedule", schedule_id)
+        return self.tables.schedules[namespace, schedule_id]
+
+    def pause_schedule(self, namespace: str, schedule_id: str) -> Schedule:
+        paused = replace(self.get_schedule(namespace, schedule_id), is_paused=True)
+        self.tables.schedules[namespace, schedule_id] = paused
+        return paused
+
+    def resume_schedule(self, namespace: str, schedule_id: str, next_at: float) -> Schedule:
+        found = self.get_schedule(namespace, schedule_id)
+        if found.is_paused:
+            found = replace(found, is_paused=False, next_at=next_at)
+        self.tables.schedules[namespace, schedule_id] = found
+        return found
+
+    def delete_schedule(self, namespace: str, schedule_id: str) -> None:
+        self.get_schedule(namespace, schedule_id)
+        del self.tables.schedules[namespace, schedule_id]
+
+    def due_schedules(self) -> tuple[set[Key], float | None]:
+        waiting = [each for each in self.tables.schedules.values() if not each.is_paused]
+        due = {(each.namespace, each.id) for each in waiting if each.next_at <= self._now}
+        return due, min((each.next_at for each in waiting), default=None)
+
+    def fire_schedule(
+        self, namespace: str, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        found = self.tables.schedules.get((namespace, schedule_id))
+        if found is None or found.is_paused or found.next_at != expected:
+            return False
+        found = replace(found, next_at=next_at)
+        if runs:
+            found = replace(found, last_at=self._now, last_run_id=runs[-1].id)
+        for new in runs:
+            if (namespace, new.id) not in self.tables.runs:
+                self._add_run(namespace, new)
+        self.tables.schedules[namespace, schedule_id] = found
+        return True
 
     # Groups
 

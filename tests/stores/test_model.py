@@ -30,6 +30,7 @@ from signoff.records import (
     Message,
     NewPromise,
     NewRun,
+    NewSchedule,
     PromiseKind,
     PromiseState,
     Rate,
@@ -54,6 +55,8 @@ groups = st.sampled_from(("g", "g", "g", "night"))
 arguments = st.sampled_from(('{"args": []}', '{"args": []}', '{ "args":[] }', '{"args": [1]}'))
 delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
 starts = st.sampled_from((None, None, None, -1.0, 0.0, 5.0, 60.0))
+schedule_ids = st.sampled_from(("s0", "s1"))
+moments = st.sampled_from((-1.0, 0.0, 5.0, 60.0))
 rates = st.sampled_from((None, None, Rate(1, 10.0), Rate(2, 10.0), Rate(3, 0.7)))
 slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
 priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
@@ -198,6 +201,34 @@ class SideBySide(RuleBasedStateMachine):
             key: each for key, each in self.settled.items() if key[0] != namespace or key[1] in kept
         }
 
+    # Schedules
+
+    @rule(
+        namespace=namespaces, id=schedule_ids, cron=values, workflow=st.sampled_from(WORKFLOWS), delay=moments
+    )
+    def put_schedule(self, namespace: str, id: str, cron: str, workflow: str, delay: float) -> None:
+        next_at = self.scene.clock.now() + delay
+        self.both(
+            namespace, "put_schedule", NewSchedule(id, workflow, "g", "{}", cron, "UTC", next_at=next_at)
+        )
+
+    @rule(namespace=namespaces, id=schedule_ids, operation=st.sampled_from(("get", "pause", "delete")))
+    def change_schedule(self, namespace: str, id: str, operation: str) -> None:
+        self.both(namespace, f"{operation}_schedule", id)
+
+    @rule(namespace=namespaces, id=schedule_ids, delay=moments)
+    def resume_schedule(self, namespace: str, id: str, delay: float) -> None:
+        self.both(namespace, "resume_schedule", id, self.scene.clock.now() + delay)
+
+    @rule(delay=moments, runs=st.lists(run_ids, max_size=2), stale=st.booleans())
+    def fire_schedules(self, delay: float, runs: list[str], stale: bool) -> None:
+        due, next_at = self._do(self.scene.store.due_schedules(100))
+        assert ({(each.namespace, each.id) for each in due}, next_at) == self.model.due_schedules()
+        for each in due:
+            new = [NewRun(id, each.workflow, each.group, each.arguments) for id in runs]
+            expected = each.next_at - stale
+            self.both(each.namespace, "fire_schedule", each.id, expected, new, self.scene.clock.now() + delay)
+
     # Workers
 
     @rule(
@@ -301,6 +332,9 @@ class SideBySide(RuleBasedStateMachine):
                 journal = self._do(store.read_journal(run.id))
                 assert _comparable(journal) == _comparable(self.model.tables.journals[namespace, run.id])
                 assert [entry.seq for entry in journal] == list(range(len(journal)))
+            schedules = [each for each in self.model.tables.schedules.values() if each.namespace == namespace]
+            listed = self._do(store.list_schedules()).items
+            assert list(listed) == sorted(schedules, key=lambda each: each.id)
             assert self._do(store.list_groups()) == self.model.list_groups(namespace)
             messages = [
                 (message, run.wakes)

@@ -34,6 +34,7 @@ from signoff.stores import (
     sqlite_promises,
     sqlite_retention,
     sqlite_runs,
+    sqlite_schedules,
     sqlite_states,
 )
 from signoff.stores.base import Change, RunFilter, Write
@@ -788,6 +789,7 @@ MODULES = (
     sqlite_promises,
     sqlite_retention,
     sqlite_runs,
+    sqlite_schedules,
     sqlite_states,
 )
 

@@ -18,6 +18,7 @@ from signoff.cli.promises import reject, resolve
 from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
 from signoff.cli.runs import cancel, retry, runs, signal, start
+from signoff.cli.schedules import schedules
 from signoff.cli.serve import dev, server, worker
 from signoff.cli.show import show
 from signoff.cli.workers import workers
@@ -63,6 +64,7 @@ for _command in (
     groups,
     workers,
     prune,
+    schedules,
 ):
     root.add_command(_command)
 

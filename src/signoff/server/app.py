@@ -15,7 +15,7 @@ from signoff.app import Signoff
 from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
-from signoff.server import events, groups, health, promises, questions, runs, workers
+from signoff.server import events, groups, health, promises, questions, runs, schedules, workers
 from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.hosts import HostCheck
@@ -78,7 +78,7 @@ def create_server_app(
         redirect_slashes=False,
     )
     add_handlers(api)
-    for noun in (runs, events, questions, promises, groups, workers, pruning_routes, health):
+    for noun in (runs, events, questions, promises, groups, workers, pruning_routes, schedules, health):
         api.include_router(noun.router)
     return api
 
