@@ -201,6 +201,7 @@ class Store(Protocol):
 
         Raises:
             IdConflict: The id belongs to a run of another workflow or with other arguments.
+            InvalidValue: A concurrency key without a limit, or the other way round.
         """
         ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from signoff.errors import InvalidValue
 from signoff.records import NewRun, Run, RunState
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_keys as keys
@@ -102,7 +103,7 @@ RETURNING {RUN_COLUMNS}
 
 # Where a run stands that has just become ready.
 PLACE = """
-SELECT group_name, workflow, concurrency_key, concurrency_limit, priority, number FROM runs
+SELECT group_name, workflow, concurrency_key, concurrency_limit, priority, ready_at, number FROM runs
 WHERE namespace = ? AND id = ?
 """
 
@@ -117,6 +118,8 @@ RETURNING {RUN_COLUMNS}
 
 def create(tx: Transaction, namespace: str, new: NewRun) -> Run | None:
     """Create a run, ready or delayed; None if the id is taken."""
+    if (new.concurrency_key is None) != (new.concurrency_limit is None):
+        raise InvalidValue("concurrency_limit", "a concurrency key and a limit go together")
     delayed = new.start_at is not None and new.start_at > tx.now
     row = tx.db.execute(
         CREATE,
@@ -268,12 +271,12 @@ def _line_up(tx: Transaction, run: Run, number: int) -> bool:
     """Let a run that became ready take its place among those of its key. Returns whether it may be claimable."""
     if run.concurrency_key is None or run.concurrency_limit is None:
         return True
-    return keys.line_up(tx, _slots(run), run.concurrency_limit, run.priority, number)
+    return keys.line_up(tx, _slots(run), run.concurrency_limit, run.priority, tx.now, number)
 
 
 def _line_up_again(tx: Transaction, namespace: str, run_id: str) -> bool:
-    group, workflow, key, limit, priority, number = tx.db.execute(PLACE, (namespace, run_id)).fetchone()
-    return keys.line_up(tx, Slots(namespace, group, workflow, key), limit, priority, number)
+    group, workflow, key, limit, *place = tx.db.execute(PLACE, (namespace, run_id)).fetchone()
+    return keys.line_up(tx, Slots(namespace, group, workflow, key), limit, *place)
 
 
 def _slots(run: Run) -> Slots:
