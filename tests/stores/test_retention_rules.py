@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from signoff.errors import NotFound
-from signoff.records import NewRun, RunState
+from signoff.records import NewPromise, NewRun, RunState
 from tests.stores.scene import (
     FAILURE,
     GROUP,
@@ -130,7 +130,9 @@ def test_a_deleted_run_leaves_no_row(tmp_path: Path) -> None:
         async with sqlite_scene(tmp_path) as scene:
             target = await scene.run("target")
             await scene.append(target, opens=[question("target", id="shared")])
+            await scene.store.create_promise(NewPromise("of nobody"))
             run = await scene.run("r")
+            await scene.append(run, opens=[NewPromise("of nobody", run_id="r", n=9)])
             await scene.store.signal("r", "go", "1", request_id="q")
             joined = [NewRun("target", WORKFLOW, GROUP, '{"args": []}', "r", 7)]
             await scene.append(
@@ -143,4 +145,7 @@ def test_a_deleted_run_leaves_no_row(tmp_path: Path) -> None:
     asyncio.run(play())
     with closing(sqlite3.connect(tmp_path / "signoff.db")) as connection:
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        assert {name for name in tables if connection.execute(f"SELECT 1 FROM {name}").fetchone()} == set()
+        assert {name for name in tables if connection.execute(f"SELECT 1 FROM {name}").fetchone()} == {
+            "promises"
+        }
+        assert connection.execute("SELECT id FROM promises").fetchall() == [("of nobody",)]
