@@ -16,6 +16,7 @@ from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
+from signoff.engine.retention import Retention
 from signoff.engine.timers import LOOK_EVERY_SECONDS, TimerService
 from signoff.errors import StoreUnavailable
 from signoff.records import Run, WorkerInfo
@@ -59,6 +60,7 @@ class Worker:
         info: What the register of workers says of it; by default this process.
         is_dead: Whether another worker is known to have ended, so that its runs can be taken over at once.
         keeper: Makes what extends the leases, by default from a thread.
+        retention_days: How long ended runs are kept; None: for ever.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Worker:
         info: WorkerInfo | None = None,
         is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
         keeper: Callable[..., Keeper] = LeaseKeeper,
+        retention_days: float | None = None,
     ) -> None:
         self.store = store
         self.threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
@@ -97,6 +100,7 @@ class Worker:
         self._look_seconds = look_seconds
         self._is_dead = is_dead
         self._keeper = keeper
+        self._retention = None if retention_days is None else Retention(store, retention_days)
         self._held: dict[str, Driver] = {}
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, tuple[Execution, int, int]] = (
@@ -125,6 +129,8 @@ class Worker:
             async with asyncio.TaskGroup() as services:
                 services.create_task(TimerService(self.store, look_seconds=self._look_seconds).run())
                 services.create_task(self._take_over())
+                if self._retention is not None:
+                    services.create_task(self._retention.run())
                 services.create_task(self._work())
         finally:
             stop_listening()
