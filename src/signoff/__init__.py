@@ -25,7 +25,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.answers import Answer
-from signoff.records import Entry, Group, Promise, Rate, Run, RunState
+from signoff.records import Entry, Group, Promise, Rate, Run, RunState, Schedule
 
 __version__ = "0.1.0"
 
@@ -53,6 +53,7 @@ __all__ = [
     "RunFailed",
     "RunState",
     "RunTimeout",
+    "Schedule",
     "SignalTimeout",
     "Signoff",
     "SignoffError",

@@ -11,12 +11,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from signoff.blocking import Client, Groups, Handle, Promises
+from signoff.blocking import Client, Groups, Handle, Promises, Schedules
 from signoff.client import Workflow
 from signoff.concurrency import Concurrency
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
-from signoff.records import Promise
+from signoff.records import Promise, Schedule
 from signoff.registry import Registry, workflow_name
 from signoff.stores.address import store_at
 from signoff.stores.base import Store
@@ -153,6 +153,20 @@ class Signoff:
     def groups(self) -> Groups:
         """Groups by their names: pausing and limiting them."""
         return self._client.groups
+
+    @property
+    def schedules(self) -> Schedules:
+        """Schedules by their ids."""
+        return self._client.schedules
+
+    def schedule(self, id: str, workflow: Workflow, /, *args: Any, cron: str, **options: Any) -> Schedule:
+        """Have a workflow started at the times of a cron expression. See ``AsyncSchedules.put``.
+
+        Example::
+
+            app.schedule("nightly", report, "all", cron="0 9 * * *", timezone="Europe/Berlin")
+        """
+        return self._client.schedules.put(id, workflow, *args, cron=cron, **options)
 
     def start(self, workflow: Workflow, /, *args: Any, id: str | None = None, **kwargs: Any) -> Handle:
         """Start a run. See ``AsyncClient.start``."""

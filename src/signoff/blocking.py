@@ -8,13 +8,14 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
 from signoff.errors import BlockingCall, ClientClosed
 from signoff.groups import AsyncGroups
-from signoff.records import Entry, Group, Promise, Rate, Run, RunState, WorkerInfo
+from signoff.records import Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
+from signoff.schedules import AsyncSchedules
 from signoff.stores.base import Page, Store
 
 T = TypeVar("T")
@@ -152,6 +153,7 @@ class Client:
         self._call("Client", self._async.backend.open())
         self.promises = Promises(self._async.promises, self._background)
         self.groups = Groups(self._async.groups, self._background)
+        self.schedules = Schedules(self._async.schedules, self._background)
 
     def __enter__(self) -> Client:
         return self
@@ -241,6 +243,10 @@ class Client:
     def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
         self._call("retry", self._async.retry(run_id))
+
+    def prune(self, older_than: timedelta) -> int:
+        """Delete runs that ended so long ago. See ``AsyncClient.prune``."""
+        return self._call("prune", self._async.prune(older_than))
 
     def workers(self) -> Sequence[WorkerInfo]:
         """Return the workers of the whole database. See ``AsyncClient.workers``."""
@@ -368,3 +374,37 @@ class Groups:
         """Replace the limits of a group. See ``AsyncGroups.limit``."""
         work = self._async.limit(name, max_running=max_running, starts_per=starts_per)
         self._background.call(work, "groups.limit")
+
+
+class Schedules:
+    """Schedules by their ids, for code that may block. See ``AsyncSchedules``."""
+
+    def __init__(self, schedules: AsyncSchedules, background: Background) -> None:
+        self._async = schedules
+        self._background = background
+
+    def put(self, id: str, workflow: Workflow, /, *args: Any, cron: str, **options: Any) -> Schedule:
+        """Create a schedule, or change the one that has the id. See ``AsyncSchedules.put``."""
+        return self._background.call(
+            self._async.put(id, workflow, *args, cron=cron, **options), "schedules.put"
+        )
+
+    def get(self, id: str) -> Schedule:
+        """Return a schedule. Raises NotFound."""
+        return self._background.call(self._async.get(id), "schedules.get")
+
+    def list(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        """List schedules by id; ``after`` is a former page's ``next``."""
+        return self._background.call(self._async.list(after=after, limit=limit), "schedules.list")
+
+    def pause(self, id: str) -> Schedule:
+        """Have a schedule start nothing more. Raises NotFound."""
+        return self._background.call(self._async.pause(id), "schedules.pause")
+
+    def resume(self, id: str) -> Schedule:
+        """Have a paused schedule go on with its next time. Raises NotFound."""
+        return self._background.call(self._async.resume(id), "schedules.resume")
+
+    def delete(self, id: str) -> None:
+        """Delete a schedule. Its runs stay. Raises NotFound."""
+        self._background.call(self._async.delete(id), "schedules.delete")

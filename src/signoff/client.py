@@ -6,7 +6,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from signoff import codec
@@ -27,11 +27,14 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.registry import workflow_name
+from signoff.schedules import AsyncSchedules, ScheduleBackend
 from signoff.start_options import check_id, check_priority, unix_time
 from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
 
 T = TypeVar("T")
 Workflow = Callable[..., Any] | str
+
+PRUNED_AT_ONCE = 100  # runs in one transaction
 
 
 class Functions(Protocol):
@@ -54,7 +57,7 @@ class App(Protocol):
         ...
 
 
-class Backend(GroupBackend, Protocol):
+class Backend(GroupBackend, ScheduleBackend, Protocol):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -85,6 +88,7 @@ class Backend(GroupBackend, Protocol):
     ) -> Page[Promise]: ...
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise: ...
     async def list_workers(self) -> Sequence[WorkerInfo]: ...
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> int: ...
     async def answer(
         self,
         question_id: str,
@@ -124,6 +128,7 @@ class AsyncClient:
             self._functions = target.registry
         self.promises = AsyncPromises(self.backend)
         self.groups = AsyncGroups(self.backend)
+        self.schedules = AsyncSchedules(self.backend, self._group, self._function)
 
     async def __aenter__(self) -> AsyncClient:
         await self.backend.open()
@@ -172,8 +177,7 @@ class AsyncClient:
         """
         function = None if isinstance(workflow, str) else workflow
         arguments = codec.encode_arguments(function, args, kwargs)
-        known = self._functions.function(workflow) if self._functions else function
-        concurrency_key, concurrency_limit = slot_of(known, arguments)
+        concurrency_key, concurrency_limit = slot_of(self._function(workflow), arguments)
         new = NewRun(
             id=check_id(id) if id is not None else str(uuid.uuid4()),
             workflow=workflow_name(workflow),
@@ -190,6 +194,11 @@ class AsyncClient:
         return AsyncHandle(
             self.backend, run.id, Any if function is None else codec.return_annotation(function)
         )
+
+    def _function(self, workflow: Workflow) -> Callable[..., Any] | None:
+        if self._functions is not None:
+            return self._functions.function(workflow)
+        return None if isinstance(workflow, str) else workflow
 
     async def get(self, run_id: str, *, returns: Any = Any) -> AsyncHandle:
         """Return the handle of a run. Raises NotFound."""
@@ -235,6 +244,21 @@ class AsyncClient:
     async def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. Raises NotFound, InvalidState."""
         await self.backend.retry(run_id)
+
+    async def prune(self, older_than: timedelta) -> int:
+        """Delete runs that ended so long ago, with their journals and promises, in small batches.
+
+        Runs that failed because of their code are kept: retry or cancel them.
+
+        Returns:
+            How many.
+        """
+        total = 0
+        while True:
+            deleted = await self.backend.delete_ended(older_than.total_seconds(), PRUNED_AT_ONCE)
+            total += deleted
+            if deleted < PRUNED_AT_ONCE:
+                return total
 
     async def workers(self) -> Sequence[WorkerInfo]:
         """Return the workers of the whole database. One that has died stays listed for a minute at most."""

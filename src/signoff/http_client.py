@@ -20,10 +20,12 @@ from signoff.records import (
     Group,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseState,
     Rate,
     Run,
+    Schedule,
     Settlement,
     WorkerInfo,
 )
@@ -32,7 +34,7 @@ from signoff.stores.base import Page, PromiseFilter, RunFilter
 from signoff.stores.limits import check_limits
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -174,6 +176,10 @@ class HttpBackend:
         response = await self._post(_path("runs", run_id, "signals"), body, pauses=_repeatable(request_id))
         return self._read(response, lambda answer: answer["sent"])
 
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> int:
+        body = {"older_than_seconds": older_than_seconds, "limit": limit}
+        return self._read(await self._post("/v1/prune", body, pauses=QUICK), lambda answer: answer["deleted"])
+
     # Promises
 
     async def create_promise(
@@ -241,6 +247,33 @@ class HttpBackend:
         check_limits(max_running, starts_per)  # what is not finite is no JSON
         body = {"max_running": max_running, "starts_per": starts_per and asdict(starts_per)}
         await self._post(_path("groups", name, "limit"), body, pauses=QUICK)
+
+    # Schedules
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        body = {**asdict(new), **from_json(new.arguments)}
+        for name in ("arguments", "next_at"):
+            del body[name]
+        return self._record(Schedule, await self._post("/v1/schedules", body, pauses=QUICK))
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return self._record(Schedule, await self._get(_path("schedules", schedule_id)))
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        return await self._list(Schedule, "/v1/schedules", {}, after, limit)
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        return self._record(
+            Schedule, await self._post(_path("schedules", schedule_id, "pause"), {}, pauses=QUICK)
+        )
+
+    async def resume_schedule(self, schedule_id: str) -> Schedule:
+        return self._record(
+            Schedule, await self._post(_path("schedules", schedule_id, "resume"), {}, pauses=QUICK)
+        )
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        await self._post(_path("schedules", schedule_id, "delete"), {})
 
     # HTTP
 

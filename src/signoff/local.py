@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from signoff.engine.cron import next_time
 from signoff.errors import InvalidValue
 from signoff.people.answers import answer
 from signoff.records import (
@@ -14,10 +15,12 @@ from signoff.records import (
     Group,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     Rate,
     Run,
+    Schedule,
     Settlement,
     WorkerInfo,
 )
@@ -136,6 +139,34 @@ class LocalBackend:
         return await answer(
             self._store, question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
         )
+
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> int:
+        if not 0 <= older_than_seconds < math.inf:
+            raise InvalidValue(
+                "older_than_seconds", f"{older_than_seconds} is no number of seconds from 0 on"
+            )
+        return await self._store.delete_ended(self._store.clock.now() - older_than_seconds, limit)
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        next_at = next_time(new.cron, new.timezone, self._store.clock.now())
+        return await self._store.put_schedule(replace(new, next_at=next_at))
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return await self._store.get_schedule(schedule_id)
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        return await self._store.list_schedules(after=after, limit=limit)
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        return await self._store.pause_schedule(schedule_id)
+
+    async def resume_schedule(self, schedule_id: str) -> Schedule:
+        schedule = await self._store.get_schedule(schedule_id)
+        next_at = next_time(schedule.cron, schedule.timezone, self._store.clock.now())
+        return await self._store.resume_schedule(schedule_id, next_at)
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        await self._store.delete_schedule(schedule_id)
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._store.list_workers()

@@ -256,6 +256,53 @@ class Group:
     paused: int = 0
 
 
+class CatchUp(StrEnum):
+    """Which of its missed times a schedule makes up for."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchedule:
+    """What a caller says of a workflow that is to be started again and again."""
+
+    id: str
+    workflow: str
+    group: str
+    arguments: str  # JSON {"args": [...], "kwargs": {...}}
+    cron: str
+    timezone: str
+    catch_up: CatchUp = CatchUp.LATEST
+    next_at: float = 0.0  # the first time
+    priority: int = 0
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A workflow that is started at the times of a cron expression."""
+
+    namespace: str
+    id: str
+    workflow: str
+    group: str
+    arguments: str  # JSON
+    cron: str
+    timezone: str
+    catch_up: CatchUp
+    next_at: float
+    priority: int = 0
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    created_at: float = 0.0
+    is_paused: bool = False
+    last_at: float | None = None  # when it last started a run
+    last_run_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A process that holds leases, and how to tell on its host whether it still lives."""

@@ -32,6 +32,7 @@ from signoff.errors import (
 )
 from signoff.records import (
     CallKind,
+    CatchUp,
     Entry,
     EntryKind,
     Group,
@@ -41,11 +42,12 @@ from signoff.records import (
     Rate,
     Run,
     RunState,
+    Schedule,
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo)
+Record = Run | Promise | Entry | Group | WorkerInfo | Schedule
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -53,6 +55,7 @@ _JSON: Mapping[type, frozenset[str]] = {
     Entry: frozenset({"value", "error", "details"}),
     Group: frozenset(),
     WorkerInfo: frozenset(),
+    Schedule: frozenset({"arguments"}),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -60,6 +63,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Promise: {"kind": PromiseKind, "state": PromiseState},
     Entry: {"kind": EntryKind, "call": CallKind},
     WorkerInfo: {},
+    Schedule: {"catch_up": CatchUp},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Client, Entry, Promise, Run, RunState, Signoff, SignoffError
+from signoff import AsyncClient, Client, Entry, Promise, Run, RunState, Schedule, Signoff, SignoffError
 from signoff.errors import ClientClosed
 from signoff.records import NewPromise, Rate
 from signoff.stores.base import Page, PromiseFilter
@@ -308,6 +308,24 @@ async def workers(scene: Scene) -> AsyncIterator[Any]:
 
 
 @play
+async def schedules(scene: Scene) -> AsyncIterator[Any]:
+    schedules = scene.client.schedules
+    yield await schedules.put(
+        "a/b", "one_by_one", {"of": "ana"}, 1, cron="0 9 * * *", timezone="Europe/Berlin"
+    )
+    yield await schedules.put("c", "echo", cron="*/5 * * * *", catch_up="skip", group="gpu", priority=-1)
+    yield await schedules.list()
+    yield await schedules.list(limit=1)
+    yield await schedules.pause("c")
+    yield await schedules.resume("c")
+    await schedules.delete("c")
+    for wrong in ({"cron": "often"}, {"cron": "0 9 * * *", "timezone": "Mars"}):
+        yield await tried(schedules.put("d", "echo", **wrong))
+    for attempt in (schedules.get, schedules.pause, schedules.resume, schedules.delete):
+        yield await tried(attempt("c"))
+
+
+@play
 async def groups(scene: Scene) -> AsyncIterator[Any]:
     groups = scene.client.groups
     yield await groups.list()
@@ -370,7 +388,7 @@ async def remote(app: Signoff) -> AsyncIterator[Scene]:
 
 
 def comparable(outcome: Any) -> Any:
-    if isinstance(outcome, Run | Promise | Entry):
+    if isinstance(outcome, Run | Promise | Entry | Schedule):
         return {key: value for key, value in to_wire(outcome).items() if key not in LEFT_TO_CHANCE}
     if isinstance(outcome, Page):
         return [comparable(item) for item in outcome.items], outcome.next

@@ -23,6 +23,7 @@ from signoff.records import (
     PromiseState,
     Run,
     RunState,
+    Schedule,
     Settlement,
 )
 from signoff.server import Server
@@ -194,7 +195,7 @@ async def remote_scene(folder: Path) -> AsyncIterator[Scene]:
 
 
 class Untimed:
-    """A store for a server whose timers stand still: the tests call ``due`` themselves."""
+    """A store for a server whose timers stand still: the tests do what is due themselves."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -204,6 +205,9 @@ class Untimed:
 
     async def due(self, limit: int = 1000) -> float | None:
         return None
+
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+        return [], None
 
 
 @asynccontextmanager

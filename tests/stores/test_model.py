@@ -33,12 +33,14 @@ from signoff.records import (
     Message,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     PromiseState,
     Rate,
     Run,
     RunState,
+    Schedule,
     Settlement,
 )
 from signoff.stores.base import Outcome, PromiseFilter, RunFilter, Write
@@ -59,6 +61,8 @@ groups = st.sampled_from(("g", "g", "g", "night"))
 arguments = st.sampled_from(('{"args": []}', '{"args": []}', '{ "args":[] }', '{"args": [1]}'))
 delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
 starts = st.sampled_from((None, None, None, -1.0, 0.0, 5.0, 60.0))
+schedule_ids = st.sampled_from(("s0", "s1"))
+moments = st.sampled_from((-1.0, 0.0, 5.0, 60.0))
 rates = st.sampled_from((None, None, Rate(1, 10.0), Rate(2, 10.0), Rate(3, 0.7)))
 slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
 priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
@@ -90,6 +94,7 @@ class Seen:
     promises: Sequence[Promise]
     journals: Sequence[Sequence[Entry]]
     groups: Sequence[Group]
+    schedules: Sequence[Schedule]
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -245,6 +250,45 @@ class SideBySide(RuleBasedStateMachine):
         if is_settled_now and owner is not None and owner.state is RunState.PAUSED and owner.epoch > 0:
             assert self._do(self.scene.within(namespace).state(owner.id)) is RunState.READY
 
+    @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
+    def delete_ended(self, namespace: str, age: float, limit: int) -> None:
+        self.both(namespace, "delete_ended", self.scene.clock.now() - age, limit)
+        self.done.clear()  # what was deleted can be created again
+        kept = {promise_id for known, promise_id in self.model.tables.promises if known == namespace}
+        self.settled = {
+            key: each for key, each in self.settled.items() if key[0] != namespace or key[1] in kept
+        }
+
+    # Schedules
+
+    @rule(
+        namespace=namespaces, id=schedule_ids, cron=values, workflow=st.sampled_from(WORKFLOWS), delay=moments
+    )
+    def put_schedule(self, namespace: str, id: str, cron: str, workflow: str, delay: float) -> None:
+        next_at = self.scene.clock.now() + delay
+        self.both(
+            namespace, "put_schedule", NewSchedule(id, workflow, "g", "{}", cron, "UTC", next_at=next_at)
+        )
+
+    @rule(namespace=namespaces, id=schedule_ids, operation=st.sampled_from(("get", "pause", "delete")))
+    def change_schedule(self, namespace: str, id: str, operation: str) -> None:
+        self.both(namespace, f"{operation}_schedule", id)
+
+    @rule(namespace=namespaces, id=schedule_ids, delay=moments)
+    def resume_schedule(self, namespace: str, id: str, delay: float) -> None:
+        self.both(namespace, "resume_schedule", id, self.scene.clock.now() + delay)
+
+    @rule(delay=moments, runs=st.lists(run_ids, max_size=2), stale=st.booleans())
+    def fire_schedules(self, delay: float, runs: list[str], stale: bool) -> None:
+        due, next_at = self._do(self.scene.store.due_schedules(100))
+        expected_due, expected_next = self.model.due_schedules(100)
+        assert _ids_of(due) == _ids_of(expected_due)
+        assert next_at == expected_next
+        for each in due:
+            new = [NewRun(id, each.workflow, each.group, each.arguments) for id in runs]
+            expected = each.next_at - stale
+            self.both(each.namespace, "fire_schedule", each.id, expected, new, self.scene.clock.now() + delay)
+
     # Workers
 
     @rule(
@@ -346,6 +390,7 @@ class SideBySide(RuleBasedStateMachine):
                 assert _comparable(journal) == _comparable(self.model.tables.journals[namespace, run.id])
                 assert [entry.seq for entry in journal] == list(range(len(journal)))
             assert seen.groups == self.model.list_groups(namespace)
+            assert seen.schedules == self.model.list_schedules(namespace)
             messages = [
                 (message, run.wakes)
                 for run in expected
@@ -373,7 +418,8 @@ class SideBySide(RuleBasedStateMachine):
             *(store.read_journal(id) for id in ids),
         )
         groups = await store.list_groups()
-        return Seen(runs.items, ended, messages, promises.items, journals, groups)
+        schedules = list((await store.list_schedules()).items)
+        return Seen(runs.items, ended, messages, promises.items, journals, groups, schedules)
 
     # Inside
 
@@ -405,6 +451,10 @@ def _outcome(operation: Any) -> Any:
         return (AlreadySettled, vars(error))
     except SignoffError as error:
         return type(error)
+
+
+def _ids_of(schedules: Sequence[Schedule]) -> set[tuple[str, str]]:
+    return {(each.namespace, each.id) for each in schedules}
 
 
 def _comparable(outcome: Any) -> Any:

@@ -566,6 +566,28 @@ async def test_a_key_and_a_rate_hold_back_together(scene: Scene) -> None:
     assert await scene.claim() == []
 
 
+@rule
+async def test_a_message_for_a_ready_run_does_not_cost_it_its_place(scene: Scene) -> None:
+    for name in ("first", "second"):
+        await scene.start(name, concurrency_key="k", concurrency_limit=1)
+        scene.clock.advance(1)
+    assert ids(await scene.claim()) == ["first"]
+    await scene.store.release("w")
+    scene.clock.advance(1)
+    await scene.store.signal("second", "go", "1")
+    assert ids(await scene.claim()) == ["second"], "first became ready after it"
+    await scene.complete(await scene.store.get_run("second"))
+    assert ids(await scene.claim()) == ["first"]
+
+
+@rule
+async def test_a_key_and_a_limit_go_together(scene: Scene) -> None:
+    for half in ({"concurrency_key": "k"}, {"concurrency_limit": 1}):
+        with pytest.raises(InvalidValue, match="go together"):
+            await scene.start(**half)
+    assert await scene.listed() == []
+
+
 # The register of workers
 
 

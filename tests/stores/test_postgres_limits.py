@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
+import psycopg
 import pytest
 
 from signoff.records import NewRun, Rate, RunState
+from signoff.stores import postgres_operations as operations
 from signoff.stores.base import Change, RunFilter, Write
 from signoff.stores.postgres import PostgresStore
 from tests.postgres.databases import fresh_database
@@ -17,6 +20,7 @@ from tests.support import in_asyncio
 
 STORES = 4
 RUNS = 40
+WAITING = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 RUNNING = RunFilter(states=frozenset({RunState.RUNNING}))
 
 
@@ -96,6 +100,35 @@ async def test_of_four_processes_none_exceeds_a_limit_and_none_waits_in_vain(lim
 
 
 @in_asyncio
+async def test_a_run_that_is_created_while_a_slot_is_being_freed_is_not_blocked_for_ever() -> None:
+    with fresh_database() as url:
+        store = PostgresStore(url)
+        await store.open()
+        try:
+            await _end_while_creating(store, url, "k")
+        finally:
+            await store.close()
+
+
+async def _end_while_creating(store: PostgresStore, url: str, name: str) -> None:
+    """End a run in a transaction that is not yet committed when the next one of its key is created."""
+    slot: dict[str, Any] = {"concurrency_key": name, "concurrency_limit": 1}
+    await store.create_run(NewRun(f"{name}-ends", WORKFLOW, GROUP, "{}", **slot))
+    [claim] = await store.claim("w", GROUP, [WORKFLOW], 1)
+    end = operations.complete("default", Write(claim.run.id, claim.run.epoch), SUCCESS)
+    with psycopg.connect(url) as connection, psycopg.connect(url, autocommit=True) as observer:
+        connection.execute("SELECT signoff.apply(%s)", (f'{{"operations":[{end.text.decode()}]}}',))
+        creating = asyncio.create_task(
+            store.create_run(NewRun(f"{name}-waits", WORKFLOW, GROUP, "{}", **slot))
+        )
+        while not creating.done() and observer.execute(WAITING).fetchone() is None:
+            await asyncio.sleep(0.001)
+        connection.commit()
+        await creating
+    assert [claim.run.id for claim in await store.claim("w", GROUP, [WORKFLOW], 1)] == [f"{name}-waits"]
+
+
+@in_asyncio
 async def test_runs_of_a_key_that_are_created_while_others_end_are_never_forgotten() -> None:
     """A run is blocked because a slot is taken, at the moment at which the slot is freed."""
     async with four_stores() as stores:
@@ -128,3 +161,20 @@ async def test_four_processes_start_no_more_than_the_rate() -> None:
             for n, store in enumerate(stores)
         )
         assert sum(len(claims) for claims in await asyncio.gather(*asked)) == 7
+
+
+@in_asyncio
+async def test_four_processes_that_claim_at_once_share_the_slots_that_a_worker_let_go() -> None:
+    """Then more runs of the key are candidates than there are slots."""
+    async with four_stores() as stores:
+        for number in range(RUNS):
+            new = NewRun(f"r{number}", WORKFLOW, GROUP, "{}", concurrency_key="k", concurrency_limit=2)
+            await stores[0].create_run(new)
+        for _ in range(15):
+            async with asyncio.TaskGroup() as claims:
+                for n, store in enumerate(stores):
+                    claims.create_task(store.claim(f"w{n}", GROUP, [WORKFLOW], 1))
+            assert len((await stores[0].list_runs(RUNNING)).items) <= 2
+            for n, store in enumerate(stores):
+                await store.release(f"w{n}")
+        assert len(await stores[0].claim("last", GROUP, [WORKFLOW], 10)) == 2

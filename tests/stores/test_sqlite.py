@@ -32,7 +32,9 @@ from signoff.stores import (
     sqlite_leases,
     sqlite_messages,
     sqlite_promises,
+    sqlite_retention,
     sqlite_runs,
+    sqlite_schedules,
     sqlite_states,
 )
 from signoff.stores.base import Change, RunFilter, Write
@@ -787,7 +789,9 @@ MODULES = (
     sqlite_leases,
     sqlite_messages,
     sqlite_promises,
+    sqlite_retention,
     sqlite_runs,
+    sqlite_schedules,
     sqlite_states,
 )
 

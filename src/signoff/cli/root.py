@@ -16,8 +16,10 @@ from signoff.cli.keys import keys
 from signoff.cli.output import Output
 from signoff.cli.people import answer, inbox
 from signoff.cli.promises import reject, resolve
+from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
 from signoff.cli.runs import cancel, retry, runs, signal, start
+from signoff.cli.schedules import schedules
 from signoff.cli.serve import dev, server, worker
 from signoff.cli.show import show
 from signoff.cli.workers import workers
@@ -63,6 +65,8 @@ for _command in (
     keys,
     groups,
     workers,
+    prune,
+    schedules,
 ):
     root.add_command(_command)
 

@@ -35,6 +35,14 @@ _IDLE_THREADS_END_SECONDS = 0.5
 _ADDRESS = click.argument("address", metavar="MODULE:APP")
 
 
+_retain = click.option(
+    "--retain-days",
+    "retention_days",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Delete runs so many days after their end.  [default: never]",
+)
+
+
 def _listening_options(command: Command) -> Command:
     for option in (
         click.option(
@@ -77,6 +85,7 @@ def _working_options(command: Command) -> Command:
     help="A worker key for --url; better in the environment, which `ps` does not show. [env: SIGNOFF_WORKER_KEY]",
 )
 @_working_options
+@_retain
 @json_option
 def worker(
     address: str,
@@ -86,6 +95,7 @@ def worker(
     concurrency: int,
     threads: int,
     grace: float,
+    retention_days: float | None,
     out: Output,
 ) -> int | None:
     """Run the workflows of MODULE:APP.
@@ -101,7 +111,7 @@ def worker(
         app.store = RemoteStore(url, key=key, namespace=app.store.namespace)
     elif key:
         raise click.UsageError("--key is for a server; give its --url, too")
-    options = WorkerOptions(group, concurrency, threads, grace)
+    options = WorkerOptions(group, concurrency, threads, grace, retention_days)
 
     async def run(stop: StopSignals) -> None:
         opening = asyncio.create_task(app.store.open())  # a server that is away is waited for
@@ -134,6 +144,7 @@ def worker(
     show_default=True,
     help="Seconds without a word after which the runs of a remote worker go to others.",
 )
+@_retain
 @json_option
 def server(
     address: str | None,

@@ -21,12 +21,14 @@ class WorkerOptions:
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
         grace_seconds: How long running steps may go on when it is asked to stop.
+        retention_days: How long ended runs are kept; None: for ever.
     """
 
     group: str | None = None
     concurrency: int = 1000
     threads: int = 32
     grace_seconds: float = 30.0
+    retention_days: float | None = None
 
 
 async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Output) -> None:
@@ -37,7 +39,12 @@ async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Out
     """
     group = options.group or app.group
     worker = Worker(
-        app.store, app.registry, group=group, concurrency=options.concurrency, threads=options.threads
+        app.store,
+        app.registry,
+        group=group,
+        concurrency=options.concurrency,
+        threads=options.threads,
+        retention_days=options.retention_days,
     )
     working = asyncio.create_task(worker.run(), name="signoff worker")
     names = app.registry.names()

@@ -1,10 +1,11 @@
-"""Having the store do what time has brought, at its time: deadlines, timers of paused runs, lost leases."""
+"""Having the store do what time has brought, at its time: deadlines, timers of paused runs, lost leases, schedules."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
+from signoff.engine.schedules import fire_due
 from signoff.errors import StoreUnavailable
 from signoff.stores.base import Change, Store
 
@@ -14,7 +15,7 @@ LOOK_EVERY_SECONDS = 1.0  # what another process makes due sooner than we knew i
 
 
 class TimerService:
-    """Calls ``store.due`` whenever something may be due. Any number of processes may run one."""
+    """Calls ``store.due`` and fires schedules whenever something may be due. Any number of processes may run one."""
 
     def __init__(self, store: Store, *, look_seconds: float = LOOK_EVERY_SECONDS) -> None:
         self._store = store
@@ -39,9 +40,9 @@ class TimerService:
         self._look.clear()
         wait = self._look_seconds
         try:
-            next_at = await self._store.due()
-            if next_at is not None:
-                wait = min(wait, max(0.0, next_at - self._store.clock.now()))
+            times = await self._store.due(), await fire_due(self._store)
+            now = self._store.clock.now()
+            wait = min([wait, *(max(0.0, time - now) for time in times if time is not None)])
         except StoreUnavailable as trouble:
             log.error("timers wait: %s", trouble)
         try:

@@ -17,6 +17,7 @@ from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
+from signoff.engine.retention import Retention
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.timers import LOOK_EVERY_SECONDS, TimerService
 from signoff.errors import StoreUnavailable
@@ -62,6 +63,7 @@ class Worker:
         is_dead: Whether another worker is known to have ended, so that its runs can be taken over at once.
         keeper: Makes what extends the leases, by default from a thread.
         attempt: Runs an attempt of a step, for tests that look at it.
+        retention_days: How long ended runs are kept; None: for ever.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Worker:
         is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
         keeper: Callable[..., Keeper] = LeaseKeeper,
         attempt: Callable[[StepCall, str, int, ThreadPoolExecutor], Awaitable[Attempt]] = run_attempt,
+        retention_days: float | None = None,
     ) -> None:
         self.store = store
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
@@ -102,6 +105,7 @@ class Worker:
         self._is_dead = is_dead
         self._keeper = keeper
         self._attempt = attempt
+        self._retention = None if retention_days is None else Retention(store, retention_days)
         self._held: dict[str, Driver] = {}
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, tuple[Execution, int, int]] = (
@@ -130,6 +134,8 @@ class Worker:
             async with asyncio.TaskGroup() as services:
                 services.create_task(TimerService(self.store, look_seconds=self._look_seconds).run())
                 services.create_task(self._take_over())
+                if self._retention is not None:
+                    services.create_task(self._retention.run())
                 services.create_task(self._work())
         finally:
             stop_listening()

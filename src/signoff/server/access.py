@@ -99,6 +99,8 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         await _CHECKS.get(name, _refused)(access, store, arguments)
     if access.groups is not None and name == "list_groups":
         return [group for group in await store.list_groups() if group.name in access.groups]
+    if name == "due_schedules" and access.namespace is not None:
+        return [], None  # they are the whole database's: the server fires them
     if access.namespace is not None:  # the register of workers is the whole database's
         if name == "list_workers":
             return [worker for worker in await store.list_workers() if _is_open(access, worker)]
@@ -193,7 +195,9 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("ended", "read_messages"), _by_runs),
     **dict.fromkeys(("append", "pause", "complete"), _by_write),
     **dict.fromkeys(("get_promise", "settle"), _by_promise),
-    **dict.fromkeys(("create_promise", "due", "list_workers", "list_groups", "release"), _passed),
+    **dict.fromkeys(
+        ("create_promise", "due", "list_workers", "list_groups", "due_schedules", "release"), _passed
+    ),
     "heartbeat": _by_held,
     "claim": _by_group,
     "create_run": _by_new_run,

@@ -12,9 +12,21 @@ from starlette.middleware import Middleware
 
 import signoff
 from signoff.app import Signoff
+from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
-from signoff.server import events, groups, health, operations, promises, questions, runs, workers
+from signoff.server import (
+    events,
+    groups,
+    health,
+    operations,
+    promises,
+    questions,
+    runs,
+    schedules,
+    workers,
+)
+from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
 from signoff.server.hosts import HostCheck
@@ -38,6 +50,7 @@ def create_server_app(
     allowed_hosts: Iterable[str] = (),
     worker_keys: WorkerKeys | None = None,
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
+    retention_days: float | None = None,
 ) -> FastAPI:
     """Return the HTTP API of a store as an ASGI application.
 
@@ -49,9 +62,15 @@ def create_server_app(
         worker_keys: The keys of remote workers. Without any, programs of this machine may work, and no others.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
+        retention_days: How long ended runs are kept; None: for ever.
+
+    Raises:
+        InvalidValue: The days are not above 0.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     store, group, function = app.store, app.group, app.registry.function
+
+    retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
@@ -59,6 +78,9 @@ def create_server_app(
         backend = LocalBackend(store)
         timers = asyncio.create_task(TimerService(store).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
+        pruning = (
+            None if retention is None else asyncio.create_task(retention.run(), name="signoff retention")
+        )
         feeds = Feeds(store)
         keys = worker_keys or WorkerKeys()
         services = Services(store, backend, group, timers, function, keys, worker_lease_seconds, feeds)
@@ -68,8 +90,10 @@ def create_server_app(
         finally:
             await services.sessions.close()
             feeds.close()
-            timers.cancel()
-            await asyncio.wait({timers})
+            tasks = {timers} if pruning is None else {timers, pruning}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             await backend.close()
 
     api = FastAPI(
@@ -84,7 +108,18 @@ def create_server_app(
         redirect_slashes=False,
     )
     add_handlers(api)
-    for noun in (runs, events, questions, promises, groups, workers, operations, health):
+    for noun in (
+        runs,
+        events,
+        questions,
+        promises,
+        groups,
+        workers,
+        pruning_routes,
+        schedules,
+        operations,
+        health,
+    ):
         api.include_router(noun.router)
     return api
 

@@ -19,10 +19,11 @@ from signoff.stores.base import Store
 
 
 class ServerOptions(TypedDict, total=False):
-    """What a server may be told of its remote workers, see ``create_server_app``."""
+    """What else a server may be told, see ``create_server_app``."""
 
     worker_keys: WorkerKeys | None
     worker_lease_seconds: float | None
+    retention_days: float | None
 
 
 GRACE_SECONDS = 5

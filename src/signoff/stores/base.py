@@ -4,7 +4,7 @@ Every method is one transaction: it happens whole or not at all, and what it did
 returns. ``tests/stores/`` holds the rules as one suite that runs against every store.
 
 A store object is bound to one namespace; nothing it does or returns concerns another, except ``due``,
-``release`` and the workers' register, which serve the whole database.
+``due_schedules``, ``release`` and the workers' register, which serve the whole database.
 
 The run's states and who moves them (no other transition exists):
 
@@ -47,12 +47,14 @@ from signoff.records import (
     Message,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     PromiseState,
     Rate,
     Run,
     RunState,
+    Schedule,
     Settlement,
     WorkerInfo,
 )
@@ -220,6 +222,7 @@ class Store(Protocol):
 
         Raises:
             IdConflict: The id belongs to a run of another workflow or with other arguments.
+            InvalidValue: A concurrency key without a limit, or the other way round.
         """
         ...
 
@@ -295,6 +298,18 @@ class Store(Protocol):
             NotFound: There is no such run.
             InvalidState: The run has ended (one that failed retryably has not: it keeps the signal).
             RequestConflict: ``request_id`` was used for this run with another name or value.
+        """
+        ...
+
+    async def delete_ended(self, before: float, limit: int) -> int:
+        """Delete runs that ended before that time, the earliest first, with their journals, promises and all else.
+
+        A run goes after its parent: one whose parent is there is kept. The children of a run that is deleted have no
+        parent from then on, so they go next, or later if they have not ended or ended later. A run that failed
+        retryably is kept. The id of a deleted run, or of a deleted promise, is free again.
+
+        Returns:
+            How many runs were deleted; ``limit`` means that there may be more.
         """
         ...
 
@@ -432,6 +447,52 @@ class Store(Protocol):
 
     async def list_groups(self) -> Sequence[Group]:
         """Groups that have runs, or were ever paused or limited, by name. Counts stop at ``COUNTED_AT_MOST``."""
+        ...
+
+    # Schedules: when they fire is computed above the store (``engine/schedules.py``)
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        """Create a schedule, or replace what the one of that id says.
+
+        It stays paused if it was; ``next_at`` is taken over only if cron expression or time zone are others.
+        """
+        ...
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        """Raises NotFound."""
+        ...
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        """By id. ``after`` is a former page's ``next``."""
+        ...
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        """Have a schedule not be due any more. Raises NotFound."""
+        ...
+
+    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
+        """Have a paused schedule be due at ``next_at``; one that is not paused stays as it is. Raises NotFound."""
+        ...
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        """Raises NotFound."""
+        ...
+
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+        """Schedules of all namespaces whose ``next_at`` has come, and the earliest ``next_at`` of any (None: none)."""
+        ...
+
+    async def fire_schedule(
+        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        """Move a schedule on from ``next_at == expected``, and create runs, in one transaction.
+
+        A run whose id is taken is not created. Listeners are told that something may be due.
+
+        Returns:
+            Whether it was moved on now: False, with nothing done, if its ``next_at`` is another one, or it is paused or
+            gone.
+        """
         ...
 
     # Workers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from signoff.errors import InvalidValue
-from signoff.records import Rate
+from signoff.records import NewRun, Rate
 
 
 def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
@@ -20,3 +20,9 @@ def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
         )
     if not 0 < starts_per.seconds < math.inf:
         raise InvalidValue("starts_per.seconds", f"{starts_per.seconds} is no number of seconds above 0")
+
+
+def check_slot(new: NewRun) -> None:
+    """Raise InvalidValue for a concurrency key without a limit, or the other way round."""
+    if (new.concurrency_key is None) != (new.concurrency_limit is None):
+        raise InvalidValue("concurrency_limit", "a concurrency key and a limit go together")

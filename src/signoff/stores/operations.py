@@ -81,6 +81,9 @@ _READS = (
     "get_promise",
     "list_promises",
     "list_groups",
+    "get_schedule",
+    "list_schedules",
+    "due_schedules",
     "list_workers",
 )
 _WRITES = (
@@ -98,6 +101,12 @@ _WRITES = (
     "pause_group",
     "resume_group",
     "limit_group",
+    "put_schedule",
+    "pause_schedule",
+    "resume_schedule",
+    "delete_schedule",
+    "fire_schedule",
+    "delete_ended",
     "enlist",
     "heartbeat",
     "release",

@@ -21,10 +21,12 @@ from signoff.records import (
     Message,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     Rate,
     Run,
+    Schedule,
     Settlement,
     WorkerInfo,
 )
@@ -32,6 +34,8 @@ from signoff.stores import postgres_groups as groups
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_operations as operations
 from signoff.stores import postgres_reads as reads
+from signoff.stores import postgres_retention as retention
+from signoff.stores import postgres_schedules as schedules
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
 from signoff.stores.limits import check_limits
 from signoff.stores.listeners import Listeners
@@ -165,6 +169,9 @@ class PostgresStore:
     ) -> bool:
         return await self._write(operations.signal, run_id, name, value, by, request_id, token)
 
+    async def delete_ended(self, before: float, limit: int) -> int:
+        return await self._change(retention.delete_ended, before, limit)
+
     # What the holder of a lease does
 
     async def claim(
@@ -210,19 +217,49 @@ class PostgresStore:
     # Groups
 
     async def pause_group(self, name: str) -> None:
-        self._database.tell(await self._read(groups.set_paused, name, True))
+        await self._change(groups.set_paused, name, True)
 
     async def resume_group(self, name: str) -> None:
-        self._database.tell(await self._read(groups.set_paused, name, False))
+        await self._change(groups.set_paused, name, False)
 
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
         check_limits(max_running, starts_per)
-        self._database.tell(await self._read(groups.set_limits, name, max_running, starts_per))
+        await self._change(groups.set_limits, name, max_running, starts_per)
 
     async def list_groups(self) -> Sequence[Group]:
         return await self._read(groups.list_groups)
+
+    # Schedules
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        return await self._change(schedules.put, new, self._database.now())
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return await self._read(schedules.get, schedule_id)
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        return await self._read(schedules.list_schedules, after, limit)
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        return await self._read(schedules.pause, schedule_id)
+
+    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
+        return await self._change(schedules.resume, schedule_id, next_at)
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        await self._read(schedules.delete, schedule_id)
+
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+        now = self._database.now()
+        return await self._database.call(lambda db: schedules.due(db, now, limit))
+
+    async def fire_schedule(
+        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        now = self._database.now()
+        return await self._change(schedules.fire, schedule_id, expected, runs, next_at, now)
 
     # Workers
 
@@ -249,6 +286,17 @@ class PostgresStore:
         **kwargs: P.kwargs,
     ) -> Awaitable[T]:
         return self._database.writer.write(make(self.namespace, *args, **kwargs))
+
+    async def _change(
+        self,
+        change: Callable[Concatenate[reads.Connection, str, P], tuple[T, Touched]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Change something on a reader's connection, beside the writer, and tell of it."""
+        result, touched = await self._read(change, *args, **kwargs)
+        self._database.tell(touched)
+        return result
 
     async def _read(
         self, read: Callable[Concatenate[reads.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
@@ -297,6 +345,9 @@ class _Database:
         if self._writer is None:
             raise StoreUnavailable(self.location, "it is not open")
         return self._writer
+
+    def now(self) -> float | None:
+        return None if self._own_clock is None else self._own_clock.now()
 
     def lease_now(self) -> float | None:
         return None if self._lease_clock is None else self._lease_clock.now()
@@ -359,7 +410,7 @@ class _Database:
         return await calling
 
     async def due(self, limit: int) -> float | None:
-        now = None if self._own_clock is None else self._own_clock.now()
+        now = self.now()
         lease_now = self.lease_now()
         sent_at = time.monotonic()
         reply = await self.call(lambda db: leases.due(db, now, lease_now, limit))
@@ -369,7 +420,7 @@ class _Database:
         return reply.next_at
 
     async def release(self, worker_id: str) -> int:
-        now = None if self._own_clock is None else self._own_clock.now()
+        now = self.now()
         freed, touched = await self.call(lambda db: leases.release(db, worker_id, now))
         self.tell(touched)
         return freed

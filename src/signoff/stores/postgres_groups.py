@@ -25,19 +25,19 @@ FROM signoff.list_groups(%s, %s)
 """
 
 
-def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> Touched:
+def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tuple[None, Touched]:
     """Pause a group, or resume it."""
     db.execute(SET_PAUSED, (namespace, name, is_paused))
-    return _ready(namespace)
+    return None, _ready(namespace)
 
 
 def set_limits(
     db: Connection, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
-) -> Touched:
+) -> tuple[None, Touched]:
     """Change the limits of a group."""
     rate = (None, None) if starts_per is None else (starts_per.count, starts_per.seconds)
     db.execute(LIMIT, (namespace, name, max_running, *rate))
-    return _ready(namespace)
+    return None, _ready(namespace)
 
 
 def list_groups(db: Connection, namespace: str) -> list[Group]:

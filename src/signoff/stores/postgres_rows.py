@@ -25,6 +25,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Outcome, Write
+from signoff.stores.limits import check_slot
 from signoff.stores.same import canonical
 
 Row = Mapping[str, Any]
@@ -109,7 +110,8 @@ def message_of(row: Row) -> Message:
 
 
 def from_run(new: NewRun) -> dict[str, Any]:
-    """What the database needs of a new run."""
+    """What the database needs of a new run. Raises InvalidValue."""
+    check_slot(new)
     return {
         "id": new.id,
         "workflow": new.workflow,

@@ -24,10 +24,12 @@ from signoff.records import (
     Message,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     Rate,
     Run,
+    Schedule,
     Settlement,
     WorkerInfo,
 )
@@ -147,6 +149,9 @@ class RemoteStore:
             request_id=request_id,
         )
 
+    async def delete_ended(self, before: float, limit: int) -> int:
+        return await self._ask("delete_ended", before=before, limit=limit)
+
     # What the holder of a lease does
 
     async def claim(
@@ -219,6 +224,42 @@ class RemoteStore:
 
     async def list_groups(self) -> Sequence[Group]:
         return await self._ask("list_groups")
+
+    # Schedules
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        return await self._ask("put_schedule", ("schedule", new.id), new=new)
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return await self._ask("get_schedule", schedule_id=schedule_id)
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        return await self._ask("list_schedules", after=after, limit=limit)
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        return await self._ask("pause_schedule", ("schedule", schedule_id), schedule_id=schedule_id)
+
+    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
+        key = ("schedule", schedule_id)
+        return await self._ask("resume_schedule", key, schedule_id=schedule_id, next_at=next_at)
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        await self._ask("delete_schedule", ("schedule", schedule_id), schedule_id=schedule_id)
+
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+        return await self._ask("due_schedules", limit=limit)
+
+    async def fire_schedule(
+        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        return await self._ask(
+            "fire_schedule",
+            ("schedule", schedule_id),
+            schedule_id=schedule_id,
+            expected=expected,
+            runs=runs,
+            next_at=next_at,
+        )
 
     # Workers
 

@@ -19,10 +19,12 @@ from signoff.records import (
     Message,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     Rate,
     Run,
+    Schedule,
     Settlement,
     WorkerInfo,
 )
@@ -32,7 +34,9 @@ from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
+from signoff.stores import sqlite_retention as retention
 from signoff.stores import sqlite_runs as runs
+from signoff.stores import sqlite_schedules as schedules
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
 from signoff.stores.limits import check_limits
 from signoff.stores.listeners import Listeners
@@ -150,6 +154,9 @@ class SqliteStore:
     ) -> bool:
         return await self._write(messages.signal, run_id, name, value, by, request_id, token)
 
+    async def delete_ended(self, before: float, limit: int) -> int:
+        return await self._write(retention.delete_ended, before, limit)
+
     # What the holder of a lease does
 
     async def claim(
@@ -212,6 +219,35 @@ class SqliteStore:
 
     async def list_groups(self) -> Sequence[Group]:
         return await self._read(groups.list_groups)
+
+    # Schedules
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        return await self._write(schedules.put, new)
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return await self._read_soon(schedules.get, schedule_id)
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        return await self._read(schedules.list_schedules, after, limit)
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        return await self._write(schedules.pause, schedule_id)
+
+    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
+        return await self._write(schedules.resume, schedule_id, next_at)
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        await self._write(schedules.delete, schedule_id)
+
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+        now = self.clock.now()
+        return await self._file.read_soon(lambda db: schedules.due(db, now, limit))
+
+    async def fire_schedule(
+        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        return await self._write(schedules.fire, schedule_id, expected, runs, next_at)
 
     # Workers
 

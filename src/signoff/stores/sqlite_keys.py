@@ -33,7 +33,7 @@ SELECT count(*) FROM (
     SELECT 1 FROM runs INDEXED BY runs_by_key
     WHERE namespace = :namespace AND group_name = :group AND workflow = :workflow AND concurrency_key = :key
         AND state = 'ready' AND blocked = 0 AND concurrency_limit >= :limit AND ended_at IS NULL
-        AND (priority > :priority OR priority = :priority AND (ready_at, number) < (:now, :number))
+        AND (priority > :priority OR priority = :priority AND (ready_at, number) < (:ready_at, :number))
     LIMIT :limit
 )
 """
@@ -77,11 +77,11 @@ def taken(tx: Transaction, slots: Slots, limit: int) -> int:
     return tx.db.execute(RUNNING, slots.values(limit=limit)).fetchone()[0]
 
 
-def line_up(tx: Transaction, slots: Slots, limit: int, priority: int, number: int) -> bool:
-    """Block a run that became ready now if no claim would take it yet. Returns whether it is a candidate."""
+def line_up(tx: Transaction, slots: Slots, limit: int, priority: int, ready_at: float, number: int) -> bool:
+    """Block a ready run if no claim would take it yet. Returns whether one may."""
     ahead = taken(tx, slots, limit)
     if ahead < limit:
-        values = slots.values(limit=limit, priority=priority, now=tx.now, number=number)
+        values = slots.values(limit=limit, priority=priority, ready_at=ready_at, number=number)
         ahead += tx.db.execute(AHEAD, values).fetchone()[0]
     if ahead < limit:
         return True

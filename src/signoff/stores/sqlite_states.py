@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from signoff.records import NewRun, Run, RunState
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_keys as keys
+from signoff.stores.limits import check_slot
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
@@ -104,7 +105,7 @@ RETURNING {RUN_COLUMNS}
 
 # Where a run stands that has just become ready.
 PLACE = """
-SELECT group_name, workflow, concurrency_key, concurrency_limit, priority, number FROM runs
+SELECT group_name, workflow, concurrency_key, concurrency_limit, priority, ready_at, number FROM runs
 WHERE namespace = ? AND id = ?
 """
 
@@ -119,6 +120,7 @@ RETURNING {RUN_COLUMNS}
 
 def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = None) -> Run | None:
     """Create a run, ready or delayed; None if the id is taken."""
+    check_slot(new)
     delayed = new.start_at is not None and new.start_at > tx.now
     row = tx.db.execute(
         CREATE,
@@ -278,12 +280,12 @@ def _line_up(tx: Transaction, run: Run, number: int) -> bool:
     """Let a run that became ready take its place among those of its key. Returns whether it may be claimable."""
     if run.concurrency_key is None or run.concurrency_limit is None:
         return True
-    return keys.line_up(tx, _slots(run), run.concurrency_limit, run.priority, number)
+    return keys.line_up(tx, _slots(run), run.concurrency_limit, run.priority, tx.now, number)
 
 
 def _line_up_again(tx: Transaction, namespace: str, run_id: str) -> bool:
-    group, workflow, key, limit, priority, number = tx.db.execute(PLACE, (namespace, run_id)).fetchone()
-    return keys.line_up(tx, Slots(namespace, group, workflow, key), limit, priority, number)
+    group, workflow, key, limit, *place = tx.db.execute(PLACE, (namespace, run_id)).fetchone()
+    return keys.line_up(tx, Slots(namespace, group, workflow, key), limit, *place)
 
 
 def _slots(run: Run) -> Slots:

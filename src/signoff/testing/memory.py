@@ -15,10 +15,12 @@ from signoff.records import (
     Message,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     Rate,
     Run,
+    Schedule,
     Settlement,
     WorkerInfo,
 )
@@ -147,6 +149,9 @@ class MemoryStore:
     ) -> bool:
         return self._do(self.model.signal, run_id, name, value, by, request_id, token)
 
+    async def delete_ended(self, before: float, limit: int) -> int:
+        return self._do(self.model.delete_ended, before, limit)
+
     # What the holder of a lease does
 
     async def claim(
@@ -180,8 +185,8 @@ class MemoryStore:
         begin = page_number(after, 0)
         found = (
             (number, promise)
-            for number, promise in enumerate(self.model.tables.promises.values(), 1)
-            if number > begin
+            for key, promise in self.model.tables.promises.items()
+            if (number := self.model.tables.promise_numbers[key]) > begin
             and promise.namespace == self.namespace
             and which.kind in (None, promise.kind)
             and which.state in (None, promise.state)
@@ -214,6 +219,35 @@ class MemoryStore:
 
     async def list_groups(self) -> Sequence[Group]:
         return self.model.list_groups(self.namespace)
+
+    # Schedules
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        return self._do(self.model.put_schedule, new)
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return self.model.get_schedule(self.namespace, schedule_id)
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        found = [each for each in self.model.list_schedules(self.namespace) if each.id > (after or "")]
+        return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        return self._do(self.model.pause_schedule, schedule_id)
+
+    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
+        return self._do(self.model.resume_schedule, schedule_id, next_at)
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        self._do(self.model.delete_schedule, schedule_id)
+
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+        return self.model.due_schedules(limit)
+
+    async def fire_schedule(
+        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        return self._do(self.model.fire_schedule, schedule_id, expected, runs, next_at)
 
     # Workers
 

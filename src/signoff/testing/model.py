@@ -30,17 +30,19 @@ from signoff.records import (
     MessageKind,
     NewPromise,
     NewRun,
+    NewSchedule,
     Promise,
     PromiseKind,
     PromiseState,
     Rate,
     Run,
     RunState,
+    Schedule,
     Settlement,
     WorkerInfo,
 )
 from signoff.stores.base import FORGET_SECONDS, Change, Claim, Outcome, Write
-from signoff.stores.limits import check_limits
+from signoff.stores.limits import check_limits, check_slot
 from signoff.stores.same import same_json
 
 Key = tuple[str, str]  # namespace and id
@@ -100,8 +102,11 @@ class Tables:
     requests: dict[tuple[str, str, str], tuple[str, str]] = field(
         default_factory=dict[tuple[str, str, str], tuple[str, str]]
     )
+    made: int = 0  # how many runs and promises were ever created
+    promise_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
     tokens: set[tuple[str, str, str, str]] = field(default_factory=set[tuple[str, str, str, str]])
     groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
+    schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
 
 
@@ -157,6 +162,7 @@ class Model:
     # Runs
 
     def create_run(self, namespace: str, new: NewRun, token: str | None = None) -> tuple[Run, bool]:
+        check_slot(new)
         if (namespace, new.id) not in self.tables.runs:
             self._remember(namespace, "create_run", new.id, token)
             return self._add_run(namespace, new), True
@@ -228,6 +234,48 @@ class Model:
 
     def ended(self, namespace: str, run_ids: Sequence[str]) -> set[str]:
         return {id for id in run_ids if (run := self.tables.runs.get((namespace, id))) and run.state.is_final}
+
+    def delete_ended(self, namespace: str, before: float, limit: int) -> int:
+        for deleted in range(limit):
+            ended = [
+                run
+                for run in self.tables.runs.values()
+                if run.namespace == namespace
+                and run.parent_id is None
+                and run.ended_at is not None
+                and run.ended_at < before
+                and not run.retryable
+            ]
+            if not ended:
+                return deleted
+            self._delete(min(ended, key=lambda run: run.ended_at or 0.0))
+        return limit
+
+    def _delete(self, run: Run) -> None:
+        key = (run.namespace, run.id)
+        tables = self.tables
+        for child in list(tables.runs.values()):
+            if (child.namespace, child.parent_id) == key:
+                self._change(child, parent_id=None, parent_n=None)
+        for name, promise in list(tables.promises.items()):
+            if (promise.namespace, promise.run_id) == key:
+                del tables.promises[name], tables.promise_numbers[name]
+                self._forget(run.namespace, promise.id, "settle")
+                tables.waiters.pop((run.namespace, "promise", promise.id), None)
+        tables.waiters.pop((run.namespace, "run", run.id), None)
+        for (namespace, _, _), waiters in tables.waiters.items():
+            if namespace == run.namespace:
+                waiters -= {waiter for waiter in waiters if waiter[0] == run.id}
+        for request in [request for request in tables.requests if request[:2] == key]:
+            del tables.requests[request]
+        for table in (tables.runs, tables.facts, tables.journals, tables.messages):
+            del table[key]
+        self._forget(run.namespace, run.id, "create_run", "retry", "signal")
+        self.commit.runs.add(key)
+
+    def _forget(self, namespace: str, id: str, *operations: str) -> None:
+        known = {token for token in self.tables.tokens if (token[0], token[2]) == (namespace, id)}
+        self.tables.tokens -= {token for token in known if token[1] in operations}
 
     # What the holder of a lease does
 
@@ -441,6 +489,71 @@ class Model:
                 del self.tables.workers[worker.id]
         return self.next_due()
 
+    # Schedules
+
+    def put_schedule(self, namespace: str, new: NewSchedule) -> Schedule:
+        old = self.tables.schedules.get((namespace, new.id))
+        said = {field: getattr(new, field) for field in NewSchedule.__dataclass_fields__}
+        if old is None:
+            put = Schedule(namespace, created_at=self._now, **said)
+        else:
+            if (old.cron, old.timezone) == (new.cron, new.timezone):
+                said["next_at"] = old.next_at
+            put = replace(old, **said)
+        self.tables.schedules[namespace, new.id] = put
+        self.commit.due = True
+        return put
+
+    def get_schedule(self, namespace: str, schedule_id: str) -> Schedule:
+        if (namespace, schedule_id) not in self.tables.schedules:
+            raise NotFound("schedule", schedule_id)
+        return self.tables.schedules[namespace, schedule_id]
+
+    def pause_schedule(self, namespace: str, schedule_id: str) -> Schedule:
+        paused = replace(self.get_schedule(namespace, schedule_id), is_paused=True)
+        self.tables.schedules[namespace, schedule_id] = paused
+        return paused
+
+    def resume_schedule(self, namespace: str, schedule_id: str, next_at: float) -> Schedule:
+        found = self.get_schedule(namespace, schedule_id)
+        if found.is_paused:
+            found = replace(found, is_paused=False, next_at=next_at)
+        self.tables.schedules[namespace, schedule_id] = found
+        self.commit.due = True
+        return found
+
+    def delete_schedule(self, namespace: str, schedule_id: str) -> None:
+        self.get_schedule(namespace, schedule_id)
+        del self.tables.schedules[namespace, schedule_id]
+
+    def list_schedules(self, namespace: str) -> list[Schedule]:
+        found = [each for each in self.tables.schedules.values() if each.namespace == namespace]
+        return sorted(found, key=lambda each: each.id)
+
+    def due_schedules(self, limit: int) -> tuple[list[Schedule], float | None]:
+        waiting = [each for each in self.tables.schedules.values() if not each.is_paused]
+        waiting.sort(key=lambda each: each.next_at)
+        due = [each for each in waiting if each.next_at <= self._now]
+        return due[:limit], min((each.next_at for each in waiting), default=None)
+
+    def fire_schedule(
+        self, namespace: str, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        found = self.tables.schedules.get((namespace, schedule_id))
+        if found is None or found.is_paused or found.next_at != expected:
+            return False
+        for new in runs:
+            check_slot(new)
+        self.commit.due = True
+        found = replace(found, next_at=next_at)
+        if runs:
+            found = replace(found, last_at=self._now, last_run_id=runs[-1].id)
+        for new in runs:
+            if (namespace, new.id) not in self.tables.runs:
+                self._add_run(namespace, new)
+        self.tables.schedules[namespace, schedule_id] = found
+        return True
+
     # Groups
 
     def pause_group(self, namespace: str, name: str) -> None:
@@ -601,13 +714,17 @@ class Model:
             concurrency_key=new.concurrency_key,
             concurrency_limit=new.concurrency_limit,
         )
-        self.tables.runs[key], self.tables.facts[key] = run, Facts(len(self.tables.runs) + 1, self._now)
+        self.tables.runs[key], self.tables.facts[key] = run, Facts(self._number(), self._now)
         self.tables.journals[key], self.tables.messages[key] = [], []
         self.commit.runs.add(key)
         if not delayed:
             self.commit.ready.add(namespace)
         self.commit.due |= delayed or new.deadline_at is not None
         return run
+
+    def _number(self) -> int:
+        self.tables.made += 1
+        return self.tables.made
 
     def _add_entry(
         self, run: Run, kind: EntryKind, error: str | None = None, details: str | None = None
@@ -628,6 +745,7 @@ class Model:
             new.data,
         )
         self.tables.promises[namespace, new.id] = promise
+        self.tables.promise_numbers[namespace, new.id] = self._number()
         self.commit.due |= new.due_at is not None
         return promise
 
@@ -768,6 +886,8 @@ def _check(write: Write, length: int) -> None:
             raise InvalidValue(
                 "entries", f"seq {entry.seq} where the journal of {write.run_id!r} goes on at {seq}"
             )
+    for new_run in write.starts:
+        check_slot(new_run)
     for new in write.opens:
         if new.n is None:
             raise InvalidValue("opens", f"promise {new.id!r} does not say which call of the run waits for it")

@@ -39,8 +39,8 @@ CREATE TABLE signoff.runs (
     PRIMARY KEY (id, namespace)
 ) WITH (fillfactor = 80);
 
--- No index but the primary key begins with the namespace or the id, and none is implied by a state alone: however little
--- the planner knows of a new table, it finds a run by its id through the primary key.
+-- No index but the primary key serves who looks for an id or a namespace, and none is implied by a state alone: however
+-- little the planner knows of a new table, it finds a run by its id through the primary key.
 CREATE INDEX runs_by_state ON signoff.runs (state, namespace, number);
 CREATE INDEX runs_by_workflow ON signoff.runs (workflow, namespace, state, number);
 CREATE INDEX runs_by_group ON signoff.runs (group_name, namespace, state, number);
@@ -54,6 +54,8 @@ CREATE INDEX runs_by_slots ON signoff.runs (slots, state)
 CREATE INDEX runs_blocked ON signoff.runs (slots, concurrency_limit, priority DESC, ready_at, number) WHERE blocked;
 CREATE INDEX runs_held ON signoff.runs (worker_id) WHERE worker_id IS NOT NULL;
 CREATE INDEX runs_timers ON signoff.runs (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX runs_ended ON signoff.runs (namespace, ended_at, number)
+    WHERE parent_id IS NULL AND ended_at IS NOT NULL AND NOT retryable;
 CREATE INDEX runs_deadlines ON signoff.runs (deadline_at)
     WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL;
 
@@ -110,6 +112,8 @@ CREATE TABLE signoff.waiters (
     PRIMARY KEY (shard, namespace, target, target_id, run_id, n)
 );
 
+CREATE INDEX waiters_by_run ON signoff.waiters (run_id, namespace);
+
 -- Only what is not yet taken. The id is the run's `wakes` counter when the message came.
 CREATE TABLE signoff.messages (
     run_id text COLLATE "C" NOT NULL,
@@ -165,6 +169,28 @@ CREATE TABLE signoff.groups (
 ) WITH (fillfactor = 80);
 
 CREATE INDEX groups_opening ON signoff.groups (opens_at) WHERE opens_at IS NOT NULL;
+
+CREATE TABLE signoff.schedules (
+    id text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    group_name text COLLATE "C" NOT NULL,
+    arguments text NOT NULL,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    catch_up text NOT NULL CHECK (catch_up IN ('skip', 'latest', 'all')),
+    next_at double precision NOT NULL,
+    priority integer NOT NULL,
+    concurrency_key text,
+    concurrency_limit integer,
+    created_at double precision NOT NULL,
+    is_paused boolean NOT NULL,
+    last_at double precision,
+    last_run_id text COLLATE "C",
+    PRIMARY KEY (id, namespace)
+);
+
+CREATE INDEX schedules_due ON signoff.schedules (next_at) WHERE NOT is_paused;
 
 -- By what a promise is sharded: 'refund-7' for 'refund-7.3', the id itself for any other.
 CREATE FUNCTION signoff.shard_of(p_id text) RETURNS text

@@ -117,6 +117,9 @@ BEGIN
     SELECT * INTO promise FROM signoff.promises
     WHERE shard = signoff.shard_of(p_new ->> 'id') AND namespace = p_namespace AND id = p_new ->> 'id'
     FOR SHARE;
+    IF NOT FOUND THEN  -- it was deleted just now
+        RETURN signoff.open_promise(p_namespace, p_run_id, p_new, p_now);
+    END IF;
     IF promise.run_id = p_run_id AND promise.n = new_n THEN
         RETURN '{}';
     END IF;

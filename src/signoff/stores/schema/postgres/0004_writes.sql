@@ -118,6 +118,9 @@ BEGIN
     END IF;
     -- Locked: if it ends from now on, it sees that we wait.
     SELECT * INTO run FROM signoff.runs WHERE id = p_new ->> 'id' AND namespace = p_namespace FOR SHARE;
+    IF NOT FOUND THEN  -- it was deleted just now
+        RETURN signoff.start_child(p_namespace, p_parent_id, p_new, p_now);
+    END IF;
     IF run.parent_id = p_parent_id AND run.parent_n = new_n THEN
         RETURN '{}';
     END IF;

@@ -163,6 +163,9 @@ BEGIN
         was_created := FOUND;
         IF NOT was_created THEN
             SELECT * INTO run FROM signoff.runs WHERE id = p_op #>> '{new,id}' AND namespace = v_namespace;
+            IF NOT FOUND THEN  -- it was deleted just now
+                RETURN signoff.operate(p_op, p_now, p_lease_now);
+            END IF;
         END IF;
         RETURN jsonb_build_object(
             'run', to_jsonb(run), 'new', was_created, 'created', run.create_token = p_op ->> 'token'
@@ -176,6 +179,9 @@ BEGIN
             SELECT * INTO promise FROM signoff.promises
             WHERE shard = signoff.shard_of(p_op #>> '{new,id}') AND namespace = v_namespace
                 AND id = p_op #>> '{new,id}';
+            IF NOT FOUND THEN
+                RETURN signoff.operate(p_op, p_now, p_lease_now);
+            END IF;
         END IF;
         RETURN jsonb_build_object(
             'promise', to_jsonb(promise), 'new', was_created, 'created', promise.create_token = p_op ->> 'token'

@@ -40,3 +40,30 @@ CREATE INDEX groups_opening ON groups (opens_at) WHERE opens_at IS NOT NULL;
 -- When a worker last said that it lives, by the clock of leases. One that is silent for long is forgotten.
 ALTER TABLE workers ADD COLUMN seen_at REAL NOT NULL DEFAULT 0;
 CREATE INDEX workers_seen ON workers (seen_at);
+
+-- Retention: whole trees of runs go from their root.
+CREATE INDEX runs_ended ON runs (namespace, ended_at)
+    WHERE parent_id IS NULL AND ended_at IS NOT NULL AND retryable = 0;
+CREATE INDEX waiters_by_run ON waiters (namespace, run_id);
+
+CREATE TABLE schedules (
+    namespace TEXT NOT NULL,
+    id TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    group_name TEXT NOT NULL,
+    arguments TEXT NOT NULL,
+    cron TEXT NOT NULL,
+    timezone TEXT NOT NULL,
+    catch_up TEXT NOT NULL CHECK (catch_up IN ('skip', 'latest', 'all')),
+    next_at REAL NOT NULL,
+    priority INTEGER NOT NULL,
+    concurrency_key TEXT,
+    concurrency_limit INTEGER,
+    created_at REAL NOT NULL,
+    is_paused INTEGER NOT NULL,
+    last_at REAL,
+    last_run_id TEXT,
+    PRIMARY KEY (namespace, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX schedules_due ON schedules (next_at) WHERE is_paused = 0;

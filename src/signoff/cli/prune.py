@@ -1,0 +1,33 @@
+"""``signoff prune``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import click
+
+from signoff.cli.output import Output
+from signoff.cli.target import on_client
+from signoff.client import AsyncClient
+
+
+@click.command()
+@click.option(
+    "--older-than",
+    "days",
+    type=click.FloatRange(min=0),
+    required=True,
+    metavar="DAYS",
+    help="How long ago runs must have ended.",
+)
+@on_client
+async def prune(client: AsyncClient, out: Output, days: float) -> None:
+    """Delete runs that ended more than so many days ago, with their journals and promises.
+
+    Runs that failed because of their code are kept: retry or cancel them.
+    """
+    deleted = await client.prune(timedelta(days=days))
+    if out.as_json:
+        out.object({"deleted": deleted})
+    else:
+        out.line(f"{deleted} runs deleted" if deleted != 1 else "1 run deleted")

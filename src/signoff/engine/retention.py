@@ -1,0 +1,60 @@
+"""Deleting runs that ended long ago, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+
+from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.stores.base import Store
+
+log = logging.getLogger("signoff.retention")
+
+LOOK_EVERY_SECONDS = 600.0
+AT_ONCE = 50  # runs in one transaction
+REST = 4  # times as long as the last transaction took: others come first
+DAY_SECONDS = 86_400.0
+
+
+class Retention:
+    """Deletes runs of a store's namespace some days after their end. Any number of processes may do so.
+
+    Args:
+        store: An open store.
+        days: How long ended runs are kept.
+
+    Raises:
+        InvalidValue: That is no number of days above 0.
+    """
+
+    def __init__(self, store: Store, days: float) -> None:
+        if not 0 < days < math.inf:
+            raise InvalidValue("retention_days", f"{days} is no number of days above 0")
+        self._store = store
+        self._seconds = days * DAY_SECONDS
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            try:
+                deleted = await self.delete()
+                if deleted:
+                    log.info(
+                        "%d runs deleted that ended over %g days ago", deleted, self._seconds / DAY_SECONDS
+                    )
+            except StoreUnavailable as trouble:
+                log.error("retention waits: %s", trouble)
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+    async def delete(self) -> int:
+        """Delete all that is due, in small batches. Returns how many runs."""
+        loop = asyncio.get_running_loop()
+        total = 0
+        while True:
+            began = loop.time()
+            deleted = await self._store.delete_ended(self._store.clock.now() - self._seconds, AT_ONCE)
+            total += deleted
+            if deleted < AT_ONCE:
+                return total
+            await asyncio.sleep((loop.time() - began) * REST)

@@ -1,0 +1,94 @@
+"""Routes of schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.responses import Response
+
+from signoff import codec
+from signoff.concurrency import slot_of
+from signoff.records import CatchUp, NewSchedule
+from signoff.server.bodies import Body, Text
+from signoff.server.ids import Id
+from signoff.server.replies import After, Limit, reply, reply_with
+from signoff.server.services import Services, ServicesOf
+from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
+from signoff.wire import to_wire
+
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
+
+
+class PutSchedule(Body):
+    """A schedule to create or change."""
+
+    id: Text
+    workflow: Text = Field(min_length=1)
+    args: list[Any] = Field(default_factory=list[Any])
+    kwargs: dict[str, Any] = Field(default_factory=dict[str, Any])
+    cron: Text
+    timezone: Text = "UTC"
+    catch_up: CatchUp = Field(default=CatchUp.LATEST, strict=False)
+    group: Text | None = None
+    priority: int = Field(default=0, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
+    concurrency_key: Text | None = None
+    concurrency_limit: int | None = Field(default=None, ge=1)
+
+    def new_schedule(self, services: Services) -> NewSchedule:
+        """Return it as the store takes it."""
+        arguments = codec.encode_arguments(None, self.args, self.kwargs)
+        key, limit = self.concurrency_key, self.concurrency_limit
+        if key is None or limit is None:
+            key, limit = slot_of(services.function(self.workflow), arguments)
+        return NewSchedule(
+            check_id(self.id),
+            self.workflow,
+            self.group or services.group,
+            arguments,
+            self.cron,
+            self.timezone,
+            self.catch_up,
+            priority=self.priority,
+            concurrency_key=key,
+            concurrency_limit=limit,
+        )
+
+
+@router.post("")
+async def put_schedule(body: PutSchedule, services: ServicesOf) -> Response:
+    """Create a schedule, or change the one that has the id."""
+    return reply_with(await services.backend.put_schedule(body.new_schedule(services)))
+
+
+@router.get("")
+async def list_schedules(services: ServicesOf, after: After = None, limit: Limit = 100) -> Response:
+    """List schedules, by id."""
+    page = await services.backend.list_schedules(after=after, limit=limit)
+    return reply({"items": [to_wire(schedule) for schedule in page.items], "next": page.next})
+
+
+@router.get("/{schedule_id}")
+async def get_schedule(schedule_id: Id, services: ServicesOf) -> Response:
+    """Show a schedule."""
+    return reply_with(await services.backend.get_schedule(schedule_id))
+
+
+@router.post("/{schedule_id}/pause")
+async def pause_schedule(schedule_id: Id, services: ServicesOf) -> Response:
+    """Have a schedule start nothing more."""
+    return reply_with(await services.backend.pause_schedule(schedule_id))
+
+
+@router.post("/{schedule_id}/resume")
+async def resume_schedule(schedule_id: Id, services: ServicesOf) -> Response:
+    """Have a paused schedule go on with its next time."""
+    return reply_with(await services.backend.resume_schedule(schedule_id))
+
+
+@router.post("/{schedule_id}/delete")
+async def delete_schedule(schedule_id: Id, services: ServicesOf) -> Response:
+    """Delete a schedule. Its runs stay."""
+    await services.backend.delete_schedule(schedule_id)
+    return reply({})

@@ -1,0 +1,95 @@
+"""Ended runs are deleted when they are old enough, by a worker, a server or a command."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from signoff import AsyncClient, Client, Context, Signoff
+from signoff.engine import retention
+from signoff.engine.retention import Retention
+from signoff.errors import InvalidValue
+from signoff.server import Server
+from signoff.testing import VirtualClock
+from tests.support import in_asyncio, new_app, opened, running, until
+
+DAY = 86_400.0
+
+
+async def app_with_ended_runs(folder: Path, count: int) -> tuple[Signoff, VirtualClock]:
+    clock = VirtualClock()
+    app = new_app(folder, clock=clock)
+
+    @app.workflow
+    async def quick(ctx: Context) -> None:
+        await ctx.step("nothing", lambda: None)
+
+    async with AsyncClient(app) as client, app.worker():
+        for handle in [await client.start(quick) for _ in range(count)]:
+            await handle.result()
+    return app, clock
+
+
+async def gone(client: AsyncClient) -> bool:
+    return not (await client.list()).items
+
+
+@in_asyncio
+async def test_a_worker_deletes_what_is_old_in_small_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "AT_ONCE", 2)
+    app, clock = await app_with_ended_runs(tmp_path, 5)
+    clock.advance(7 * DAY - 1)
+    assert await Retention(app.store, 7).delete() == 0
+    clock.advance(2)
+    async with running(app, retention_days=7) as client:
+        await until(app, lambda: gone(client))
+
+
+@in_asyncio
+async def test_a_worker_keeps_everything_unless_told_otherwise(tmp_path: Path) -> None:
+    app, clock = await app_with_ended_runs(tmp_path, 1)
+    clock.advance(10_000 * DAY)
+    async with running(app) as client:
+        await (await client.start("quick")).result()
+        assert len((await client.list()).items) == 2
+
+
+@in_asyncio
+async def test_a_server_deletes_what_is_old(tmp_path: Path) -> None:
+    app, clock = await app_with_ended_runs(tmp_path, 3)
+    clock.advance(DAY)
+    async with opened(app) as client, Server(app, port=0, retention_days=0.5):
+        await until(app, lambda: gone(client))
+
+
+@in_asyncio
+async def test_a_client_deletes_what_is_old_from_here_and_from_afar(tmp_path: Path) -> None:
+    app, clock = await app_with_ended_runs(tmp_path, 3)
+    clock.advance(DAY)
+    async with opened(app) as client, Server(app, port=0) as server, AsyncClient(server.url) as remote:
+        for each in (client, remote):
+            assert await each.prune(timedelta(days=2)) == 0
+            with pytest.raises(InvalidValue, match="older_than_seconds"):
+                await each.prune(timedelta(days=-1))
+        assert await remote.prune(timedelta(hours=1)) == 3
+
+
+def test_a_blocking_client_deletes_what_is_old(tmp_path: Path) -> None:
+    app, clock = asyncio.run(app_with_ended_runs(tmp_path, 1))
+    clock.advance(DAY)
+    with Client(app) as client:
+        assert client.prune(timedelta(hours=1)) == 1
+    app.close()
+
+
+@in_asyncio
+async def test_days_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    for days in (0.0, -1.0, float("nan")):
+        with pytest.raises(InvalidValue, match="retention_days"):
+            Retention(app.store, days)

@@ -1,0 +1,151 @@
+"""The rules of the store about deleting what ended long ago."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from signoff.errors import NotFound
+from signoff.records import NewPromise, NewRun, RunState
+from tests.stores.scene import (
+    FAILURE,
+    GROUP,
+    KEPT_FAILURE,
+    SUCCESS,
+    WORKFLOW,
+    Scene,
+    entry,
+    question,
+    rule,
+    sqlite_scene,
+)
+
+LONG = 1_000_000.5  # after everything that ends as a test begins
+
+
+@rule
+async def test_what_ended_before_is_deleted_and_nothing_else(scene: Scene) -> None:
+    for name, outcome in (("good", SUCCESS), ("bad", FAILURE), ("kept", KEPT_FAILURE)):
+        await scene.complete(await scene.run(name), outcome)
+    await scene.start("gone")
+    await scene.store.cancel("gone")
+    await scene.paused("paused")
+    scene.clock.advance(10)
+    await scene.complete(await scene.run("later"))
+    await scene.start("ready")
+    assert await scene.store.delete_ended(1_000_000.0, 100) == 0
+    assert await scene.store.delete_ended(LONG, 100) == 3
+    assert await scene.store.delete_ended(LONG, 100) == 0
+    assert sorted(await scene.listed()) == ["kept", "later", "paused", "ready"]
+
+
+@rule
+async def test_it_goes_in_batches_the_earliest_first(scene: Scene) -> None:
+    for name in ("b", "a", "c"):
+        await scene.complete(await scene.run(name))
+        scene.clock.advance(1)
+    assert await scene.store.delete_ended(2_000_000.0, 2) == 2
+    assert await scene.listed() == ["c"]
+    assert await scene.store.delete_ended(2_000_000.0, 2) == 1
+
+
+@rule
+async def test_everything_of_a_deleted_run_is_gone_and_its_ids_are_free(scene: Scene) -> None:
+    run = await scene.run()
+    await scene.store.signal("r", "go", "1", request_id="q")
+    await scene.append(run, entry(0), opens=[question("r")])
+    await scene.complete(run)
+    assert await scene.store.delete_ended(LONG, 100) == 1
+    for missing in (
+        scene.store.get_run("r"),
+        scene.store.get_promise("r.0"),
+        scene.store.signal("r", "go", "1"),
+    ):
+        with pytest.raises(NotFound):
+            await missing
+    assert await scene.journal() == []
+    again = await scene.run(arguments='{"args": ["other"]}')
+    assert (again.epoch, again.wakes) == (1, 0)
+    assert await scene.store.signal("r", "go", "1", request_id="q")
+    await scene.append(again, entry(0), opens=[question("r")])
+    assert (await scene.settle("r.0"))[1]
+
+
+@rule
+async def test_nothing_of_other_runs_and_namespaces_is_deleted(scene: Scene) -> None:
+    for each in (scene, scene.within("acme")):
+        for name in ("r", "other"):
+            await each.append(await each.run(name), entry(0), opens=[question(name)])
+            await each.store.signal(name, "go", "1", request_id="q")
+    await scene.complete(await scene.store.get_run("r"))
+    assert await scene.store.delete_ended(LONG, 100) == 1
+    for each, name in ((scene, "other"), (scene.within("acme"), "r"), (scene.within("acme"), "other")):
+        assert len(await each.journal(name)) == 1
+        assert len(await each.messages(name)) == 1
+        assert (await each.settle(f"{name}.0"))[1]
+        assert not await each.store.signal(name, "go", "1", request_id="q")
+
+
+@rule
+async def test_a_child_is_kept_while_its_parent_is_there_and_goes_after_it(scene: Scene) -> None:
+    parent = await scene.run("p")
+    children = [NewRun(name, "child", GROUP, "{}", "p", n) for n, name in enumerate(("c0", "c1", "c2"))]
+    await scene.pause(parent, starts=children)
+    for claim in (await scene.claim(workflows=["child"]))[:2]:
+        await scene.complete(claim.run)
+    scene.clock.advance(1)
+    assert await scene.store.delete_ended(2_000_000.0, 100) == 0
+    [claim] = await scene.claim()
+    await scene.complete(claim.run)
+    assert await scene.store.delete_ended(LONG, 100) == 0, "the parent ended later"
+    assert await scene.store.delete_ended(2_000_000.0, 1) == 1
+    assert await scene.store.delete_ended(2_000_000.0, 100) == 2
+    last = await scene.store.get_run("c2")
+    assert (last.state, last.parent_id, last.parent_n) == (RunState.RUNNING, None, None)
+    await scene.complete(last)
+    assert await scene.store.delete_ended(2_000_000.0, 100) == 1
+
+
+@rule
+async def test_a_run_that_had_joined_a_deleted_one_has_been_told(scene: Scene) -> None:
+    target = await scene.run("target")
+    await scene.append(target, opens=[question("target", id="shared")])
+    waiter = await scene.run("waiter")
+    joined = [NewRun("target", WORKFLOW, GROUP, '{"args": []}', "waiter", 7)]
+    assert await scene.pause(waiter, starts=joined, opens=[question("waiter", 8, id="shared")])
+    await scene.complete(target)
+    assert await scene.store.delete_ended(LONG, 100) == 1
+    [claim] = await scene.claim()
+    assert {message.n for message in claim.messages} == {7, 8}
+    await scene.complete(claim.run)
+    assert await scene.store.delete_ended(LONG, 100) == 1
+
+
+def test_a_deleted_run_leaves_no_row(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with sqlite_scene(tmp_path) as scene:
+            target = await scene.run("target")
+            await scene.append(target, opens=[question("target", id="shared")])
+            await scene.store.create_promise(NewPromise("of nobody"))
+            run = await scene.run("r")
+            await scene.append(run, opens=[NewPromise("of nobody", run_id="r", n=9)])
+            await scene.store.signal("r", "go", "1", request_id="q")
+            joined = [NewRun("target", WORKFLOW, GROUP, '{"args": []}', "r", 7)]
+            await scene.append(
+                run, entry(0), opens=[question("r"), question("r", 8, id="shared")], starts=joined
+            )
+            await scene.complete(run)
+            await scene.complete(target)
+            assert await scene.store.delete_ended(LONG, 100) == 2
+
+    asyncio.run(play())
+    with closing(sqlite3.connect(tmp_path / "signoff.db")) as connection:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        assert {name for name in tables if connection.execute(f"SELECT 1 FROM {name}").fetchone()} == {
+            "promises"
+        }
+        assert connection.execute("SELECT id FROM promises").fetchall() == [("of nobody",)]
