@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import random
 import re
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from signoff import AsyncClient
 from signoff.records import Entry, EntryKind, NewPromise, PromiseState, RunState
 from signoff.stores.base import RunFilter
 from signoff.stores.postgres import PostgresStore
-from tests.crash import programs
+from tests.crash import processes, programs
 from tests.postgres.account import unprivileged
 from tests.postgres.databases import fresh_database
 from tests.postgres.installations import newest
@@ -54,21 +56,23 @@ class Process:
 
 
 class Workers:
-    """One worker on each machine."""
+    """One worker on each machine, forked from a process that has imported everything: a new one works at once."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.effects = folder / "effects"
-        self._folder = folder
         self._url = url
+        self._forks = multiprocessing.get_context("forkserver")
+        self._forks.set_forkserver_preload(["tests.crash.processes"])
         self._of = {machine: self._start(machine) for machine in MACHINES}
 
     def pids(self) -> set[int]:
-        return {worker.running.pid for worker in self._of.values()}
+        return {worker.pid or 0 for worker in self._of.values()}
 
     def kill(self, pid: int) -> str:
         """Kill a worker. Returns its machine."""
-        [machine] = [machine for machine, worker in self._of.items() if worker.running.pid == pid]
+        [machine] = [machine for machine, worker in self._of.items() if worker.pid == pid]
         self._of[machine].kill()
+        self._of[machine].join()
         return machine
 
     def restart(self, machine: str) -> None:
@@ -77,9 +81,13 @@ class Workers:
     def close(self) -> None:
         for worker in self._of.values():
             worker.kill()
+            worker.join()
 
-    def _start(self, machine: str) -> Process:
-        return Process(self._folder, "worker", self._url, LEASE_SECONDS, machine, self.effects)
+    def _start(self, machine: str) -> ForkServerProcess:
+        arguments = ("worker", self._url, str(LEASE_SECONDS), machine, str(self.effects))
+        worker = self._forks.Process(target=processes.main, args=arguments, daemon=True)
+        worker.start()
+        return worker
 
 
 async def time_of_takeover(url: str, pid: int) -> float | None:

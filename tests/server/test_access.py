@@ -1,34 +1,264 @@
-"""What worker keys open of groups and schedules."""
+"""What worker keys open, and what stays shut."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
 import pytest
 
-from signoff.errors import AccessDenied
-from signoff.records import Group, NewRun, NewSchedule
-from signoff.server.access import Access, do_for
-from signoff.testing import MemoryStore, VirtualClock
+from signoff.errors import AccessDenied, AlreadySettled, InvalidValue
+from signoff.records import NewPromise, NewRun, NewSchedule, PromiseKind, RunState, WorkerInfo
+from signoff.server import Server
+from signoff.server.keys import WorkerKey, WorkerKeys, new_worker_key
+from signoff.stores.base import Outcome, PromiseFilter, RunFilter, Write
+from signoff.stores.operations import CHANGES_PATH, OPERATIONS, PATH
+from signoff.stores.remote import RemoteStore
+from signoff.stores.sqlite import SqliteStore
+from tests.stores.scene import YES, Scene, entry, question
 from tests.support import in_asyncio
 
-OF_GPU = Access("key", "default", frozenset({"gpu"}))
+ACME, ACME_KEY = new_worker_key("acme")
+GPU, GPU_KEY = new_worker_key("acme", ["gpu", "tpu"])
+KEYS = WorkerKeys([ACME_KEY, GPU_KEY])
+SCHEDULE = NewSchedule("nightly", "refund", "default", "{}", "0 9 * * *", "UTC")
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, keys: WorkerKeys = KEYS, **options: Any
+) -> AsyncIterator[tuple[Server, SqliteStore]]:
+    store = SqliteStore(folder / "signoff.db", namespace="acme")
+    try:
+        async with Server(store, port=0, worker_keys=keys, **options) as server:
+            yield server, store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def opened(server: Server, key: str | None, namespace: str = "acme") -> AsyncIterator[RemoteStore]:
+    store = RemoteStore(server.url, key=key, namespace=namespace)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+def scene_of(store: RemoteStore | SqliteStore) -> Scene:
+    return Scene(store, None, None)  # type: ignore[arg-type]  # no rule here needs a clock
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        (None, "needs a worker key"),
+        ("", "needs a worker key"),
+        ("sgw_wrong", "does not know"),
+    ],
+)
+@in_asyncio
+async def test_without_a_key_that_the_server_knows_nothing_opens(
+    tmp_path: Path, key: str | None, reason: str
+) -> None:
+    async with serving(tmp_path) as (server, _):
+        with pytest.raises(AccessDenied, match=reason):
+            async with opened(server, key):
+                pass
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as http:
+            for path in (PATH, CHANGES_PATH):
+                assert (await http.get(path, params={"namespace": "acme"})).status_code == 403
+            batch = {"session": "s", "floor": 0, "operations": []}
+            assert (await http.post(PATH, json=batch)).status_code == 403
 
 
 @in_asyncio
-async def test_a_key_for_some_groups_sees_these_and_neither_pauses_nor_limits_any() -> None:
-    store = MemoryStore()
-    for group in ("gpu", "night"):
-        await store.create_run(NewRun(group, "refund", group, "{}"))
-    assert await do_for(OF_GPU, store, "list_groups", {}) == [Group("gpu", ready=1)]
-    for operation in ("pause_group", "resume_group", "limit_group"):
-        with pytest.raises(AccessDenied):
-            await do_for(OF_GPU, store, operation, {"name": "gpu"})
+async def test_a_key_may_come_with_the_end_of_its_line_and_with_nothing_else(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, _):
+        async with opened(server, ACME + "\n") as store:
+            assert list(await store.list_workers()) == []
+        with pytest.raises(InvalidValue, match="worker key") as refused:
+            RemoteStore(server.url, key="sgw_a b")
+        assert "sgw_" not in str(refused.value)
 
 
 @in_asyncio
-async def test_schedules_of_the_whole_database_are_fired_by_the_server_and_not_shown_to_keys() -> None:
-    store = MemoryStore(clock=VirtualClock(60.0))
-    secret = NewSchedule("s", "refund", "gpu", "{}", "* * * * *", "UTC", next_at=60.0)
-    await store.within("acme").put_schedule(secret)
-    assert await do_for(OF_GPU, store, "due_schedules", {"limit": 9}) == ([], None)
-    due, _ = await do_for(Access("local"), store, "due_schedules", {"limit": 9})
-    assert [schedule.id for schedule in due] == ["s"]
+async def test_a_key_opens_its_namespace_and_no_other(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, ACME) as store:
+        assert (await scene_of(store).paused()).namespace == "acme"
+        with pytest.raises(AccessDenied, match="namespace 'default'"):
+            async with opened(server, ACME, "default"):
+                pass
+        other = store.within("default")
+        await served.within("default").create_run(NewRun("r", "refund", "default", "{}"))
+        for attempt in (other.get_run("r"), other.list_runs(RunFilter()), other.due(), other.list_workers()):
+            with pytest.raises(AccessDenied):
+                await attempt
+
+
+@in_asyncio
+async def test_of_the_register_a_key_sees_and_frees_its_own_workers(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, ACME) as store:
+        elsewhere = served.within("default")
+        await scene_of(elsewhere).run("theirs", worker="w1")
+        await elsewhere.enlist(WorkerInfo("w1", "host", 1, 1.5, "default"))
+        await scene_of(store).run("ours", worker="w2")
+        await store.enlist(WorkerInfo("w2", "host", 2, 1.5, "default", namespace="default"))
+        assert [(worker.id, worker.namespace) for worker in await store.list_workers()] == [("w2", "acme")]
+        assert await store.release("w1") == 0
+        assert (await elsewhere.get_run("theirs")).state is RunState.RUNNING
+        assert await store.release("w2") == 1
+
+
+def _write(run_id: str) -> Write:
+    return Write(run_id, 1, entries=[entry(0)])
+
+
+OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
+    "create_run": lambda store: store.create_run(NewRun("new", "refund", "default", "{}")),
+    "get_run": lambda store: store.get_run("theirs"),
+    "ended": lambda store: store.ended(["theirs"]),
+    "list_runs": lambda store: store.list_runs(RunFilter()),
+    "read_journal": lambda store: store.read_journal("theirs"),
+    "read_messages": lambda store: store.read_messages(["ours", "theirs"]),
+    "cancel": lambda store: store.cancel("theirs"),
+    "retry": lambda store: store.retry("theirs"),
+    "signal": lambda store: store.signal("theirs", "go", "1"),
+    "claim": lambda store: store.claim("w", "default", ["refund"], 1),
+    "append": lambda store: store.append(_write("theirs")),
+    "pause": lambda store: store.pause(_write("theirs"), wakes=0, wake_at=None),
+    "complete": lambda store: store.complete(_write("theirs"), Outcome(RunState.SUCCEEDED, "1")),
+    "get_promise": lambda store: store.get_promise("theirs.0"),
+    "list_promises": lambda store: store.list_promises(PromiseFilter()),
+    "settle": lambda store: store.settle("theirs.0", PromiseKind.QUESTION, YES),
+    "enlist": lambda store: store.enlist(WorkerInfo("w", "host", 1, 1.5, "default")),
+    "heartbeat": lambda store: store.heartbeat("w", {"theirs": 1}),
+    "pause_group": lambda store: store.pause_group("default"),
+    "resume_group": lambda store: store.resume_group("default"),
+    "limit_group": lambda store: store.limit_group("default", max_running=1, starts_per=None),
+    "delete_ended": lambda store: store.delete_ended(1e12, 10),
+    "put_schedule": lambda store: store.put_schedule(SCHEDULE),
+    "get_schedule": lambda store: store.get_schedule("nightly"),
+    "list_schedules": lambda store: store.list_schedules(),
+    "pause_schedule": lambda store: store.pause_schedule("nightly"),
+    "resume_schedule": lambda store: store.resume_schedule("nightly", 2.0),
+    "delete_schedule": lambda store: store.delete_schedule("nightly"),
+    "fire_schedule": lambda store: store.fire_schedule("nightly", 1.0, [], 2.0),
+}
+WITHIN = {"create_promise", "due", "due_schedules", "list_workers", "list_groups", "release"}
+
+
+def test_the_table_of_what_is_outside_has_every_operation() -> None:
+    assert OUTSIDE.keys() | WITHIN == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("operation", OUTSIDE)
+@in_asyncio
+async def test_a_key_for_some_groups_touches_no_run_of_another(tmp_path: Path, operation: str) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, GPU) as store:
+        theirs = await scene_of(served).run("theirs")
+        await served.append(Write("theirs", theirs.epoch, opens=[question("theirs")]))
+        before = await served.get_run("theirs")
+        with pytest.raises(AccessDenied, match="groups gpu, tpu|some groups"):
+            await OUTSIDE[operation](store)
+        assert await served.get_run("theirs") == before
+        assert await served.read_journal("theirs") == []
+        assert (await served.get_promise("theirs.0")).value is None
+
+
+@in_asyncio
+async def test_a_key_for_some_groups_works_on_their_runs(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, _), opened(server, GPU) as store:
+        scene = scene_of(store)
+        await store.enlist(WorkerInfo("w", "host", 1, 1.5, "gpu"))
+        await scene.start(group="gpu")
+        [claim] = await scene.claim(group="gpu")
+        assert await scene.pause(claim.run, entry(0), opens=[question("r")])
+        await scene.settle("r.0")
+        [claim] = await scene.claim(group="gpu")
+        assert await store.heartbeat("w", {"r": 2, "unknown": 1}) == {"unknown"}
+        assert len(await scene.messages()) == 1
+        assert (await store.list_promises(PromiseFilter(run_id="r"))).items
+        await scene.append(claim.run, entry(1), starts=[NewRun("child", "other", "default", "{}", "r", 1)])
+        await scene.complete(claim.run, entries=[entry(2)])
+        assert await scene.listed(group="gpu") == ["r"]
+        assert (await store.create_promise(NewPromise("free")))[1]
+        with pytest.raises(AlreadySettled):
+            await store.settle("r.0", PromiseKind.QUESTION, YES)
+        assert await store.release("w") == 0
+        assert list(await store.list_workers()) == []
+
+
+@pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip"])
+@in_asyncio
+async def test_without_any_keys_this_machine_may_work_and_what_a_proxy_forwards_may_not(
+    tmp_path: Path, header: str
+) -> None:
+    async with serving(tmp_path, WorkerKeys()) as (server, _):
+        async with opened(server, None, "any") as store:
+            await store.create_run(NewRun("r", "refund", "default", "{}"))
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+            refused = await http.get(PATH, params={"namespace": "any"}, headers={header: "198.51.100.7"})
+            assert (refused.status_code, refused.json()["type"]) == (403, "urn:signoff:AccessDenied")
+            assert "no worker keys" in refused.json()["detail"]
+
+
+@in_asyncio
+async def test_one_key_cannot_hear_the_replies_to_another(tmp_path: Path) -> None:
+    """A session's name is chosen by the client: it is worth nothing under another key."""
+    create = {"new": {"id": "r", "workflow": "refund", "group": "gpu", "arguments": "{}"}}
+    operation = {"id": 0, "namespace": "acme", "do": "create_run", "arguments": create}
+    batch = {"session": "s", "floor": 0, "operations": [operation]}
+    async with serving(tmp_path) as (server, _):
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+            replies = [
+                (await http.post(PATH, json=batch, headers={"authorization": f"Bearer {key}"})).json()
+                for key in (ACME, ACME, GPU)
+            ]
+        assert [reply["result"][1] for reply in replies] == [True, True, False]
+
+
+@in_asyncio
+async def test_remote_leases_are_as_long_as_the_server_says(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, worker_lease_seconds=42.0) as (server, served),
+        opened(server, ACME) as store,
+    ):
+        assert store.lease_seconds == 42.0
+        run = await scene_of(store).run()
+        assert run.lease_until is not None
+        local = await scene_of(served).run("local")
+        assert local.lease_until is not None
+        assert 30 < run.lease_until - local.lease_until < 34
+
+
+# Keys
+
+
+def test_a_key_is_read_back_from_its_line() -> None:
+    text = f"# ours\n{ACME_KEY.line}  # acme's\n\n{GPU_KEY.line};{new_worker_key('x')[1].line}"
+    keys = WorkerKeys.parse(text, "file")
+    assert len(keys) == 3
+    assert keys.find(ACME) == ACME_KEY == WorkerKey(ACME_KEY.hash, "acme", None)
+    assert keys.find(GPU) == GPU_KEY
+    assert GPU_KEY.groups == {"gpu", "tpu"}
+    assert keys.find("sgw_other") is None
+    assert ACME not in ACME_KEY.line
+
+
+@pytest.mark.parametrize("line", ["sgw_secret acme", "0123 acme", "0" * 64, f"{'0' * 64} acme gpu more"])
+def test_a_line_that_is_no_key_is_refused_without_repeating_it(line: str) -> None:
+    with pytest.raises(InvalidValue, match="keys.txt line 2: it is no worker key") as refused:
+        WorkerKeys.parse(f"\n{line}", "keys.txt")
+    assert "sgw_" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("namespace", "groups"), [("a b", []), ("", []), ("acme", ["a,b"]), ("acme", [""])])
+def test_a_name_that_cannot_stand_in_a_line_is_refused(namespace: str, groups: list[str]) -> None:
+    with pytest.raises(InvalidValue):
+        new_worker_key(namespace, groups)

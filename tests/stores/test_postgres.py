@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from signoff import AsyncClient, Context, Signoff
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreUnavailable
 from signoff.records import (
     MessageKind,
@@ -31,6 +32,7 @@ from signoff.stores.postgres import PostgresStore
 from signoff.stores.postgres_link import Link
 from signoff.testing import VirtualClock
 from tests.postgres.databases import fresh_database
+from tests.postgres.pgbouncer import PgBouncer, needs_pgbouncer
 from tests.postgres.server import PostgresServer
 from tests.stores.scene import (
     GROUP,
@@ -522,6 +524,43 @@ async def test_the_databases_time_decides_and_not_the_machines(
             [claim] = await wrong.claim("w", GROUP, [WORKFLOW], 1)
             assert claim.run.lease_until is not None
             assert abs(claim.run.lease_until - (real() + 10.0)) < 1.0
+
+
+# Behind PgBouncer
+
+
+@needs_pgbouncer
+@pytest.mark.parametrize("listens", [True, False])
+@in_asyncio
+async def test_runs_go_on_through_a_pooler_that_shares_connections_by_transaction(
+    server: PostgresServer, listens: bool
+) -> None:
+    with PgBouncer(server.url(), pool_size=4) as bouncer:
+        address = server.url() if listens else ""
+        stores = [PostgresStore(bouncer.url(), listen_address=address) for _ in range(2)]
+        app, elsewhere = (Signoff(store) for store in stores)
+
+        @app.workflow
+        async def approve(ctx: Context, number: int) -> list[object]:
+            begun = await ctx.step("begin", lambda: number)
+            answer = await ctx.wait_for_user("go on?")
+            return [begun, answer.approved]
+
+        try:
+            async with AsyncClient(app) as client, AsyncClient(elsewhere) as other, app.worker():
+                handles = [await client.start(approve, number) for number in range(20)]
+                for _ in range(10):  # often enough for psycopg to prepare a statement
+                    await other.list()
+                answered: set[str] = set()
+                while len(answered) < len(handles):
+                    for question in (await other.questions()).items:
+                        await other.answer(question.id, True)
+                        answered.add(question.id)
+                for number, handle in enumerate(handles):
+                    assert await handle.result(30) == [number, True]
+        finally:
+            for store in stores:
+                await store.close()
 
 
 # Opening

@@ -325,6 +325,7 @@ class _Database:
         self.clock: Clock = clock or DatabaseClock()
         self._listen_options = connection_options(address if listen_address is None else listen_address)
         self._listens = listen_address != ""
+        self._is_pooled = listen_address is not None
         self._own_clock = clock
         self._lease_clock = lease_clock
         self._patience_seconds = patience_seconds
@@ -444,7 +445,10 @@ class _Database:
         def once() -> T:
             connection: reads.Connection | None = getattr(self._mine, "connection", None)
             if connection is None:
-                connection = self._mine.connection = psycopg.connect(self._options, autocommit=True)
+                # A pooler gives each transaction another connection, which knows no prepared statements of ours.
+                connection = self._mine.connection = psycopg.connect(
+                    self._options, autocommit=True, prepare_threshold=None if self._is_pooled else 5
+                )
                 self._connections.add(connection)
             try:
                 return work(connection)
