@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from signoff import AlreadySettled, AsyncClient, RunCancelled, SignoffError, WrongAnswer
 from signoff.errors import InvalidState, RequestConflict, StoreUnavailable
 from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
+from signoff.registry import Registry
 from signoff.stores.base import Store
 from signoff.testing.simulation import Process, World
 from tests.simulation.programs import WORKFLOW, BrokenError, Listen, Program, Several
@@ -28,6 +29,7 @@ class Target:
 
     store: Store
     group: str = "default"
+    registry: Registry = field(default_factory=lambda: Registry("default"))
 
 
 @dataclass
