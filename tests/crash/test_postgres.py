@@ -228,18 +228,28 @@ async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settl
                 frozen.running.send_signal(signal.SIGSTOP)
                 other = Process(tmp_path, "slow", url, 1.5, "m2", tmp_path)
                 await comes(lambda: len(lines(tmp_path / "begun")) == 2)
-                (tmp_path / "go").touch()
-                assert await parent.result(PATIENCE_SECONDS) == "gone"
                 before = await everything(app)
+                (
+                    tmp_path / f"go-{frozen.running.pid}"
+                ).touch()  # what it does first when it wakes is to write
                 frozen.running.send_signal(signal.SIGCONT)
                 await comes(lambda: any("the lease on run" in line for line in lines(frozen.log)))
+                after = await everything(app)
+                assert [(run.state, run.epoch) for run, _ in after.values()] == [
+                    (run.state, run.epoch) for run, _ in before.values()
+                ]
+                assert [journal for _, journal in after.values()] == [
+                    journal for _, journal in before.values()
+                ]
+                (tmp_path / f"go-{other.running.pid}").touch()
+                assert await parent.result(PATIENCE_SECONDS) == other.running.pid
                 other.kill()
                 # It works on as before, and so has done all that it might have done with the runs it lost.
-                assert await (await client.start("child", id="next")).result(PATIENCE_SECONDS) == "gone"
-                after = await everything(app)
-                assert {id: after[id] for id in before} == before
-                entries = before["p"][1]
-                assert len([entry for entry in entries if entry.kind is EntryKind.COMPLETED]) == 1
+                following = await client.start("child", id="next")
+                assert await following.result(PATIENCE_SECONDS) == frozen.running.pid
+                entries = (await everything(app))["p"][1]
+                completed = [entry.value for entry in entries if entry.kind is EntryKind.COMPLETED]
+                assert completed == [str(other.running.pid)]
         finally:
             for process in (frozen, other):
                 if process is not None:
@@ -324,15 +334,16 @@ async def _finish(url: str, folder: Path) -> dict[str, Any]:
     """Let a restored system go on to the end."""
     app = programs.make_app(PostgresStore(url), folder / "effects")
     try:
+        await app.store.open()
+        runs = (await app.store.list_runs(RunFilter(), limit=10_000)).items
+        journals = [await app.store.read_journal(run.id) for run in runs]
+        assert any(not run.state.is_final for run in runs), "it was dumped in the middle of its work"
+        for run, journal in zip(runs, journals, strict=True):
+            assert [entry.seq for entry in journal] == list(range(len(journal)))
+            assert run.state.is_final == _has_ended(journal)
         async with AsyncClient(app) as client, app.worker(beat_seconds=0.5):
             people = asyncio.create_task(answer_everything(client))
             try:
-                runs = (await app.store.list_runs(RunFilter(), limit=10_000)).items
-                journals = [await app.store.read_journal(run.id) for run in runs]
-                assert any(not run.state.is_final for run in runs), "it was dumped in the middle of its work"
-                for run, journal in zip(runs, journals, strict=True):
-                    assert [entry.seq for entry in journal] == list(range(len(journal)))
-                    assert run.state.is_final == _has_ended(journal)
                 chosen = [run.id for run in runs if run.parent_id is None]
                 handles = [await client.get(run_id) for run_id in chosen]
                 ended = await asyncio.gather(*(handle.result(120) for handle in handles))

@@ -31,15 +31,21 @@ class Order(BaseModel):
 
 
 class Crowd:
-    """Steps that are under way at once, each until it is let go."""
+    """Steps that are under way at once. The first ones wait until there are as many as may be."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int) -> None:
         self.most = 0
+        self._expected = expected
         self._now = 0
+        self._complete = asyncio.Event()
 
     async def join(self) -> None:
         self._now += 1
         self.most = max(self.most, self._now)
+        if self._now >= self._expected:
+            self._complete.set()
+        async with asyncio.timeout(20):
+            await self._complete.wait()
         await asyncio.sleep(0)
         self._now -= 1
 
@@ -65,7 +71,7 @@ def crowded_app(folder: Path, crowd: Crowd) -> Signoff:
 async def test_workers_of_a_limited_group_finish_everything_and_never_run_more_at_once(
     tmp_path: Path,
 ) -> None:
-    crowd = Crowd()
+    crowd = Crowd(2)
     app = crowded_app(tmp_path, crowd)
     async with running(app) as client, app.worker():
         await client.groups.limit("default", max_running=2)
@@ -95,7 +101,7 @@ async def test_a_paused_run_holds_no_slot(tmp_path: Path) -> None:
 
 @in_asyncio
 async def test_a_resumed_group_goes_on_at_once(tmp_path: Path) -> None:
-    app = crowded_app(tmp_path, Crowd())
+    app = crowded_app(tmp_path, Crowd(1))
     async with running(app) as client:
         await client.groups.pause("default")
         handle = await client.start("busy", id="r")
@@ -157,7 +163,7 @@ async def test_runs_start_when_their_rate_lets_them(tmp_path: Path) -> None:
 
 @in_asyncio
 async def test_a_worker_holds_no_more_runs_than_its_concurrency(tmp_path: Path) -> None:
-    crowd = Crowd()
+    crowd = Crowd(3)
     app = crowded_app(tmp_path, crowd)
     async with running(app, concurrency=3) as client:
         handles = [await client.start("busy") for _ in range(12)]
@@ -185,7 +191,7 @@ def app_one_by_one(folder: Path, crowd: Crowd) -> Signoff:
 
 @in_asyncio
 async def test_runs_of_a_key_run_one_after_the_other_whoever_starts_them(tmp_path: Path) -> None:
-    crowd = Crowd()
+    crowd = Crowd(1)
     app = app_one_by_one(tmp_path, crowd)
     async with running(app) as client, app.worker():
         handles = [await client.start("one_by_one", "ana", n) for n in range(10)]
@@ -195,7 +201,7 @@ async def test_runs_of_a_key_run_one_after_the_other_whoever_starts_them(tmp_pat
 
 @in_asyncio
 async def test_a_workflow_can_be_limited_as_a_whole_and_its_children_by_their_key(tmp_path: Path) -> None:
-    crowd = Crowd()
+    crowd = Crowd(1)
     app = app_one_by_one(tmp_path, crowd)
     async with running(app) as client:
         handles = [await client.start("two_at_once", n) for n in range(6)]
