@@ -44,7 +44,7 @@ FROM generate_series(1, %(count)s) AS n, unnest(ARRAY['succeeded', 'paused']) AS
 EXPLAIN_CLAIM = """
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)
 SELECT id, priority, ready_at, number FROM signoff.runs
-WHERE workflow = 'async_steps' AND group_name = 'default' AND namespace = 'default' AND state = 'ready'
+WHERE workflow = 'async_steps' AND group_name = 'default' AND namespace = 'default' AND state = 'ready' AND NOT blocked
 ORDER BY priority DESC, ready_at, number LIMIT 100
 """
 
