@@ -99,6 +99,27 @@ def run_of(row: Row) -> Run:
     return to_run(_fields(row, _RUN_FIELDS))
 
 
+def created_run(namespace: str, new: NewRun, row: Row) -> Run:
+    """Make a run that was just created of what was asked for and what the database added."""
+    return Run(
+        namespace=namespace,
+        id=new.id,
+        workflow=new.workflow,
+        group=new.group,
+        arguments=new.arguments,
+        state=RunState(row["state"]),
+        created_at=float(row["created_at"]),
+        parent_id=new.parent_id,
+        parent_n=new.parent_n,
+        deadline_at=new.deadline_at,
+        wake_at=None if row["wake_at"] is None else float(row["wake_at"]),
+        priority=new.priority,
+        start_at=new.start_at,
+        concurrency_key=new.concurrency_key,
+        concurrency_limit=new.concurrency_limit,
+    )
+
+
 def promise_of(row: Row) -> Promise:
     """Make a promise of a row in JSON."""
     return to_promise(_fields(row, _PROMISE_FIELDS))
