@@ -42,6 +42,7 @@ from signoff.stores.postgres_rows import (
     message_of,
     promise_of,
     run_of,
+    run_of_values,
 )
 from signoff.stores.same import same_json
 from signoff.stores.touched import Touched
@@ -177,7 +178,7 @@ def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[
 
     def read(reply: Reply, touched: Touched) -> tuple[Run, bool]:
         if "run" not in reply:
-            run = created_run(namespace, new, reply)
+            run = created_run(namespace, new, float(reply["created_at"]))
             is_delayed = run.is_delayed
             due = is_delayed or new.deadline_at is not None
             touched.touch(namespace, run.id, ready=not is_delayed, due=due)
@@ -276,10 +277,10 @@ def claim(
     def read(reply: Reply, touched: Touched) -> list[Claim]:
         claims: list[Claim] = []
         touched.due = touched.due or "due" in reply
-        for row in reply["claims"] or ():
-            run = run_of(row)
+        for values, messages in reply.get("claims") or ():
+            run = run_of_values(values)
             touched.touch(namespace, run.id)
-            claims.append(Claim(run, tuple(message_of(message) for message in row["messages"] or ())))
+            claims.append(Claim(run, tuple(message_of(message) for message in messages or ())))
         return claims
 
     body = {
@@ -426,4 +427,4 @@ def _note_write(reply: Reply, namespace: str, write: Write, touched: Touched) ->
 
 def _note_woken(reply: Reply, namespace: str, touched: Touched) -> None:
     for run_id in reply.get("woken") or ():
-        touched.touch_woken(namespace, run_id, ready=reply["ready"])
+        touched.touch_woken(namespace, run_id)

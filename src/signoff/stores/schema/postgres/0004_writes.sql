@@ -114,8 +114,7 @@ DECLARE
     run signoff.runs;
     new_n constant integer := (p_new ->> 'parent_n')::integer;
 BEGIN
-    PERFORM signoff.create_row(p_namespace, p_new, NULL, p_now);
-    IF FOUND OR new_n IS NULL THEN
+    IF signoff.create_row(p_namespace, p_new, NULL, p_now) OR new_n IS NULL THEN
         RETURN '{}';
     END IF;
     -- Locked: if it ends from now on, it sees that we wait.
@@ -270,7 +269,7 @@ BEGIN
     IF p_write ? 'pause' THEN
         done := signoff.pause(p_namespace, v_run_id, v_epoch, p_write -> 'pause');
     ELSIF p_write ? 'outcome' THEN
-        SELECT * INTO run FROM signoff.end_row(p_namespace, v_run_id, v_epoch, p_write -> 'outcome', p_now);
+        run := signoff.end_row(p_namespace, v_run_id, v_epoch, p_write -> 'outcome', p_now);
         IF NOT run.retryable THEN
             woken := woken || signoff.finish(run, p_now);
         END IF;

@@ -222,16 +222,12 @@ BEGIN
             p_op ->> 'token', p_now
         );
     WHEN 'create_run' THEN
-        SELECT * INTO run FROM signoff.create_row(v_namespace, p_op -> 'new', p_op ->> 'token', p_now);
-        was_created := FOUND;
-        IF NOT was_created THEN
-            SELECT * INTO run FROM signoff.runs WHERE id = p_op #>> '{new,id}' AND namespace = v_namespace;
-            IF NOT FOUND THEN  -- it was deleted just now
-                RETURN signoff.operate(p_op, p_now, p_lease_now);
-            END IF;
+        IF signoff.create_row(v_namespace, p_op -> 'new', p_op ->> 'token', p_now) THEN
+            RETURN jsonb_build_object('created_at', p_now);  -- the caller knows the rest
         END IF;
-        IF was_created THEN  -- the caller knows the rest
-            RETURN jsonb_build_object('state', run.state, 'created_at', run.created_at, 'wake_at', run.wake_at);
+        SELECT * INTO run FROM signoff.runs WHERE id = p_op #>> '{new,id}' AND namespace = v_namespace;
+        IF NOT FOUND THEN  -- it was deleted just now
+            RETURN signoff.operate(p_op, p_now, p_lease_now);
         END IF;
         RETURN jsonb_build_object('run', to_jsonb(run), 'created', run.create_token = p_op ->> 'token');
     WHEN 'create_promise' THEN
@@ -259,45 +255,55 @@ BEGIN
     END CASE;
 END $$;
 
--- Lease ready runs to a worker, and bring the messages that wait for them.
+-- Lease ready runs to a worker, and bring the messages that wait for them. Each run is a list, see signoff.run_values.
 CREATE FUNCTION signoff.claim(p_op jsonb, p_now double precision, p_lease_now double precision) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
     v_namespace constant text := p_op ->> 'namespace';
-    claimed signoff.runs[];
+    v_worker_id constant text := p_op ->> 'worker_id';
+    v_token constant text := p_op ->> 'token';
     choice jsonb := '{}';
 BEGIN
-    -- This very claim, when the reply was lost.
-    claimed := ARRAY(
-        SELECT runs FROM signoff.runs
-        WHERE worker_id = p_op ->> 'worker_id' AND claim_token = p_op ->> 'token'
-    );
-    IF cardinality(claimed) = 0 THEN
+    PERFORM FROM signoff.runs WHERE worker_id = v_worker_id AND claim_token = v_token LIMIT 1;
+    IF NOT FOUND THEN  -- else it is this very claim, whose reply was lost
         choice := signoff.choose(
             v_namespace, p_op ->> 'group', ARRAY(SELECT jsonb_array_elements_text(p_op -> 'workflows')),
             (p_op ->> 'limit')::integer, p_now
         );
-        claimed := ARRAY(
-            SELECT runs FROM signoff.claim_rows(
-                v_namespace, ARRAY(SELECT jsonb_array_elements_text(choice -> 'ids')), p_op ->> 'worker_id',
-                p_op ->> 'token', p_lease_now + (p_op ->> 'lease_seconds')::double precision
-            ) AS runs
+        IF choice -> 'ids' = '[]' THEN
+            RETURN choice;
+        END IF;
+        PERFORM signoff.claim_rows(
+            v_namespace, ARRAY(SELECT jsonb_array_elements_text(choice -> 'ids')), v_worker_id, v_token,
+            p_lease_now + (p_op ->> 'lease_seconds')::double precision
         );
     END IF;
     RETURN choice - 'ids' || (  -- "due", if a rate has held one back
         SELECT jsonb_build_object(
             'claims',
             jsonb_agg(
-                to_jsonb(run) || jsonb_build_object('messages', CASE WHEN run.wakes > 0 THEN (
+                jsonb_build_array(signoff.run_values(run), CASE WHEN wakes > 0 THEN (
                     SELECT jsonb_agg(to_jsonb(messages) ORDER BY id) FROM signoff.messages
                     WHERE run_id = run.id AND namespace = run.namespace
                 ) END)
-                ORDER BY run.priority DESC, run.ready_at, run.number
+                ORDER BY priority DESC, ready_at, number
             )
         )
-        FROM unnest(claimed) AS run
+        FROM signoff.runs AS run WHERE worker_id = v_worker_id AND claim_token = v_token
     );
 END $$;
+
+-- What a worker gets to know of a run, in the order of RUN_COLUMNS in postgres_rows.py.
+CREATE FUNCTION signoff.run_values(p_run signoff.runs) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_array(
+        (p_run).namespace, (p_run).id, (p_run).workflow, (p_run).group_name, (p_run).arguments, (p_run).state,
+        (p_run).created_at, (p_run).parent_id, (p_run).parent_n, (p_run).deadline_at, (p_run).ended_at,
+        (p_run).result, (p_run).error, (p_run).retryable, (p_run).epoch, (p_run).wakes, (p_run).wake_at,
+        (p_run).worker_id, (p_run).lease_until, (p_run).first_seq, (p_run).priority, (p_run).start_at,
+        (p_run).concurrency_key, (p_run).concurrency_limit
+    )
+$$;
 
 -- Every statement has its index; plans are made once for a connection, when a table may still be empty, and must be
 -- the right ones for a table that is large.
@@ -331,13 +337,6 @@ BEGIN
     FOR place IN 0 .. jsonb_array_length(operations) - 1 LOOP
         operation := operations -> place;
         reply := signoff.operate(operation, v_now, v_lease_now);
-        IF jsonb_array_length(reply -> 'woken') > 0 THEN
-            reply := reply || jsonb_build_object('ready', (
-                SELECT bool_or(state = 'ready' AND NOT blocked) FROM signoff.runs
-                WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(reply -> 'woken')))
-                    AND namespace = operation ->> 'namespace'
-            ));
-        END IF;
         IF current_setting('signoff.claimable', true) = 'yes' THEN
             reply := reply || '{"claimable": true}';
             PERFORM set_config('signoff.claimable', '', true);

@@ -87,24 +87,24 @@ END $$;
 
 -- Note that a run leaves the slots it had, or its place among those that wait: the next of its key is a candidate (of
 -- each limit, should a key's runs have several), and workers are told.
-CREATE FUNCTION signoff.slot_freed(p_run signoff.runs) RETURNS void
+CREATE FUNCTION signoff.slot_freed(p_namespace text, p_group text, p_slots text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     following record;
     last_limit integer := 0;
 BEGIN
-    IF p_run.slots IS NULL THEN
+    IF p_slots IS NULL THEN
         PERFORM FROM signoff.groups
-        WHERE name = p_run.group_name AND namespace = p_run.namespace AND max_running IS NOT NULL;
+        WHERE name = p_group AND namespace = p_namespace AND max_running IS NOT NULL;
         IF FOUND THEN
             PERFORM signoff.tell_workers();
         END IF;
         RETURN;
     END IF;
-    PERFORM signoff.lock_slots(p_run.slots);
+    PERFORM signoff.lock_slots(p_slots);
     LOOP
         SELECT id, namespace, concurrency_limit INTO following FROM signoff.runs
-        WHERE slots = p_run.slots AND blocked AND concurrency_limit > last_limit
+        WHERE slots = p_slots AND blocked AND concurrency_limit > last_limit
         ORDER BY concurrency_limit, priority DESC, ready_at, number LIMIT 1;
         EXIT WHEN NOT FOUND;
         UPDATE signoff.runs SET blocked = false WHERE id = following.id AND namespace = following.namespace;
