@@ -79,6 +79,10 @@ class Registry:
                 are taken by another function.
         """
         name = name or function.__name__
+        if inspect.ismethod(function):
+            raise RegistrationError(
+                f"workflow {name!r} is a method; register a function, whose steps may call the method"
+            )
         if not is_workflow_code(function):
             raise RegistrationError(f"workflow {name!r} must be an async function or a generator function")
         if not inspect.signature(function).parameters:

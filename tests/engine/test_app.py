@@ -292,7 +292,10 @@ def test_what_is_not_a_workflow_cannot_be_registered(tmp_path: Path) -> None:
 
     async def no_context() -> None: ...
 
-    for wrong in (lambda ctx: None, len, no_context):
+    class Shop:
+        async def refund(self, ctx: Context) -> None: ...
+
+    for wrong in (lambda ctx: None, len, no_context, Shop().refund):
         with pytest.raises(RegistrationError):
             app.workflow(wrong)
 

@@ -36,7 +36,13 @@ from signoff.stores.postgres_rows import (
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-GET_RUNS = f"SELECT {RUN_COLUMNS} FROM signoff.runs WHERE id = ANY (%s) AND namespace = %s"
+# Runs are looked up one at a time (OFFSET keeps it so): what asks for several ids at once may read all runs of a namespace.
+GET_RUNS = f"""
+SELECT run.* FROM unnest(%s::text[]) AS asked (id)
+CROSS JOIN LATERAL (
+    SELECT {RUN_COLUMNS} FROM signoff.runs WHERE id = asked.id AND namespace = %s OFFSET 0
+) AS run
+"""
 
 GET_PROMISE = f"""
 SELECT {PROMISE_COLUMNS} FROM signoff.promises
@@ -44,8 +50,11 @@ WHERE shard = signoff.shard_of(%(id)s) AND namespace = %(namespace)s AND id = %(
 """
 
 ENDED = """
-SELECT id FROM signoff.runs
-WHERE id = ANY (%s) AND namespace = %s AND state IN ('succeeded', 'failed', 'cancelled')
+SELECT run.id FROM unnest(%s::text[]) AS asked (id)
+CROSS JOIN LATERAL (
+    SELECT id, state FROM signoff.runs WHERE id = asked.id AND namespace = %s OFFSET 0
+) AS run
+WHERE run.state IN ('succeeded', 'failed', 'cancelled')
 """
 
 READ_JOURNAL = f"""
@@ -56,10 +65,15 @@ ORDER BY seq LIMIT %s
 
 # The messages and the counters are of one snapshot.
 READ_MESSAGES = f"""
-SELECT {", ".join(f"messages.{column}" for column in MESSAGE_COLUMNS.split(", "))}, runs.wakes
-FROM signoff.runs JOIN signoff.messages ON messages.run_id = runs.id AND messages.namespace = runs.namespace
-WHERE runs.id = ANY (%s) AND runs.namespace = %s
-ORDER BY messages.run_id, messages.id
+SELECT {", ".join(f"message.{column}" for column in MESSAGE_COLUMNS.split(", "))}, run.wakes
+FROM unnest(%s::text[]) AS asked (id)
+CROSS JOIN LATERAL (
+    SELECT id, namespace, wakes FROM signoff.runs WHERE id = asked.id AND namespace = %s OFFSET 0
+) AS run
+CROSS JOIN LATERAL (
+    SELECT {MESSAGE_COLUMNS} FROM signoff.messages WHERE run_id = run.id AND namespace = run.namespace OFFSET 0
+) AS message
+ORDER BY message.run_id, message.id
 """
 
 LIST_WORKERS = f"""

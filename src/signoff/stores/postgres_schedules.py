@@ -49,11 +49,11 @@ DELETE = "DELETE FROM signoff.schedules WHERE namespace = %s AND id = %s"
 
 DUE = f"""
 SELECT {COLUMNS} FROM signoff.schedules
-WHERE NOT is_paused AND next_at <= {NOW}
+WHERE NOT is_paused AND next_at <= (SELECT {NOW})
 ORDER BY next_at LIMIT %s
 """
 
-NEXT_DUE = "SELECT min(next_at) FROM signoff.schedules WHERE NOT is_paused"
+NEXT_DUE = "SELECT next_at FROM signoff.schedules WHERE NOT is_paused ORDER BY next_at LIMIT 1"
 
 FIRE = "SELECT signoff.fire_schedule(%s, %s, %s, %s, %s, %s)"
 

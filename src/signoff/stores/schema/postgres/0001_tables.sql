@@ -39,8 +39,9 @@ CREATE TABLE signoff.runs (
     PRIMARY KEY (id, namespace)
 ) WITH (fillfactor = 80);
 
--- No index but the primary key serves who looks for an id or a namespace, and none is implied by a state alone: however
--- little the planner knows of a new table, it finds a run by its id through the primary key.
+-- No index but the primary key serves who looks for an id or a namespace, and statements that look for an id say nothing
+-- that implies one of the conditions below, and ask for one id at a time: however little the planner knows of a new table,
+-- it finds a run by its id through the primary key. tests/stores/test_postgres_plans.py holds every operation against it.
 CREATE INDEX runs_by_state ON signoff.runs (state, namespace, number);
 CREATE INDEX runs_by_workflow ON signoff.runs (workflow, namespace, state, number);
 CREATE INDEX runs_by_group ON signoff.runs (group_name, namespace, state, number);

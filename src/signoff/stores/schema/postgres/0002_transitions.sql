@@ -44,10 +44,11 @@ CREATE FUNCTION signoff.claim_rows(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE signoff.runs
+    UPDATE signoff.runs AS runs
     SET state = 'running', epoch = epoch + 1, worker_id = p_worker_id, lease_until = p_lease_until,
         claim_token = p_token
-    WHERE id = ANY (p_ids) AND namespace = p_namespace;
+    FROM (SELECT id, p_namespace AS namespace FROM unnest(p_ids) AS id OFFSET 0) AS chosen  -- each by its whole key
+    WHERE runs.id = chosen.id AND runs.namespace = chosen.namespace;
 END $$;
 
 -- running -> paused, unless something came since `wakes` was read.

@@ -105,7 +105,7 @@ BEGIN
     IF v_write ? 'outcome' OR p_op ->> 'op' = 'cancel' THEN
         ids := ids || ARRAY(
             SELECT parent_id FROM signoff.runs
-            WHERE id = v_run_id AND namespace = v_namespace AND parent_id IS NOT NULL
+            WHERE id = v_run_id AND namespace = v_namespace
         ) || ARRAY(
             SELECT run_id FROM signoff.waiters
             WHERE shard = v_run_id AND namespace = v_namespace AND target = 'run' AND target_id = v_run_id
@@ -129,7 +129,7 @@ BEGIN
         ids := ids || ARRAY(
             SELECT run_id FROM signoff.promises
             WHERE shard = signoff.shard_of(p_op ->> 'promise_id') AND namespace = v_namespace
-                AND id = p_op ->> 'promise_id' AND run_id IS NOT NULL
+                AND id = p_op ->> 'promise_id'
         );
     END IF;
     RETURN array_remove(ids, NULL);

@@ -6,13 +6,15 @@ CREATE FUNCTION signoff.next_due(
 ) RETURNS double precision
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
+    -- Not min(): a plan made for an empty table would read all of a full one.
     RETURN least(
-        (SELECT min(due_at) FROM signoff.promises WHERE state = 'pending' AND due_at IS NOT NULL),
-        (SELECT min(wake_at) FROM signoff.runs WHERE wake_at IS NOT NULL),
-        (SELECT min(deadline_at) FROM signoff.runs
-            WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL),
-        (SELECT min(opens_at) FROM signoff.groups WHERE opens_at IS NOT NULL),
-        (SELECT p_now + (min(seen_at) + p_forget_seconds - p_lease_now) FROM signoff.workers),
+        (SELECT due_at FROM signoff.promises WHERE state = 'pending' AND due_at IS NOT NULL ORDER BY due_at LIMIT 1),
+        (SELECT wake_at FROM signoff.runs WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1),
+        (SELECT deadline_at FROM signoff.runs
+            WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL
+            ORDER BY deadline_at LIMIT 1),
+        (SELECT opens_at FROM signoff.groups WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1),
+        (SELECT p_now + seen_at + p_forget_seconds - p_lease_now FROM signoff.workers ORDER BY seen_at LIMIT 1),
         (SELECT p_now + min(lease_until) - p_lease_now FROM signoff.runs WHERE worker_id IS NOT NULL)
     );
 END $$;

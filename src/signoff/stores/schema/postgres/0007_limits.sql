@@ -70,7 +70,8 @@ BEGIN
         ahead := ahead + (
             SELECT count(*) FROM (
                 SELECT FROM signoff.runs
-                WHERE slots = p_run.slots AND state = 'ready' AND NOT blocked AND ended_at IS NULL
+                WHERE slots = p_run.slots AND NOT blocked AND ended_at IS NULL
+                    AND state || '' = 'ready'  -- so that no index of all ready runs seems to serve
                     AND concurrency_limit >= p_run.concurrency_limit
                     AND (priority > p_run.priority
                         OR priority = p_run.priority AND (ready_at, number) < (p_run.ready_at, p_run.number))

@@ -1,0 +1,233 @@
+"""However much lies in the tables, whether Postgres has counted it or not: no operation reads more than it is about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from signoff.records import NewPromise, NewRun, NewSchedule, PromiseKind, Rate, RunState, WorkerInfo
+from signoff.stores.base import PromiseFilter, RunFilter, Write
+from signoff.stores.postgres import PostgresStore
+from tests.postgres.databases import fresh_database, versions
+from tests.stores.scene import GROUP, KEPT_FAILURE, NO, SUCCESS, WORKFLOW, YES, entry
+from tests.support import in_asyncio
+
+LYING = 5_000  # rows of each kind
+TIMES = 8  # each operation: after the fifth time a connection keeps its plans
+HELD = 20  # runs that others hold: their leases are looked at, to know which one ends next
+MOST_ROWS = 60  # that one operation may look at, where each has a few runs of its own
+
+# Finished, failed, paused, running and ready runs of others, with journals, questions, messages and joined runs.
+LIE = """
+INSERT INTO signoff.runs (id, namespace, workflow, group_name, state, created_at, ready_at, ended_at, wake_at,
+    deadline_at, retryable, epoch, wakes, worker_id, claim_token, lease_until, slots, concurrency_key,
+    concurrency_limit, blocked, parent_id, parent_n, arguments, arguments_digest)
+SELECT kind || n, 'default', CASE kind WHEN 'ready' THEN 'other' ELSE 'refund' END, 'default', state, n, n,
+    CASE WHEN kind IN ('done', 'failed') THEN 1e9 + n END, CASE kind WHEN 'paused' THEN 4e9 + n END,
+    CASE kind WHEN 'paused' THEN 4e9 END, kind = 'failed', 1, 1,
+    CASE kind WHEN 'running' THEN 'another' END, 'token' || n, CASE kind WHEN 'running' THEN 4e9 END,
+    CASE WHEN kind IN ('running', 'blocked') THEN 'slots' || n %% 1000 END, 'key' || n %% 1000, 1, kind = 'blocked',
+    CASE kind WHEN 'done' THEN 'paused' || n %% 50 END, n, '{"args": []}', ''
+FROM generate_series(1, %(count)s) AS n, (VALUES
+    ('done', 'succeeded'), ('failed', 'failed'), ('paused', 'paused'), ('running', 'running'), ('ready', 'ready'),
+    ('blocked', 'ready')
+) AS kinds (kind, state)
+WHERE kind <> 'running' OR n <= %(held)s
+"""
+LIE_BESIDE = """
+INSERT INTO signoff.journal (run_id, namespace, seq, at, kind)
+SELECT id, namespace, seq, 1, 'started' FROM signoff.runs, generate_series(0, 3) AS seq WHERE arguments_digest = '';
+INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id, n, due_at)
+SELECT id, namespace, id || '.1', 'question', 'pending', 1, id, 1, 4e9 FROM signoff.runs
+WHERE state = 'paused' AND arguments_digest = '';
+INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id, n, settled_at)
+SELECT id, namespace, id || '.1', 'question', 'resolved', 1, id, 1, 2 FROM signoff.runs
+WHERE state = 'succeeded' AND arguments_digest = '';
+INSERT INTO signoff.messages (run_id, namespace, id, kind, at, name, value)
+SELECT id, namespace, 1, 'signal', 1, 'go', '1' FROM signoff.runs
+WHERE state = 'running' AND arguments_digest = '';
+INSERT INTO signoff.requests (run_id, namespace, request_id, name, value)
+SELECT id, namespace, '1', 'go', '1' FROM signoff.runs WHERE arguments_digest = '';
+INSERT INTO signoff.waiters (shard, namespace, target, target_id, run_id, n)
+SELECT id, namespace, 'run', id, 'paused1', 7 FROM signoff.runs
+WHERE state = 'running' AND arguments_digest = '';
+INSERT INTO signoff.groups (name, namespace, max_running)
+SELECT 'group' || n, 'default', 5 FROM generate_series(1, 3000) AS n;
+INSERT INTO signoff.schedules (id, namespace, workflow, group_name, arguments, cron, timezone, catch_up, next_at,
+    priority, created_at, is_paused)
+SELECT 'schedule' || n, 'default', 'refund', 'default', '{}', '* * * * *', 'UTC', 'skip', 4e9, 0, 1, false
+FROM generate_series(1, 2000) AS n
+"""
+
+READ = """
+SELECT relname, sum(seq_tup_read), sum(coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables
+WHERE schemaname = 'signoff' AND relname <> 'migrations' GROUP BY relname
+"""
+WORKER = WorkerInfo("me", "host", 1, 1.0, GROUP, "default", 0.0)
+
+Operation = Callable[[PostgresStore, str], Awaitable[Any]]
+
+
+async def claimed(store: PostgresStore, id: str) -> int:
+    """Have a run of our own, and return its epoch."""
+    await store.create_run(NewRun(id, WORKFLOW, GROUP, '{"args": []}'))
+    [claim] = await store.claim(WORKER.id, GROUP, [WORKFLOW, "another"], 1)
+    return claim.run.epoch
+
+
+async def journal(store: PostgresStore, id: str) -> None:
+    epoch = await claimed(store, id)
+    for seq in range(4):
+        await store.append(Write(id, epoch, [entry(seq)]))
+    await store.read_journal(id, after=1)
+
+
+async def answer(store: PostgresStore, id: str) -> None:
+    epoch = await claimed(store, id)
+    await store.append(Write(id, epoch, opens=[NewPromise(f"{id}.1", PromiseKind.QUESTION, 1, due_at=4e9)]))
+    assert await store.pause(Write(id, epoch, [entry(0)]), wakes=0, wake_at=None)
+    assert (await store.get_promise(f"{id}.1")).run_id == id
+    await store.settle(f"{id}.1", PromiseKind.QUESTION, YES)
+    await store.read_messages([id])
+    [claim] = await store.claim(WORKER.id, GROUP, [WORKFLOW], 1)
+    await store.complete(Write(id, claim.run.epoch, [entry(1)], taken=[1]), SUCCESS)
+    assert await store.ended([id, "paused1"]) == {id}
+
+
+async def children(store: PostgresStore, id: str) -> None:
+    epoch = await claimed(store, id)
+    starts = [NewRun(f"{id}-c", WORKFLOW, GROUP, "{}", parent_id=id, parent_n=1)]
+    await store.append(Write(id, epoch, [entry(0)], starts=starts))
+    await store.append(Write(id, epoch, [entry(1)], cancels=[f"{id}-c"]))
+    await store.complete(Write(id, epoch, [entry(2)]), SUCCESS)
+
+
+async def promises(store: PostgresStore, id: str) -> None:
+    await store.create_promise(NewPromise(id, PromiseKind.PROMISE))
+    await store.settle(id, PromiseKind.PROMISE, NO)
+
+
+async def signals(store: PostgresStore, id: str) -> None:
+    epoch = await claimed(store, id)
+    await store.signal(id, "go", "1", request_id="r")
+    await store.cancel(id, reason="enough")
+    await store.complete(Write(id, epoch, [entry(0)], taken=[1, 2]), KEPT_FAILURE)
+    await store.retry(id)
+    [claim] = await store.claim(WORKER.id, GROUP, [WORKFLOW], 1)
+    await store.complete(Write(id, claim.run.epoch), SUCCESS)
+
+
+async def keys(store: PostgresStore, id: str) -> None:
+    for k in range(2):
+        await store.create_run(
+            NewRun(f"{id}-{k}", WORKFLOW, GROUP, "{}", concurrency_key=id, concurrency_limit=1)
+        )
+    for k in range(2):
+        [claim] = await store.claim(WORKER.id, GROUP, [WORKFLOW], 2)
+        await store.complete(Write(f"{id}-{k}", claim.run.epoch, [entry(0)]), SUCCESS)
+
+
+async def beats(store: PostgresStore, id: str) -> None:
+    await store.enlist(WORKER)
+    epoch = await claimed(store, id)
+    assert await store.heartbeat(WORKER.id, {id: epoch}) == set()
+    await store.due()
+    await store.release(WORKER.id)
+    [claim] = await store.claim(WORKER.id, GROUP, [WORKFLOW], 1)
+    await store.complete(Write(id, claim.run.epoch, [entry(0)]), SUCCESS)
+
+
+async def schedules(store: PostgresStore, id: str) -> None:
+    await store.put_schedule(NewSchedule(id, WORKFLOW, GROUP, "{}", "* * * * *", "UTC", next_at=1.0))
+    [due], _ = await store.due_schedules(5)
+    assert await store.fire_schedule(due.id, 1.0, [NewRun(f"{id}-run", "another", GROUP, "{}")], 4e9)
+    await store.list_schedules(limit=5)
+    await store.delete_schedule(id)
+
+
+async def lists(store: PostgresStore, id: str) -> None:
+    await store.list_runs(RunFilter(), limit=5)
+    await store.list_runs(RunFilter(states=frozenset({RunState.PAUSED, RunState.SUCCEEDED})), limit=5)
+    await store.list_runs(RunFilter(workflow=WORKFLOW), limit=5)
+    await store.list_runs(RunFilter(parent_id="paused7"), limit=5)
+    page = await store.list_promises(PromiseFilter(), limit=5)
+    await store.list_promises(PromiseFilter(), after=page.next, limit=5)
+    await store.list_promises(PromiseFilter(run_id="paused7"), limit=5)
+
+
+async def limits(store: PostgresStore, id: str) -> None:
+    await store.limit_group("mine", max_running=3, starts_per=Rate(1000, 60.0))
+    await store.pause_group("mine")
+    await store.resume_group("mine")
+    await store.create_run(NewRun(id, WORKFLOW, "mine", "{}"))
+    [claim] = await store.claim(WORKER.id, "mine", [WORKFLOW], 5)
+    await store.complete(Write(id, claim.run.epoch, [entry(0)]), SUCCESS)
+
+
+async def deletes(store: PostgresStore, id: str) -> None:
+    epoch = await claimed(store, id)
+    await store.complete(Write(id, epoch, [entry(0)]), SUCCESS)
+    await store.delete_ended(time.time() + 60, 1)
+
+
+OPERATIONS: Sequence[Operation] = (
+    journal,
+    answer,
+    children,
+    promises,
+    signals,
+    keys,
+    beats,
+    schedules,
+    lists,
+    limits,
+    deletes,
+)
+
+
+@pytest.mark.parametrize(
+    ("major", "is_counted"),
+    [(versions()[0], False), (versions()[0], True), (versions()[-1], False)],
+    ids=lambda value: {False: "uncounted", True: "counted"}.get(value, f"postgres-{value}"),
+)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+@in_asyncio
+async def test_no_operation_reads_what_it_is_not_about(
+    operation: Operation, major: int, is_counted: bool
+) -> None:
+    with fresh_database(major) as url:
+        store = PostgresStore(url)
+        await store.open()
+        await operation(
+            store, "first"
+        )  # a connection that makes its plans while the tables are empty keeps them
+        _fill(url, is_counted)
+        for turn in range(TIMES):
+            await operation(store, f"r{turn}")
+        await store.close()
+        other = PostgresStore(url)
+        await other.open()
+        for turn in range(TIMES):
+            await operation(other, f"again{turn}")
+        await other.close()
+        with psycopg.connect(url) as connection:
+            read = connection.execute(READ).fetchall()
+    assert not {name: scanned for name, scanned, _ in read if scanned > MOST_ROWS * TIMES}, (
+        "whole tables were read"
+    )
+    assert not {name: found for name, _, found in read if found > 2 * MOST_ROWS * TIMES}
+    assert sum(found for _, _, found in read) > TIMES
+
+
+def _fill(url: str, is_counted: bool) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(LIE, {"count": LYING, "held": HELD})
+        connection.execute(LIE_BESIDE)
+        if is_counted:
+            connection.execute("ANALYZE")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SELECT pg_stat_reset()")
