@@ -26,6 +26,7 @@ from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
 from signoff.errors import ContinueAsNew, RegistrationError, SignalTimeout
 from signoff.handles import Detached, Invocation, Note, Opening
+from signoff.logs import RunLogger
 from signoff.people.answers import Answer, read_answer
 from signoff.people.questions import InputType, Question
 from signoff.records import CallKind, Entry
@@ -54,6 +55,7 @@ class Context:
     Attributes:
         run_id: The run's id.
         version: The workflow's version when this run began.
+        logger: A logger that is silent while the run is replayed, so that each line is written once.
     """
 
     def __init__(self, execution: Execution, names: Names) -> None:
@@ -61,6 +63,7 @@ class Context:
         self._names = names
         self.run_id = execution.run.id
         self.version = execution.version
+        self.logger = RunLogger(execution)
 
     # Steps and functions
 

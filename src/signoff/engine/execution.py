@@ -76,7 +76,9 @@ class Past:
     """What the journal said of calls before this process took the run up."""
 
     calls: dict[int, tuple[CallKind, str]] = field(default_factory=dict[int, tuple[CallKind, str]])
-    opened: set[int] = field(default_factory=set[int])
+    opened: dict[int, float] = field(
+        default_factory=dict[int, float]
+    )  # open calls, and when they were opened
     begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
     attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
     asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
@@ -101,7 +103,7 @@ class Past:
             if n is None or entry.call is None:
                 continue
             if entry.kind in (EntryKind.OPENED, EntryKind.PROGRESSED):
-                self.opened.add(n)
+                self.opened[n] = entry.at
                 if entry.call is CallKind.STEP:
                     self.asked[n] = self.asked.get(n, 0) + 1
             elif entry.kind is EntryKind.STEP_STARTED:
@@ -109,7 +111,7 @@ class Past:
             elif entry.kind is EntryKind.ATTEMPT_FAILED:
                 self.attempts[n] = (entry.fact("attempt"), entry.fact("next_at"))
                 self.begun.discard(n)
-                self.opened.discard(n)
+                self.opened.pop(n, None)
 
 
 class Execution:
@@ -208,6 +210,11 @@ class Execution:
         """Whether nothing can be delivered any more."""
         return self.outcome is not None or self.continuation is not None or self.failure is not None
 
+    def listener(self, signal: str) -> SignalCall | None:
+        """Return the call that gets the next signal of a name, if one waits for it."""
+        waiting = self._listeners.get(signal, ())
+        return next((call for call in waiting if call.n in self.open), None)
+
     def unread_signals(self) -> list[dict[str, Any]]:
         """Signals that came and were not waited for, to be carried into the next generation."""
         return [
@@ -262,12 +269,16 @@ class Execution:
         if child in self._children:
             self._children.remove(child)
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the code does what the journal knows already."""
+        return self.undelivered > 0 or bool(self.past.calls)
+
     def is_patched(self, id: str) -> bool:
         """Whether this run executes the changed code. The answer stays the same for the rest of the run."""
         known = self._patches.get(id)
         if known is None:
-            replaying = self.undelivered > 0 or bool(self.past.calls)
-            known = self._patches[id] = id in self.past.patches or not replaying
+            known = self._patches[id] = id in self.past.patches or not self.is_replaying
             if known and id not in self.past.patches:
                 self.patched.append(id)
         return known
@@ -375,6 +386,7 @@ class Execution:
     def _complete(self, entry: Entry) -> None:
         assert entry.n is not None
         call = self.open.pop(entry.n, None)
+        self.past.opened.pop(entry.n, None)
         if call is not None:
             call.settle(entry)
         elif entry.n > self.last_n:
