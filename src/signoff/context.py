@@ -7,6 +7,7 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from signoff import codec
@@ -55,7 +56,6 @@ class Context:
     Attributes:
         run_id: The run's id.
         version: The workflow's version when this run began.
-        logger: A logger that is silent while the run is replayed, so that each line is written once.
     """
 
     def __init__(self, execution: Execution, names: Names) -> None:
@@ -63,7 +63,16 @@ class Context:
         self._names = names
         self.run_id = execution.run.id
         self.version = execution.version
-        self.logger = RunLogger(execution)
+
+    @cached_property
+    def logger(self) -> RunLogger:
+        """A logger that is silent while the run is replayed, so that each line is written once.
+
+        Example::
+
+            ctx.logger.info("refund of %d cents", cents)
+        """
+        return RunLogger(self._execution)
 
     # Steps and functions
 

@@ -12,6 +12,8 @@ from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from typing_extensions import override
+
 from signoff.engine.scope import fields_here, fields_of
 
 if TYPE_CHECKING:
@@ -53,11 +55,12 @@ def add_fields(record: logging.LogRecord) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people, with the run and the step at its end: ``INFO shop: paid [run=refund-1 step=pay attempt=1]``."""
+    """A line for people, the run and the step at its end: ``INFO shop: paid [run=refund-1 step=pay attempt=1]``."""
 
     def __init__(self) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
 
+    @override
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the line without its traceback."""
         add_fields(record)
@@ -69,7 +72,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: ``time``, ``level``, ``logger``, ``message``, the fields of the run, and those of ``extra=``.
+    """One JSON object a line: ``time``, ``level``, ``logger``, ``message``, the run's fields, and those of ``extra=``.
 
     A traceback is text in ``exception``.
     """
@@ -110,6 +113,7 @@ class RunLogger(logging.LoggerAdapter[logging.Logger]):
         super().__init__(logging.getLogger("signoff.workflow"))
         self._execution = execution
 
+    @override
     def isEnabledFor(self, level: int) -> bool:
         """Whether a line is written now."""
         return not self._execution.is_replaying and super().isEnabledFor(level)

@@ -118,6 +118,7 @@ class Worker:
         self._look_at_all = False
         self._may_claim = True
         self._wake = asyncio.Event()
+        self._leases: Leases | None = None  # while it works
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
@@ -129,7 +130,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self.store.enlist(self.info)
-        leases = Leases(self.store, self.info, lambda: self._held, self._lose)
+        self._leases = leases = Leases(self.store, self.info, lambda: self._held, self._lose)
         keeper = self._keeper(leases, **self._keeping)
         stop_listening = self.store.listen(self._noticed)
         keeper.start()
@@ -141,6 +142,7 @@ class Worker:
                     services.create_task(self._retention.run())
                 services.create_task(self._work())
         finally:
+            self._leases = None
             stop_listening()
             await self._leave(keeper)
 
@@ -155,6 +157,11 @@ class Worker:
             driver.poke()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes runs: it works, the store answered of late, and its leases are being extended."""
+        return self._leases is not None and self._leases.are_kept and not self.draining
 
     @property
     def held(self) -> Sequence[str]:
