@@ -106,7 +106,7 @@ def formatter(format: LogFormat) -> logging.Formatter:
 class RunLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger for workflow code, which is silent while the run is replayed: each line is written once.
 
-    After a crash, lines that followed the last thing in the journal are written again.
+    What a worker had not journaled when it died is done again, and its lines are written again.
     """
 
     def __init__(self, execution: Execution) -> None:

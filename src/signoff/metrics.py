@@ -57,7 +57,9 @@ DURATION = Histogram(
     (*_OF_RUN, "state"),
     buckets=_LONG,
 )
-HELD = Histogram("signoff_run_held_seconds", "How long a worker held a run at a time.", _OF_RUN, buckets=_STEP)
+HELD = Histogram(
+    "signoff_run_held_seconds", "How long a worker held a run at a time.", _OF_RUN, buckets=_STEP
+)
 START_DELAY = Histogram(
     "signoff_run_start_delay_seconds",
     "How long a run could have been started before a worker took it up.",
@@ -75,17 +77,25 @@ ATTEMPTS = Counter(
 ATTEMPT_SECONDS = Histogram("signoff_step_attempt_seconds", "How long they took.", _OF_STEP, buckets=_STEP)
 
 _OF_WAIT = ("workflow", "kind")
-WAITS_STARTED = Counter("signoff_waits_started_total", "Questions, promises and signals waited for.", _OF_WAIT)
+WAITS_STARTED = Counter(
+    "signoff_waits_started_total", "Questions, promises and signals waited for.", _OF_WAIT
+)
 WAITED = Histogram(
     "signoff_wait_seconds",
     "How long until they came.",
     (*_OF_WAIT, "state"),
     buckets=_LONG,
 )
-ANSWERS = Counter("signoff_answers_total", "Answers given through this process, the refused ones too.", ("outcome",))
+ANSWERS = Counter(
+    "signoff_answers_total", "Answers given through this process, the refused ones too.", ("outcome",)
+)
 LATE = Histogram("signoff_deadline_late_seconds", "How late a deadline was served.", ("kind",), buckets=_LATE)
-COMMIT_SECONDS = Histogram("signoff_store_commit_seconds", "How long a commit took.", ("store",), buckets=_SHORT)
-COMMITTED = Counter("signoff_store_operations_total", "Operations of the store that were committed.", ("store",))
+COMMIT_SECONDS = Histogram(
+    "signoff_store_commit_seconds", "How long a commit took.", ("store",), buckets=_SHORT
+)
+COMMITTED = Counter(
+    "signoff_store_operations_total", "Operations of the store that were committed.", ("store",)
+)
 
 _HOW: Final = {RunPaused: "paused", RunEnded: "ended", RunReleased: "released", RunLost: "lost"}
 _lock = threading.Lock()

@@ -134,9 +134,7 @@ def worker(
         app.store = RemoteStore(url, key=key, namespace=app.store.namespace)
     elif key:
         raise click.UsageError("--key is for a server; give its --url, too")
-    options = WorkerOptions(
-        group, concurrency, threads, grace, retention_days, metrics_host, metrics_port
-    )
+    options = WorkerOptions(group, concurrency, threads, grace, retention_days, metrics_host, metrics_port)
 
     async def run(stop: StopSignals) -> None:
         await work(app, options, stop, out)

@@ -126,6 +126,7 @@ class Execution:
         outcome: How the run ended, once it has.
         continuation: The arguments of the next generation, if the code asked for one.
         is_discarded: Whether the code was let go where it stood.
+        is_replaying: Whether the code did before what it does now.
     """
 
     def __init__(self, run: Run, program: Program, begin: Entry, *, replaying: int = 0) -> None:
@@ -146,6 +147,7 @@ class Execution:
         self.continuation: str | None = None
         self.stop_reason: str | None = None
         self.is_discarded = False
+        self.is_replaying = False
         self.loop = WorkflowLoop(self, begin.at, _number_of(run.id))
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
@@ -269,16 +271,12 @@ class Execution:
         if child in self._children:
             self._children.remove(child)
 
-    @property
-    def is_replaying(self) -> bool:
-        """Whether the code does what the journal knows already."""
-        return self.undelivered > 0 or bool(self.past.calls)
-
     def is_patched(self, id: str) -> bool:
         """Whether this run executes the changed code. The answer stays the same for the rest of the run."""
         known = self._patches.get(id)
         if known is None:
-            known = self._patches[id] = id in self.past.patches or not self.is_replaying
+            replaying = self.undelivered > 0 or bool(self.past.calls)
+            known = self._patches[id] = id in self.past.patches or not replaying
             if known and id not in self.past.patches:
                 self.patched.append(id)
         return known

@@ -87,7 +87,9 @@ def create_server_app(
         feeds = Feeds(store)
         scrape = Scrape(store, lambda: not timers.done())
         keys = worker_keys or WorkerKeys()
-        services = Services(store, backend, group, timers, function, keys, worker_lease_seconds, feeds, scrape)
+        services = Services(
+            store, backend, group, timers, function, keys, worker_lease_seconds, feeds, scrape
+        )
         api.state.services = services
         try:
             with collecting():

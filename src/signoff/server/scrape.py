@@ -100,9 +100,13 @@ def _up(is_up: bool) -> Metric:
 
 def _of_groups(namespace: str, groups: Sequence[Group]) -> Sequence[Metric]:
     runs = GaugeMetricFamily(
-        "signoff_runs", "Runs that have not ended; counts stop at 10,000.", labels=("namespace", "group", "state")
+        "signoff_runs",
+        "Runs that have not ended; counts stop at 10,000.",
+        labels=("namespace", "group", "state"),
     )
-    paused = GaugeMetricFamily("signoff_group_paused", "Whether a group is paused.", labels=("namespace", "group"))
+    paused = GaugeMetricFamily(
+        "signoff_group_paused", "Whether a group is paused.", labels=("namespace", "group")
+    )
     for group in _most(groups):
         paused.add_metric((namespace, group.name), float(group.is_paused))
         for state, number in (("ready", group.ready), ("running", group.running), ("paused", group.paused)):
@@ -116,7 +120,8 @@ def _most(groups: Sequence[Group]) -> Sequence[Group]:
     if not rest:
         return groups
     ready, running, paused = (
-        sum(counts) for counts in zip(*((group.ready, group.running, group.paused) for group in rest), strict=True)
+        sum(counts)
+        for counts in zip(*((group.ready, group.running, group.paused) for group in rest), strict=True)
     )
     return [*groups[:MOST_GROUPS], Group("(other)", ready=ready, running=running, paused=paused)]
 
