@@ -178,3 +178,25 @@ async def test_workflow_code_writes_each_line_once_over_crashes_and_replays(
         assert sum(written().values()) < 2 * len(lines)  # only what the journal did not know yet comes again
 
     await crash_everywhere(app, scenario)
+
+
+@in_asyncio
+async def test_no_generation_is_silent_that_nobody_has_heard(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = new_app(tmp_path)
+    caplog.set_level(logging.INFO, "signoff.workflow")
+
+    @app.workflow
+    async def count(ctx: Context, n: int) -> None:
+        ctx.logger.info("generation %d", n)
+        if n:
+            ctx.continue_as_new(n - 1)
+
+    async def scenario(env: Environment) -> None:
+        caplog.clear()
+        await env.run(count, 2)
+        written = [record.getMessage() for record in caplog.records if record.name == "signoff.workflow"]
+        assert set(written) == {"generation 2", "generation 1", "generation 0"}
+
+    await crash_everywhere(app, scenario)
