@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from functools import lru_cache
 from typing import Any
 
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -43,13 +44,16 @@ def current_traceparent() -> str | None:
 
 def traceparent_of(namespace: str, run_id: str, traceparent: str | None) -> str:
     """Return the trace context of a run: the one it was started in, or else its own, which is sampled."""
-    if traceparent is not None:
-        return traceparent
-    name = f"{namespace}\0{run_id}".encode(errors="surrogatepass")
-    digest = hashlib.blake2b(name, digest_size=24, person=b"signoff trace").hexdigest()
-    return f"00-{digest[:32]}-{digest[32:]}-01"
+    return traceparent if traceparent is not None else _own(namespace, run_id)
 
 
 def trace_id_of(traceparent: str) -> str:
     """Return the trace id in a trace context, in hexadecimal."""
     return traceparent[3:35]
+
+
+@lru_cache(4096)
+def _own(namespace: str, run_id: str) -> str:
+    name = f"{namespace}\0{run_id}".encode(errors="surrogatepass")
+    digest = hashlib.blake2b(name, digest_size=24, person=b"signoff trace").hexdigest()
+    return f"00-{digest[:32]}-{digest[32:]}-01"

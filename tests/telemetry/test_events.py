@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import pytest
 
 from signoff import Context, RetryPolicy, RunState, SignalTimeout, Signoff, telemetry
-from signoff.records import CallKind
+from signoff.engine.schedules import fire_due
+from signoff.records import CallKind, NewSchedule, WorkerInfo
 from signoff.telemetry import (
     AnswerGiven,
     AttemptCancelled,
@@ -30,8 +31,9 @@ from signoff.telemetry import (
     StoreCommitted,
     WaitEnded,
     WaitStarted,
+    WorkerTakenOver,
 )
-from signoff.testing import crash_everywhere
+from signoff.testing import MemoryStore, VirtualClock, crash_everywhere
 from signoff.testing.environment import Environment
 from tests.postgres.databases import fresh_database
 from tests.support import doomed_worker, in_asyncio, new_app, opened, pauses, reaches, running
@@ -181,6 +183,31 @@ async def test_deadlines_are_told_with_how_late_they_were(tmp_path: Path, events
     assert [deadline.kind for deadline in served] == ["timer", "question", "signal", "run"]
     assert all(0 <= deadline.late_seconds < 20 for deadline in served)
     assert [wait.state for wait in of(events, WaitEnded)] == ["timed_out", "timed_out"]
+
+
+@in_asyncio
+async def test_a_schedule_is_told_by_whoever_fires_it(events: list[Event]) -> None:
+    store = MemoryStore(clock=VirtualClock(1_000_000.0))
+    new = NewSchedule(
+        "s", "report", "default", '{"args":[],"kwargs":{}}', "* * * * *", "UTC", next_at=999_990.0
+    )
+    await store.put_schedule(new)
+    await fire_due(store)
+    await fire_due(store)
+    assert events == [DeadlineServed("schedule", 10.0)]
+
+
+@in_asyncio
+async def test_a_worker_that_died_is_told_with_its_runs(tmp_path: Path, events: list[Event]) -> None:
+    app = refunds(new_app(tmp_path))
+    dead = WorkerInfo("dead", "host", 1, 0.0, "default")
+    async with opened(app) as client:
+        run = await client.start("refund", "o-1")
+        await app.store.enlist(dead)
+        await app.store.claim("dead", "default", ["refund"], 1)
+        async with doomed_worker(app, is_dead=lambda worker: worker.id == "dead"):
+            await pauses(app, run.id)
+    assert of(events, WorkerTakenOver) == [WorkerTakenOver("dead", 1)]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
