@@ -201,11 +201,12 @@ class WaitEnded:
 
 @dataclass(frozen=True, slots=True)
 class DeadlineServed:
-    """A deadline has passed and a run was told, or a schedule has fired.
+    """A deadline has passed and a run was told, or a schedule has fired, which is of no run.
 
     ``kind`` is ``timer``, ``question``, ``promise``, ``signal``, ``run`` or ``schedule``.
     """
 
+    run: RunInfo | None
     kind: str
     late_seconds: float
 

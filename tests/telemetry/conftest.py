@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -10,15 +11,20 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from signoff import telemetry
-from signoff.telemetry import Event
+from signoff.telemetry import Event, StoreCommitted
 from signoff.tracing import trace_runs
 
 
 @pytest.fixture
 def events() -> Iterator[list[Event]]:
-    """All that is announced in a test."""
+    """All that is announced in a test, but not by servers and workers on other threads, which other tests share."""
     heard: list[Event] = []
-    end = telemetry.subscribe(heard.append)
+
+    def keep(event: Event) -> None:
+        if threading.current_thread() is threading.main_thread() or isinstance(event, StoreCommitted):
+            heard.append(event)
+
+    end = telemetry.subscribe(keep)
     yield heard
     end()
 

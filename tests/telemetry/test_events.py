@@ -194,7 +194,7 @@ async def test_a_schedule_is_told_by_whoever_fires_it(events: list[Event]) -> No
     await store.put_schedule(new)
     await fire_due(store)
     await fire_due(store)
-    assert events == [DeadlineServed("schedule", 10.0)]
+    assert of(events, DeadlineServed) == [DeadlineServed(None, "schedule", 10.0)]
 
 
 @in_asyncio
@@ -222,9 +222,9 @@ def test_a_store_tells_of_its_commits(kind: str, tmp_path: Path, events: list[Ev
     else:
         with fresh_database() as url:
             start(url)
-    commits = of(events, StoreCommitted)
+    commits = [commit for commit in of(events, StoreCommitted) if commit.store == kind]
     assert commits
-    assert all(commit.store == kind and commit.operations >= 1 and commit.seconds >= 0 for commit in commits)
+    assert all(commit.operations >= 1 and commit.seconds >= 0 for commit in commits)
 
 
 @in_asyncio
@@ -256,14 +256,14 @@ async def test_a_subscriber_that_raises_harms_no_run_and_is_logged(
 def test_nobody_who_has_left_is_told() -> None:
     heard: list[Event] = []
     ends: list[Callable[[], None]] = [telemetry.subscribe(heard.append), telemetry.subscribe(heard.append)]
-    telemetry.announce(DeadlineServed("timer", 0.0))
+    telemetry.announce(DeadlineServed(None, "timer", 0.0))
     ends[0]()
     ends[0]()
-    telemetry.announce(DeadlineServed("run", 0.0))
+    telemetry.announce(DeadlineServed(None, "run", 0.0))
     ends[1]()
-    telemetry.announce(DeadlineServed("signal", 0.0))
-    assert [event.kind for event in of(heard, DeadlineServed)] == ["timer", "timer", "run"]
-    assert telemetry.subscribers == ()
+    telemetry.announce(DeadlineServed(None, "signal", 0.0))
+    here = [event for event in of(heard, DeadlineServed) if event.run is None]
+    assert [event.kind for event in here] == ["timer", "timer", "run"]
 
 
 @in_asyncio
@@ -302,7 +302,7 @@ import sys
 
 sys.modules["opentelemetry"] = None  # as if it were not installed
 
-from signoff import Context, Signoff
+from signoff import Context, Signoff, telemetry
 
 app = Signoff("sqlite:///signoff.db")
 
@@ -316,7 +316,7 @@ async def add(ctx: Context, a: int, b: int) -> int:
 with app.worker():
     print(app.start(add, 1, 2).result())
 app.close()
-print([name for name in sys.modules if name.startswith("opentelemetry.")])
+print([name for name in sys.modules if name.startswith("opentelemetry.")], telemetry.subscribers)
 """
 
 
@@ -328,7 +328,7 @@ def test_without_opentelemetry_everything_goes_on(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == ["3", "[]"]
+    assert done.stdout.splitlines() == ["3", "[] ()"]
 
 
 def test_a_program_without_spans_does_not_load_opentelemetry(tmp_path: Path) -> None:
@@ -336,4 +336,4 @@ def test_a_program_without_spans_does_not_load_opentelemetry(tmp_path: Path) -> 
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["3", "[]"]
+    assert done.stdout.splitlines() == ["3", "[] ()"]

@@ -20,7 +20,7 @@ from signoff.errors import StoreUnavailable
 from signoff.server import Server, scrape
 from signoff.server.probes import Probes
 from signoff.stores.base import Store
-from signoff.telemetry import AttemptInfo, AttemptSucceeded, RunInfo
+from signoff.telemetry import AttemptInfo, AttemptSucceeded, DeadlineServed, RunInfo
 from tests.cli.commands import ORDERS, Running
 from tests.support import in_asyncio, new_app, opened, pauses
 from tests.telemetry.places import PLACES
@@ -204,12 +204,19 @@ def test_step_names_made_at_run_time_are_bounded(monkeypatch: pytest.MonkeyPatch
 
 
 @in_asyncio
-async def test_a_process_that_nobody_measures_makes_no_events(tmp_path: Path) -> None:
+async def test_two_servers_of_a_process_count_once(tmp_path: Path) -> None:
     app = new_app(tmp_path)
-    async with opened(app):
-        async with Server(app, port=0), Server(app, port=0):
-            assert len(telemetry.subscribers) == 1  # what is counted is counted once
-        assert telemetry.subscribers == ()
+    async with (
+        opened(app),
+        Server(app, port=0),
+        Server(app, port=0) as server,
+        httpx.AsyncClient(base_url=server.url) as http,
+    ):
+        before = await scraped(http)
+        telemetry.announce(DeadlineServed(None, "counted", 1.0))
+        after = await scraped(http)
+    name = "signoff_deadline_late_seconds_count"
+    assert after.value(name, kind="counted") - before.value(name, kind="counted") == 1
 
 
 class Away:

@@ -142,4 +142,4 @@ class Report:
         )
 
     def _serve(self, kind: str, due_at: float, now: float) -> None:
-        self._drafted.append(DeadlineServed(str(kind), max(0.0, now - due_at)))
+        self._drafted.append(DeadlineServed(self._info, str(kind), max(0.0, now - due_at)))

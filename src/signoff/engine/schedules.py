@@ -51,7 +51,7 @@ async def _fire(store: Store, schedule: Schedule) -> bool:
     within = store.within(schedule.namespace)
     fired = await within.fire_schedule(schedule.id, schedule.next_at, runs, next_at)
     if fired and telemetry.subscribers:
-        telemetry.announce(DeadlineServed("schedule", max(0.0, now - schedule.next_at)))
+        telemetry.announce(DeadlineServed(None, "schedule", max(0.0, now - schedule.next_at)))
     return True
 
 

@@ -323,7 +323,7 @@ class Worker:
                 for worker in await self.store.list_workers():
                     if worker.id != self.info.id and self._is_dead(worker):
                         freed = await self.store.release(worker.id)
-                        if telemetry.subscribers:
+                        if freed and telemetry.subscribers:
                             telemetry.announce(WorkerTakenOver(worker.id, freed))
                         log.info("worker %s is dead: %d runs taken over", worker.id, freed)
             except StoreUnavailable as trouble:
