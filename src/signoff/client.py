@@ -30,6 +30,7 @@ from signoff.registry import workflow_name
 from signoff.schedules import AsyncSchedules, ScheduleBackend
 from signoff.start_options import check_id, check_priority, unix_time
 from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
+from signoff.traceparent import current_traceparent
 
 T = TypeVar("T")
 Workflow = Callable[..., Any] | str
@@ -187,6 +188,7 @@ class AsyncClient:
             start_at=unix_time(start_at),
             concurrency_key=concurrency_key,
             concurrency_limit=concurrency_limit,
+            traceparent=current_traceparent(),
         )
         run, _ = await self.backend.create_run(
             new, timeout_seconds=timeout_seconds, delay_seconds=delay_seconds

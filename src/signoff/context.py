@@ -7,6 +7,7 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from signoff import codec
@@ -26,6 +27,7 @@ from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
 from signoff.errors import ContinueAsNew, RegistrationError, SignalTimeout
 from signoff.handles import Detached, Invocation, Note, Opening
+from signoff.logs import RunLogger
 from signoff.people.answers import Answer, read_answer
 from signoff.people.questions import InputType, Question
 from signoff.records import CallKind, Entry
@@ -61,6 +63,16 @@ class Context:
         self._names = names
         self.run_id = execution.run.id
         self.version = execution.version
+
+    @cached_property
+    def logger(self) -> RunLogger:
+        """A logger that is silent while the run is replayed, so that each line is written once.
+
+        Example::
+
+            ctx.logger.info("refund of %d cents", cents)
+        """
+        return RunLogger(self._execution)
 
     # Steps and functions
 

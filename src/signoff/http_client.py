@@ -98,7 +98,8 @@ class HttpBackend:
             "concurrency_key": new.concurrency_key,
             "concurrency_limit": new.concurrency_limit,
         }
-        response = await self._post("/v1/runs", body, pauses=QUICK)
+        headers = {"traceparent": new.traceparent} if new.traceparent else None
+        response = await self._post("/v1/runs", body, pauses=QUICK, headers=headers)
         return self._record(Run, response), response.status_code == _CREATED
 
     async def get_run(self, run_id: str) -> Run:
@@ -289,11 +290,18 @@ class HttpBackend:
         return await self._send(self._client.build_request("GET", path, params=_given(query or {})), pauses)
 
     async def _post(
-        self, path: str, body: Mapping[str, Any], *, pauses: Sequence[float] = NEVER
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        pauses: Sequence[float] = NEVER,
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        headers = {"content-type": "application/json"}
         request = self._client.build_request(
-            "POST", path, content=to_json(_given(body, "value", "data")), headers=headers
+            "POST",
+            path,
+            content=to_json(_given(body, "value", "data")),
+            headers={"content-type": "application/json", **(headers or {})},
         )
         return await self._send(request, pauses)
 

@@ -110,6 +110,9 @@ class NewRun:
         None  # at most `concurrency_limit` runs of a key run at once; both or neither
     )
     concurrency_limit: int | None = None
+    traceparent: str | None = (
+        None  # the trace it belongs to, as W3C writes it; no part of what makes it this run
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ class Run:
     start_at: float | None = None
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
+    traceparent: str | None = None
 
     @property
     def is_delayed(self) -> bool:

@@ -66,6 +66,7 @@ moments = st.sampled_from((-1.0, 0.0, 5.0, 60.0))
 rates = st.sampled_from((None, None, Rate(1, 10.0), Rate(2, 10.0), Rate(3, 0.7)))
 slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
 priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
+traceparents = st.sampled_from((None, f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-00"))
 people = st.none() | st.sampled_from(("ana", "ben"))
 some_workflows = st.sampled_from((WORKFLOWS, WORKFLOWS, WORKFLOWS, WORKFLOWS[:1]))
 requests = st.none() | st.sampled_from(("q0", "q1"))
@@ -197,6 +198,7 @@ class SideBySide(RuleBasedStateMachine):
         priority=priorities,
         start=starts,
         slot=slots,
+        traceparent=traceparents,
     )
     def create_run(
         self,
@@ -209,6 +211,7 @@ class SideBySide(RuleBasedStateMachine):
         priority: int,
         start: float | None,
         slot: tuple[str, int] | None,
+        traceparent: str | None,
     ) -> None:
         new = NewRun(
             id,
@@ -220,6 +223,7 @@ class SideBySide(RuleBasedStateMachine):
             start_at=self._after(start),
             concurrency_key=slot and slot[0],
             concurrency_limit=slot and slot[1],
+            traceparent=traceparent,
         )
         self.once(namespace, "create_run", new)
 

@@ -51,6 +51,9 @@ from tests.stores.scene import (
     until,
 )
 
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
+OTHER_TRACE = f"00-{'c' * 32}-{'d' * 16}-00"
+
 # Starting runs
 
 
@@ -76,6 +79,30 @@ async def test_an_id_taken_by_something_else_is_a_conflict(scene: Scene, other: 
     await scene.store.create_run(new)
     with pytest.raises(IdConflict):
         await scene.store.create_run(replace(new, **other))
+
+
+@rule
+async def test_a_run_keeps_the_trace_of_whoever_started_it_first(scene: Scene) -> None:
+    new = NewRun("r", WORKFLOW, GROUP, "{}", traceparent=TRACE)
+    run, _ = await scene.store.create_run(new)
+    assert run.traceparent == TRACE
+    for other in (replace(new, traceparent=OTHER_TRACE), replace(new, traceparent=None)):
+        assert await scene.store.create_run(other) == (run, False)
+    assert (await scene.store.list_runs(RunFilter())).items == (run,)
+    [claim] = await scene.claim()
+    assert claim.run.traceparent == TRACE
+    await scene.append(claim.run, starts=[NewRun("c", "other", GROUP, "{}", "r", 0, traceparent=OTHER_TRACE)])
+    assert (await scene.store.get_run("c")).traceparent == OTHER_TRACE
+    assert (await scene.start("untraced")).traceparent is None
+
+
+@rule
+@pytest.mark.parametrize(
+    "wrong", ["", TRACE.upper(), f"{TRACE}-more", TRACE.replace("a", "0"), f"01{TRACE[2:]}"]
+)
+async def test_what_is_no_trace_context_is_refused(scene: Scene, wrong: str) -> None:
+    with pytest.raises(InvalidValue):
+        await scene.start(traceparent=wrong)
 
 
 @rule

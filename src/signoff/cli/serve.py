@@ -26,6 +26,7 @@ from signoff.cli.stopping import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
 from signoff.cli.working import WorkerOptions, work
 from signoff.engine.collector import relax_collector
+from signoff.logs import LogFormat, formatter
 
 if TYPE_CHECKING:
     from signoff.server import Server
@@ -40,6 +41,16 @@ _retain = click.option(
     "retention_days",
     type=click.FloatRange(min=0, min_open=True),
     help="Delete runs so many days after their end.  [default: never]",
+)
+
+_log_format = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar="SIGNOFF_LOG_FORMAT",
+    show_envvar=True,
+    show_default=True,
+    help="Lines for people, or a JSON object a line, on stderr.",
 )
 
 
@@ -86,6 +97,15 @@ def _working_options(command: Command) -> Command:
 )
 @_working_options
 @_retain
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Answer /metrics, /health and /ready on this port; 0: a free one.  [default: none]",
+)
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="The address for --metrics-port."
+)
+@_log_format
 @json_option
 def worker(
     address: str,
@@ -96,6 +116,9 @@ def worker(
     threads: int,
     grace: float,
     retention_days: float | None,
+    metrics_port: int | None,
+    metrics_host: str,
+    log_format: LogFormat,
     out: Output,
 ) -> int | None:
     """Run the workflows of MODULE:APP.
@@ -111,19 +134,12 @@ def worker(
         app.store = RemoteStore(url, key=key, namespace=app.store.namespace)
     elif key:
         raise click.UsageError("--key is for a server; give its --url, too")
-    options = WorkerOptions(group, concurrency, threads, grace, retention_days)
+    options = WorkerOptions(group, concurrency, threads, grace, retention_days, metrics_host, metrics_port)
 
     async def run(stop: StopSignals) -> None:
-        opening = asyncio.create_task(app.store.open())  # a server that is away is waited for
-        await stop.asked(opening)
-        if not opening.done():
-            opening.cancel()
-            await asyncio.wait({opening})
-            return
-        await opening
         await work(app, options, stop, out)
 
-    return _run(app, run)
+    return _run(app, run, log_format)
 
 
 @click.command()
@@ -145,12 +161,14 @@ def worker(
     help="Seconds without a word after which the runs of a remote worker go to others.",
 )
 @_retain
+@_log_format
 @json_option
 def server(
     address: str | None,
     store: str | None,
     worker_key_file: Path | None,
     worker_lease: float,
+    log_format: LogFormat,
     out: Output,
     **listening: Any,
 ) -> int | None:
@@ -165,7 +183,7 @@ def server(
             await stop.asked()
             out.event("stopping", "stopping")
 
-    return _run(app, run)
+    return _run(app, run, log_format)
 
 
 @click.command()
@@ -178,6 +196,7 @@ def server(
     type=click.Path(exists=True, path_type=Path),
     help="A folder or file to watch; repeat for more.  [default: the working directory]",
 )
+@_log_format
 @click.option(
     "--supervised-by", type=int, hidden=True, help="The socket of the process that reloads this one."
 )
@@ -192,6 +211,7 @@ def dev(
     threads: int,
     grace: float,
     watch: tuple[Path, ...],
+    log_format: LogFormat,
     supervised_by: int | None,
     out: Output,
 ) -> int | None:
@@ -212,7 +232,7 @@ def dev(
             supervision.listening(listening.port)
             await work(app, options, stop, out)
 
-    return _run(app, run, [signal.SIGTERM])
+    return _run(app, run, log_format, [signal.SIGTERM])
 
 
 @asynccontextmanager
@@ -232,11 +252,12 @@ async def _listening(app: Signoff, out: Output, **options: Any) -> AsyncGenerato
 def _run(
     app: Signoff,
     serve: Callable[[StopSignals], Awaitable[None]],
+    log_format: LogFormat,
     signals: Sequence[signal.Signals] = STOP_SIGNALS,
 ) -> int:
     """Run until asked to stop, and return the exit code."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("signoff").setLevel(logging.INFO)
+    _log(log_format)
+    _trace()
 
     async def until_asked() -> None:
         with StopSignals(signals) as stop:
@@ -252,6 +273,22 @@ def _run(
     relax_collector()
     asyncio.run(until_asked())
     return ExitCode.OK
+
+
+def _log(log_format: LogFormat) -> None:
+    """Log to stderr, unless the app has set up logging itself."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter(log_format))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.getLogger("signoff").setLevel(logging.INFO)
+
+
+def _trace() -> None:
+    """Make spans if the app, or ``opentelemetry-instrument``, has set up OpenTelemetry."""
+    if "opentelemetry.trace" in sys.modules:
+        from signoff.tracing import trace_if_set_up
+
+        trace_if_set_up()
 
 
 def _steps_still_run() -> bool:

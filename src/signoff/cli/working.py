@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from signoff.app import Signoff
+from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
 from signoff.cli.stopping import StopSignals
 from signoff.engine.worker import Worker
@@ -22,6 +25,8 @@ class WorkerOptions:
         threads: How many plain functions of steps run at once.
         grace_seconds: How long running steps may go on when it is asked to stop.
         retention_days: How long ended runs are kept; None: for ever.
+        metrics_host: The address at which it answers Prometheus and orchestrators.
+        metrics_port: The port for that; 0 takes a free one, None: it does not.
     """
 
     group: str | None = None
@@ -29,23 +34,62 @@ class WorkerOptions:
     threads: int = 32
     grace_seconds: float = 30.0
     retention_days: float | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
 
 
 async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Output) -> None:
-    """Work on an open store until asked to stop; then let running steps finish and be journaled, and give back leases.
+    """Work until asked to stop; then let running steps finish and be journaled, and give back leases.
+
+    A store that is away is waited for.
 
     Raises:
         StoreUnavailable: The store could not be written at the start.
+        CommandFailed: The port for metrics cannot be listened on.
     """
-    group = options.group or app.group
     worker = Worker(
         app.store,
         app.registry,
-        group=group,
+        group=options.group or app.group,
         concurrency=options.concurrency,
         threads=options.threads,
         retention_days=options.retention_days,
     )
+    async with _answering(worker, options, out):
+        if await _opens(app, stop):
+            await _work(worker, app, options, stop, out)
+
+
+@asynccontextmanager
+async def _answering(worker: Worker, options: WorkerOptions, out: Output) -> AsyncGenerator[None]:
+    """Answer Prometheus and orchestrators within, if that is asked for."""
+    if options.metrics_port is None:
+        yield
+        return
+    from signoff.server.probes import Probes
+
+    try:
+        async with Probes(worker, options.metrics_host, options.metrics_port) as probes:
+            out.event("metrics", f"metrics at {probes.url}/metrics", url=probes.url, port=probes.port)
+            yield
+    except OSError as error:
+        raise CommandFailed(ExitCode.UNAVAILABLE, error.strerror or str(error)) from error
+
+
+async def _opens(app: Signoff, stop: StopSignals) -> bool:
+    """Open the store; false if the process is asked to stop first."""
+    opening = asyncio.create_task(app.store.open())  # a server that is away is waited for
+    await stop.asked(opening)
+    if not opening.done():
+        opening.cancel()
+        await asyncio.wait({opening})
+        return False
+    await opening
+    return True
+
+
+async def _work(worker: Worker, app: Signoff, options: WorkerOptions, stop: StopSignals, out: Output) -> None:
+    group = options.group or app.group
     working = asyncio.create_task(worker.run(), name="signoff worker")
     names = app.registry.names()
     out.event(

@@ -103,8 +103,8 @@ class Agenda:
         """Draft the timers that the journal does not know: the run is about to pause on them."""
         for call in execution.open.values():
             if isinstance(call, TimerCall) and call.n not in execution.past.opened:
-                execution.past.opened.add(call.n)
-                self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+                opened = self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+                execution.past.learn([opened])
 
     def announce_once_steps(self) -> None:
         """Draft the starts of the steps that must not happen twice."""
@@ -133,7 +133,8 @@ class Agenda:
             if not is_known:
                 new = call.new_promise(execution.loop.time())
                 details = {"id": new.id, "due_at": new.due_at}
-                self._draft.record(EntryKind.OPENED, call, value=call.data, details=details)
+                opened = self._draft.record(EntryKind.OPENED, call, value=call.data, details=details)
+                execution.past.learn([opened])
                 self._draft.opens.append(new)
         elif isinstance(call, ChildCall):
             if not is_known:
@@ -143,7 +144,8 @@ class Agenda:
             if call.due_at is not None:
                 self.remind(call.due_at, call.n)
             if not is_known:
-                self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+                opened = self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+                execution.past.learn([opened])
 
     def _open_step(self, execution: Execution, call: StepCall) -> None:
         if call.n in execution.past.begun:

@@ -24,8 +24,9 @@ from signoff.errors import (
     RunCancelled,
     SignalTimeout,
 )
-from signoff.records import CallKind, Entry, NewPromise, NewRun, PromiseKind, PromiseState, RunState
+from signoff.records import CallKind, Entry, NewPromise, NewRun, PromiseKind, PromiseState, Run, RunState
 from signoff.start_options import check_priority, unix_time
+from signoff.traceparent import traceparent_of
 
 if TYPE_CHECKING:
     from signoff.engine.execution import Execution
@@ -51,6 +52,11 @@ class Call(Generic[T]):
         self.n = 0
         self.future: asyncio.Future[T] | None = None
         self._is_begun = False
+
+    @property
+    def run(self) -> Run:
+        """The run that asks."""
+        return self._execution.run
 
     def begin(self) -> asyncio.Future[T]:
         """Issue the call, once; later awaits share its outcome."""
@@ -140,6 +146,11 @@ class StepCall(Call[Any]):
         self.live: list[Any] = []  # the value just computed here, so that it need not be decoded again
         self.context: contextvars.Context | None = None  # of the code that awaits it, for the step to see
 
+    @property
+    def idempotency_key(self) -> str:
+        """The same at every attempt."""
+        return self.step_options.key or f"{self.run.id}.{self.n}"
+
     def begin(self) -> asyncio.Future[Any]:
         if self.future is None:
             self.context = contextvars.copy_context()
@@ -214,14 +225,12 @@ class PromiseCall(Call[Any]):
     @property
     def id(self) -> str:
         """The promise's id."""
-        return self.chosen_id or f"{self._execution.run.id}.{self.n}"
+        return self.chosen_id or f"{self.run.id}.{self.n}"
 
     def new_promise(self, now: float) -> NewPromise:
         """What the store is to create, for a promise opened at journal time ``now``."""
         due_at = None if self.timeout is None else now + self.timeout
-        return NewPromise(
-            self.id, PromiseKind(self.kind), self._execution.run.id, self.n, due_at=due_at, data=self.data
-        )
+        return NewPromise(self.id, PromiseKind(self.kind), self.run.id, self.n, due_at=due_at, data=self.data)
 
     def outcome(self, entry: Entry) -> Any:
         state = entry.state
@@ -283,10 +292,11 @@ class ChildCall(Call[Any]):
     @property
     def id(self) -> str:
         """The child run's id."""
-        return self.chosen_id or f"{self._execution.run.id}.{self.n}"
+        return self.chosen_id or f"{self.run.id}.{self.n}"
 
     def new_run(self, now: float) -> NewRun:
         """What the store is to create, for a child started at journal time ``now``."""
+        parent = self.run
         start_at = self.start_at if self.delay is None else now + self.delay
         starts = now if start_at is None else max(now, start_at)
         return NewRun(
@@ -294,13 +304,14 @@ class ChildCall(Call[Any]):
             workflow=self.workflow,
             group=self.group,
             arguments=self.arguments,
-            parent_id=self._execution.run.id,
+            parent_id=parent.id,
             parent_n=self.n,
             deadline_at=None if self.timeout is None else starts + self.timeout,
             priority=self.priority,
             start_at=start_at,
             concurrency_key=self.slot[0],
             concurrency_limit=self.slot[1],
+            traceparent=traceparent_of(parent.namespace, parent.id, parent.traceparent),
         )
 
     def outcome(self, entry: Entry) -> Any:

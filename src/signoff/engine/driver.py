@@ -21,6 +21,8 @@ from signoff.engine.calls import SignalCall, StepCall, TimerCall
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
 from signoff.engine.replay import replay
+from signoff.engine.report import Report
+from signoff.engine.scope import current_run
 from signoff.engine.steps import Attempt, create_step_task
 from signoff.errors import LeaseLost, StepFailed, StoreUnavailable, WaitsForNothing
 from signoff.records import (
@@ -89,7 +91,11 @@ class Driver:
         self.run = claim.run
         self.wakes = claim.run.wakes
         self.execution = execution
+        if execution is not None:
+            execution.run = claim.run
         self.paused = False
+        self.ended = False
+        self.lost = False
         self.sure_until = sure_until
         self._host = host
         self._store = host.store
@@ -101,6 +107,7 @@ class Driver:
         self._draft = Draft(seq)
         self._agenda = Agenda(self._draft, self.run, host)
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._report = Report(self.run)
 
     @property
     def epoch(self) -> int:
@@ -121,6 +128,8 @@ class Driver:
 
     async def drive(self) -> None:
         """Drive the run until it pauses, ends, or the lease is lost or the worker drains."""
+        current_run.set(self.run)
+        self._report.claimed(self._store.clock.now())
         try:
             if self.execution is None:
                 self.execution = await self._rebuild()
@@ -129,8 +138,14 @@ class Driver:
             while await self._go_on(self.execution):
                 pass
         except LeaseLost as lost:
+            self.lost = True
             log.info("%s", lost)
+        except Exception:
+            self.lost = True
+            raise
         finally:
+            if not self.paused and not self.ended:
+                self._report.let_go(lost=self.lost)
             for task in self._running.values():
                 task.cancel()
             if not self.paused and self.execution is not None:
@@ -261,6 +276,7 @@ class Driver:
                 entry = self._draft.add(
                     EntryKind.SIGNALLED, name=message.name, value=message.value, details=told
                 )
+                self._report.signalled(execution, message, entry.at)
                 execution.deliver(entry)
             case MessageKind.CANCEL:
                 entry = self._draft.add(
@@ -268,6 +284,7 @@ class Driver:
                 )
                 execution.deliver(entry)
             case MessageKind.DEADLINE:
+                self._report.deadline_passed(self._draft.now)
                 execution.deliver(self._draft.add(EntryKind.DEADLINE_PASSED))
 
     def _take_settlement(self, execution: Execution, message: Message, details: dict[str, Any]) -> None:
@@ -285,6 +302,7 @@ class Driver:
             error=message.error,
             details=details,
         )
+        self._report.settled(execution, call, entry, message)
         execution.deliver(entry)
 
     def _take_verdict(
@@ -312,6 +330,8 @@ class Driver:
             call = self._agenda.take_due(execution, self._draft.now)
             if call is None:
                 return
+            if isinstance(call, TimerCall | SignalCall):
+                self._report.fired(execution, call, self._draft.now)
             if isinstance(call, TimerCall):
                 execution.deliver(self._draft.record(EntryKind.COMPLETED, call))
             elif isinstance(call, SignalCall):
@@ -373,7 +393,9 @@ class Driver:
             return await self._store.pause(write, wakes=wakes, wake_at=wake_at)
 
         self.paused = await self._persist(pause)
-        if not self.paused:
+        if self.paused:
+            self._report.paused()
+        else:
             for message, wakes in await self._insist(lambda: self._store.read_messages([self.run.id])):
                 self.take([message], wakes)
         return self.paused
@@ -384,13 +406,17 @@ class Driver:
         log.error("%s", execution.failure)
         error = codec.encode_error(execution.failure)
         self._draft.add(EntryKind.FAILED, error=error, details={"retryable": True})
-        outcome = Outcome(RunState.FAILED, error=error, retryable=True)
-        await self._persist(lambda write: self._store.complete(write, outcome))
+        await self._complete(Outcome(RunState.FAILED, error=error, retryable=True))
 
     async def _end(self, execution: Execution, outcome: Outcome) -> None:
         self._close_rest(execution)
         self._draft.add(_FINAL_ENTRY[outcome.state], value=outcome.result, error=outcome.error)
+        await self._complete(outcome)
+
+    async def _complete(self, outcome: Outcome) -> None:
         await self._persist(lambda write: self._store.complete(write, outcome))
+        self.ended = True
+        self._report.ended(outcome, self._draft.now)
 
     async def _begin_next_generation(self, execution: Execution, arguments: str) -> Execution:
         self._close_rest(execution)
@@ -448,7 +474,9 @@ class Driver:
     ) -> T:
         """Do a fenced write, waiting for as long as the store cannot be written. Written twice, it counts once."""
         write = self._draft.take(self.run, first_seq)
-        return await self._insist(lambda: operation(write))
+        done = await self._insist(lambda: operation(write))
+        self._report.written(write)
+        return done
 
     async def _insist(self, operation: Callable[[], Awaitable[T]]) -> T:
         wait = 0.05

@@ -76,7 +76,9 @@ class Past:
     """What the journal said of calls before this process took the run up."""
 
     calls: dict[int, tuple[CallKind, str]] = field(default_factory=dict[int, tuple[CallKind, str]])
-    opened: set[int] = field(default_factory=set[int])
+    opened: dict[int, float] = field(
+        default_factory=dict[int, float]
+    )  # open calls, and when they were opened
     begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
     attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
     asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
@@ -101,7 +103,7 @@ class Past:
             if n is None or entry.call is None:
                 continue
             if entry.kind in (EntryKind.OPENED, EntryKind.PROGRESSED):
-                self.opened.add(n)
+                self.opened[n] = entry.at
                 if entry.call is CallKind.STEP:
                     self.asked[n] = self.asked.get(n, 0) + 1
             elif entry.kind is EntryKind.STEP_STARTED:
@@ -109,7 +111,7 @@ class Past:
             elif entry.kind is EntryKind.ATTEMPT_FAILED:
                 self.attempts[n] = (entry.fact("attempt"), entry.fact("next_at"))
                 self.begun.discard(n)
-                self.opened.discard(n)
+                self.opened.pop(n, None)
 
 
 class Execution:
@@ -124,6 +126,7 @@ class Execution:
         outcome: How the run ended, once it has.
         continuation: The arguments of the next generation, if the code asked for one.
         is_discarded: Whether the code was let go where it stood.
+        is_replaying: Whether the code did before what it does now.
     """
 
     def __init__(self, run: Run, program: Program, begin: Entry, *, replaying: int = 0) -> None:
@@ -144,6 +147,7 @@ class Execution:
         self.continuation: str | None = None
         self.stop_reason: str | None = None
         self.is_discarded = False
+        self.is_replaying = False
         self.loop = WorkflowLoop(self, begin.at, _number_of(run.id))
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
@@ -207,6 +211,11 @@ class Execution:
     def ended(self) -> bool:
         """Whether nothing can be delivered any more."""
         return self.outcome is not None or self.continuation is not None or self.failure is not None
+
+    def listener(self, signal: str) -> SignalCall | None:
+        """Return the call that gets the next signal of a name, if one waits for it."""
+        waiting = self._listeners.get(signal, ())
+        return next((call for call in waiting if call.n in self.open), None)
 
     def unread_signals(self) -> list[dict[str, Any]]:
         """Signals that came and were not waited for, to be carried into the next generation."""
@@ -375,6 +384,7 @@ class Execution:
     def _complete(self, entry: Entry) -> None:
         assert entry.n is not None
         call = self.open.pop(entry.n, None)
+        self.past.opened.pop(entry.n, None)
         if call is not None:
             call.settle(entry)
         elif entry.n > self.last_n:

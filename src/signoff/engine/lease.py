@@ -6,7 +6,6 @@ They are kept from a thread of its own, so that a step which hogs the loop does 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 import threading
@@ -60,6 +59,12 @@ class Leases:
         self._held = held
         self._lost = lost
         self._enlist_at = 0.0  # by the worker's loop
+        self._kept_at = self.loop.time()
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether they were extended of late: they hold, and the store answers."""
+        return self.loop.time() - self._kept_at < self._store.lease_seconds
 
     async def extend(self) -> None:
         """Extend all of them, in one statement, and say now and then that the worker lives.
@@ -67,15 +72,16 @@ class Leases:
         From any thread that runs an event loop.
         """
         try:
-            await self._extend()
-            await self._stay_enlisted()
+            extended = await self._extend()
+            if await self._stay_enlisted() or extended:
+                self._kept_at = self.loop.time()
         except StoreError as trouble:
             log.error("leases could not be extended: %s", trouble)
 
-    async def _extend(self) -> None:
+    async def _extend(self) -> bool:
         held = dict(self._held())
         if not held:
-            return
+            return False
         epochs = {run_id: run.epoch for run_id, run in held.items()}
         began = self.loop.time()
         lost = await self._store.heartbeat(self.worker_id, epochs)
@@ -84,14 +90,17 @@ class Leases:
                 run.sure_until = began + self._store.lease_seconds
         if lost and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._lost, {run_id: epochs[run_id] for run_id in lost})
+        return True
 
-    async def _stay_enlisted(self) -> None:
-        if self.loop.time() < self._enlist_at:
-            return
-        with contextlib.suppress(TimeoutError):  # leases come first: the next beat tries again
-            async with asyncio.timeout(BEAT_SECONDS):
-                await self._store.enlist(self._worker)
+    async def _stay_enlisted(self) -> bool:
+        if self.loop.time() >= self._enlist_at:
+            try:
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._store.enlist(self._worker)
+            except TimeoutError:  # leases come first: the next beat tries again
+                return False
             self._enlist_at = self.loop.time() + ENLIST_SECONDS
+        return True
 
 
 class Keeper(Protocol):

@@ -36,6 +36,17 @@ async def replay(
     deliveries = [entry for entry in entries if entry.kind in DELIVERED]
     execution = begin(entries[0], len(deliveries))
     execution.past.expect(entries)
+    # Code is driven before the journal is written, only that of a next generation after it.
+    execution.is_replaying = len(entries) > 1 or entries[0].kind is EntryKind.STARTED
+    try:
+        return await _deliver(execution, deliveries, rerun)
+    finally:
+        execution.is_replaying = False
+
+
+async def _deliver(
+    execution: Execution, deliveries: Sequence[Entry], rerun: Callable[[StepCall], Awaitable[Attempt]]
+) -> Execution:
     execution.start()
     for index, entry in enumerate(deliveries):
         if execution.ended:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from signoff import telemetry
 from signoff.engine import cron
 from signoff.errors import InvalidValue
 from signoff.records import CatchUp, NewRun, Schedule
 from signoff.stores.base import Store
+from signoff.telemetry import DeadlineServed
 
 log = logging.getLogger("signoff.schedules")
 
@@ -46,7 +48,10 @@ async def _fire(store: Store, schedule: Schedule) -> bool:
         )
         return False
     runs = [_run(schedule, time) for time in times]
-    await store.within(schedule.namespace).fire_schedule(schedule.id, schedule.next_at, runs, next_at)
+    within = store.within(schedule.namespace)
+    fired = await within.fire_schedule(schedule.id, schedule.next_at, runs, next_at)
+    if fired and telemetry.subscribers:
+        telemetry.announce(DeadlineServed(None, "schedule", max(0.0, now - schedule.next_at)))
     return True
 
 

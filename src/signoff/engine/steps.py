@@ -6,15 +6,25 @@ import asyncio
 import contextvars
 import inspect
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from signoff import codec
+from signoff import codec, telemetry
 from signoff.engine.calls import StepCall
 from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
+from signoff.engine.scope import current_attempt
 from signoff.errors import OutsideWorkflow, StepTimeout
+from signoff.telemetry import (
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptInfo,
+    AttemptStarted,
+    AttemptSucceeded,
+    RunInfo,
+)
 
 T = TypeVar("T")
 
@@ -40,9 +50,6 @@ class StepInfo:
     idempotency_key: str
 
 
-_current: contextvars.ContextVar[tuple[StepCall, str, int]] = contextvars.ContextVar("signoff_step")
-
-
 def current_step() -> StepInfo:
     """Return what the running step may know of itself.
 
@@ -54,11 +61,10 @@ def current_step() -> StepInfo:
         httpx.post(url, headers={"Idempotency-Key": signoff.current_step().idempotency_key})
     """
     try:
-        call, run_id, number = _current.get()
+        call, number = current_attempt.get()
     except LookupError:
         raise OutsideWorkflow("current_step()", "(no step is running here)") from None
-    key = call.step_options.key or f"{run_id}.{call.n}"
-    return StepInfo(run_id, call.n, call.name, number, key)
+    return StepInfo(call.run.id, call.n, call.name, number, call.idempotency_key)
 
 
 @dataclass(slots=True)
@@ -98,8 +104,36 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadP
     An error of the step is part of the result. ``CancelledError`` comes through only if this very task was
     cancelled; a plain function goes on in its thread then, and what it returns is dropped.
     """
+    current_attempt.set((call, number))
+    if telemetry.subscribers:
+        return await _run_announced(call, number, threads)
+    return await _run(call, number, threads)
+
+
+async def _run_announced(call: StepCall, number: int, threads: ThreadPoolExecutor) -> Attempt:
+    """Run an attempt and announce it, in the context in which the step's function is called."""
+    info = AttemptInfo(
+        RunInfo.of(call.run), call.n, call.name, number, call.step_options.effect, call.idempotency_key
+    )
+    telemetry.announce(AttemptStarted(info))
+    began = time.perf_counter()
+    attempt: Attempt | None = None
+    try:
+        attempt = await _run(call, number, threads)
+        return attempt
+    finally:
+        seconds = time.perf_counter() - began
+        if attempt is None:
+            telemetry.announce(AttemptCancelled(info, seconds))
+        elif attempt.error is None:
+            telemetry.announce(AttemptSucceeded(info, seconds))
+        else:
+            retried = attempt.retry_after is not None
+            telemetry.announce(AttemptFailed(info, seconds, attempt.error, retried))
+
+
+async def _run(call: StepCall, number: int, threads: ThreadPoolExecutor) -> Attempt:
     options = call.step_options
-    _current.set((call, run_id, number))
     try:
         if options.timeout is None:
             value = await _invoke(call, threads)

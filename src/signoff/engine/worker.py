@@ -12,17 +12,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
+from signoff import telemetry
 from signoff.engine import host
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
 from signoff.engine.retention import Retention
+from signoff.engine.scope import fields_of
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.timers import LOOK_EVERY_SECONDS, TimerService
 from signoff.errors import StoreUnavailable
 from signoff.records import Run, WorkerInfo
 from signoff.stores.base import Change, Claim, Store
+from signoff.telemetry import WorkerTakenOver
 
 log = logging.getLogger("signoff.worker")
 
@@ -115,6 +118,7 @@ class Worker:
         self._look_at_all = False
         self._may_claim = True
         self._wake = asyncio.Event()
+        self._leases: Leases | None = None  # while it works
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
@@ -126,7 +130,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self.store.enlist(self.info)
-        leases = Leases(self.store, self.info, lambda: self._held, self._lose)
+        self._leases = leases = Leases(self.store, self.info, lambda: self._held, self._lose)
         keeper = self._keeper(leases, **self._keeping)
         stop_listening = self.store.listen(self._noticed)
         keeper.start()
@@ -138,6 +142,7 @@ class Worker:
                     services.create_task(self._retention.run())
                 services.create_task(self._work())
         finally:
+            self._leases = None
             stop_listening()
             await self._leave(keeper)
 
@@ -152,6 +157,11 @@ class Worker:
             driver.poke()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes runs: it works, the store answered of late, and its leases are being extended."""
+        return self._leases is not None and self._leases.are_kept and not self.draining
 
     @property
     def held(self) -> Sequence[str]:
@@ -241,7 +251,7 @@ class Worker:
         run = claim.run
         stale = self._held.get(run.id)
         if stale is not None:  # its lease was lost without a word, and now we have the next one
-            self._tasks[stale].cancel()
+            self._drop(stale)
         execution, epoch, seq = self._hot.pop(run.id, (None, 0, 0))
         if execution is not None and epoch != run.epoch - 1:
             execution.discard()
@@ -259,7 +269,10 @@ class Worker:
             del self._held[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error(
-                "run %s was dropped by an error of the engine; its lease runs out", run_id, exc_info=error
+                "run %s was dropped by an error of the engine; its lease runs out",
+                run_id,
+                exc_info=error,
+                extra=fields_of(driver.run),
             )
         if driver.paused and driver.execution is not None:
             self._keep_hot(run_id, driver.execution, driver.epoch, driver.seq)
@@ -296,7 +309,11 @@ class Worker:
                 self._lose_one(driver)
 
     def _lose_one(self, driver: Driver) -> None:
-        log.info("the lease on run %s is lost", driver.run.id)
+        log.info("the lease on run %s is lost", driver.run.id, extra=fields_of(driver.run))
+        self._drop(driver)
+
+    def _drop(self, driver: Driver) -> None:
+        driver.lost = True
         self._tasks[driver].cancel()
 
     async def _take_over(self) -> None:
@@ -306,6 +323,8 @@ class Worker:
                 for worker in await self.store.list_workers():
                     if worker.id != self.info.id and self._is_dead(worker):
                         freed = await self.store.release(worker.id)
+                        if freed and telemetry.subscribers:
+                            telemetry.announce(WorkerTakenOver(worker.id, freed))
                         log.info("worker %s is dead: %d runs taken over", worker.id, freed)
             except StoreUnavailable as trouble:
                 log.error("take-over waits: %s", trouble)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from signoff import codec
-from signoff.errors import NotFound, RegistrationError, WrongAnswer
+from signoff import codec, telemetry
+from signoff.errors import NotFound, RegistrationError, SignoffError, WrongAnswer
 from signoff.people.questions import Question, form_schema
 from signoff.people.schemas import problems
-from signoff.records import Entry, Promise, PromiseKind, PromiseState, Settlement
+from signoff.records import Entry, Promise, PromiseKind, PromiseState, Run, Settlement
 from signoff.stores.base import Store
+from signoff.telemetry import AnswerGiven
+from signoff.traceparent import traceparent_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,48 @@ async def answer(
         AlreadySettled: Somebody was first, or it is closed.
         RequestConflict: The request id was used with another value.
     """
+    if not telemetry.subscribers:
+        return await _settle(store, question_id, value, user_id, note, request_id, digest)
+    began = time.perf_counter()
+    try:
+        promise = await _settle(store, question_id, value, user_id, note, request_id, digest)
+    except SignoffError as error:
+        await _announce(store, question_id, user_id, type(error).__name__, time.perf_counter() - began)
+        raise
+    await _announce(store, question_id, user_id, "accepted", time.perf_counter() - began)
+    return promise
+
+
+async def _announce(
+    store: Store, question_id: str, user_id: str | None, outcome: str, seconds: float
+) -> None:
+    """Tell subscribers of an answer, with what is known of its run."""
+    run: Run | None = None
+    with contextlib.suppress(SignoffError):
+        promise = await store.get_promise(question_id)
+        run = None if promise.run_id is None else await store.get_run(promise.run_id)
+    given = AnswerGiven(
+        store.namespace,
+        question_id,
+        None if run is None else run.id,
+        None if run is None else run.workflow,
+        None if run is None else traceparent_of(run.namespace, run.id, run.traceparent),
+        user_id,
+        outcome,
+        seconds,
+    )
+    telemetry.announce(given)
+
+
+async def _settle(
+    store: Store,
+    question_id: str,
+    value: Any,
+    user_id: str | None,
+    note: str | None,
+    request_id: str | None,
+    digest: str | None,
+) -> Promise:
     promise = await get_question(store, question_id)
     asked = Question.from_json(promise.data or "null")
     plain = _as_asked(asked, json.loads(codec.encode(value, path="value")))

@@ -15,10 +15,12 @@ from signoff.app import Signoff
 from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
+from signoff.metrics import collecting
 from signoff.server import (
     events,
     groups,
     health,
+    metrics,
     operations,
     promises,
     questions,
@@ -33,6 +35,7 @@ from signoff.server.hosts import HostCheck
 from signoff.server.ids import EncodedPaths
 from signoff.server.keys import WorkerKeys
 from signoff.server.problems import add_handlers
+from signoff.server.scrape import Scrape
 from signoff.server.services import Services
 from signoff.stores.base import Store
 from signoff.stores.operations import PATH
@@ -82,13 +85,18 @@ def create_server_app(
             None if retention is None else asyncio.create_task(retention.run(), name="signoff retention")
         )
         feeds = Feeds(store)
+        scrape = Scrape(store, lambda: not timers.done())
         keys = worker_keys or WorkerKeys()
-        services = Services(store, backend, group, timers, function, keys, worker_lease_seconds, feeds)
+        services = Services(
+            store, backend, group, timers, function, keys, worker_lease_seconds, feeds, scrape
+        )
         api.state.services = services
         try:
-            yield
+            with collecting():
+                yield
         finally:
             await services.sessions.close()
+            await scrape.close()
             feeds.close()
             tasks = {timers} if pruning is None else {timers, pruning}
             for task in tasks:
@@ -119,6 +127,7 @@ def create_server_app(
         schedules,
         operations,
         health,
+        metrics,
     ):
         api.include_router(noun.router)
     return api

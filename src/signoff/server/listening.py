@@ -1,20 +1,16 @@
-"""Serving the API with uvicorn, alone or inside another asyncio program."""
+"""Serving the API, alone or inside another asyncio program."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from collections.abc import Callable, Generator, Iterable
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
 from typing import TypedDict, Unpack
-
-import uvicorn
-from fastapi import FastAPI
 
 from signoff.app import Signoff
 from signoff.server.app import create_server_app
 from signoff.server.keys import WorkerKeys
+from signoff.server.serving import Serving, bind, url_of
 from signoff.stores.base import Store
 
 
@@ -24,10 +20,6 @@ class ServerOptions(TypedDict, total=False):
     worker_keys: WorkerKeys | None
     worker_lease_seconds: float | None
     retention_days: float | None
-
-
-GRACE_SECONDS = 5
-"""How long requests may go on when the server stops. Those that wait for something do not."""
 
 
 class Server:
@@ -65,15 +57,15 @@ class Server:
     @property
     def url(self) -> str:
         """Where it is reached from this machine."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return url_of(self.host, self.port)
 
     async def __aenter__(self) -> Server:
-        listener = self._bind()
+        listener = bind(self.host, self.port)
+        self.port = listener.getsockname()[1]
         self._stack.callback(listener.close)
         try:
             await self._stack.enter_async_context(self._app.router.lifespan_context(self._app))
-            self._serving = _Serving(self._app, listener)
+            self._serving = Serving(self._app, listener, self._app.state.services.stopping)
             self._stack.push_async_callback(self._serving.stop)
             await self._serving.listening.wait()
         except BaseException:
@@ -87,22 +79,6 @@ class Server:
     async def wait_closed(self) -> None:
         """Wait until it serves no more, which nobody but whoever leaves it brings about."""
         await asyncio.shield(self._serving.task)
-
-    def _bind(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        # With the protocol named asyncio sets TCP_NODELAY, without which each answer takes 40 ms.
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        if os.name == "posix":  # elsewhere it would let two servers share a port
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((self.host, self.port))
-        except OSError as error:
-            listener.close()
-            raise OSError(
-                error.errno, f"cannot listen on {self.host} port {self.port}: {error.strerror}"
-            ) from None
-        self.port = listener.getsockname()[1]
-        return listener
 
 
 async def serve(
@@ -132,41 +108,3 @@ async def serve(
         if listening is not None:
             listening(server)
         await server.wait_closed()
-
-
-class _Serving(uvicorn.Server):
-    """uvicorn as a task that says when it listens and leaves signals to the program."""
-
-    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                ws="none",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=GRACE_SECONDS,
-            )
-        )
-        self.listening = asyncio.Event()
-        self._stopping: asyncio.Event = app.state.services.stopping
-        self.task = asyncio.create_task(self.serve([listener]), name="signoff server")
-
-    async def stop(self) -> None:
-        """Let requests end, and stop."""
-        self.should_exit = True
-        await self.task
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._stopping.set()
-        await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield

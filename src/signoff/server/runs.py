@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query
 from pydantic import Field, FiniteFloat
 from starlette.responses import Response
 
@@ -19,6 +19,7 @@ from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_w
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
 from signoff.stores.base import RunFilter
+from signoff.traceparent import current_traceparent, read_header
 from signoff.wire import to_wire
 
 LONGEST_WAIT_SECONDS = 60.0
@@ -41,7 +42,7 @@ class StartRun(Body):
     concurrency_key: Text | None = Field(default=None, max_length=LONGEST_KEY)
     concurrency_limit: int | None = Field(default=None, ge=1)
 
-    def new_run(self, services: Services) -> NewRun:
+    def new_run(self, services: Services, traceparent: str | None) -> NewRun:
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
         key, limit = self._slot(services, arguments)
@@ -54,6 +55,7 @@ class StartRun(Body):
             start_at=self.start_at,
             concurrency_key=key,
             concurrency_limit=limit,
+            traceparent=traceparent,
         )
 
     def _slot(self, services: Services, arguments: str) -> Slot:
@@ -81,9 +83,11 @@ class SendSignal(Body):
 
 
 @router.post("", status_code=201)
-async def start_run(body: StartRun, services: ServicesOf) -> Response:
-    """Start a run: 201, or 200 if it was started before."""
-    new = body.new_run(services)
+async def start_run(
+    body: StartRun, services: ServicesOf, traceparent: Annotated[str | None, Header()] = None
+) -> Response:
+    """Start a run: 201, or 200 if it was started before. It goes on with the trace of the caller."""
+    new = body.new_run(services, read_header(traceparent) or current_traceparent())
     run, created = await services.backend.create_run(
         new, timeout_seconds=body.timeout_seconds, delay_seconds=body.delay_seconds
     )

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from signoff.local import LocalBackend
 from signoff.server.feeds import Feeds
 from signoff.server.keys import WorkerKeys
+from signoff.server.scrape import Scrape
 from signoff.server.sessions import Sessions
 from signoff.stores.base import Store
 
@@ -32,6 +33,7 @@ class Services:
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
         feeds: What is told to remote stores.
+        scrape: What is told to Prometheus.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
     """
 
@@ -43,6 +45,7 @@ class Services:
     worker_keys: WorkerKeys
     worker_lease_seconds: float | None
     feeds: Feeds
+    scrape: Scrape
     sessions: Sessions = field(default_factory=Sessions)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

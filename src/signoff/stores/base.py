@@ -217,12 +217,14 @@ class Store(Protocol):
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
         """Create a run, ready or delayed, or find the one that has the id already.
 
+        A run keeps the ``traceparent`` of whoever created it; another one makes no other run.
+
         Returns:
             The run as it is, and whether this call created it.
 
         Raises:
             IdConflict: The id belongs to a run of another workflow or with other arguments.
-            InvalidValue: A concurrency key without a limit, or the other way round.
+            InvalidValue: A concurrency key without a limit, or the other way round; or a ``traceparent`` that is none.
         """
         ...
 

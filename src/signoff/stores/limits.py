@@ -1,4 +1,4 @@
-"""Whether limits can be kept, the same for every store."""
+"""Whether limits and new runs can be kept, the same for every store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from signoff.errors import InvalidValue
 from signoff.records import NewRun, Rate
+from signoff.traceparent import is_traceparent
 
 
 def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
@@ -22,7 +23,9 @@ def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
         raise InvalidValue("starts_per.seconds", f"{starts_per.seconds} is no number of seconds above 0")
 
 
-def check_slot(new: NewRun) -> None:
-    """Raise InvalidValue for a concurrency key without a limit, or the other way round."""
+def check_run(new: NewRun) -> None:
+    """Raise InvalidValue for a concurrency key without a limit or the other way round, or a false ``traceparent``."""
     if (new.concurrency_key is None) != (new.concurrency_limit is None):
         raise InvalidValue("concurrency_limit", "a concurrency key and a limit go together")
+    if new.traceparent is not None and not is_traceparent(new.traceparent):
+        raise InvalidValue("traceparent", f"{new.traceparent[:60]!r} is no trace context as W3C writes it")

@@ -25,14 +25,14 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Outcome, Write
-from signoff.stores.limits import check_slot
+from signoff.stores.limits import check_run
 from signoff.stores.same import canonical
 
 Row = Mapping[str, Any]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n, deadline_at,
     ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq, priority,
-    start_at, concurrency_key, concurrency_limit"""
+    start_at, concurrency_key, concurrency_limit, traceparent"""
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id"""
@@ -128,6 +128,7 @@ def created_run(namespace: str, new: NewRun, created_at: float) -> Run:
         start_at=new.start_at,
         concurrency_key=new.concurrency_key,
         concurrency_limit=new.concurrency_limit,
+        traceparent=new.traceparent,
     )
 
 
@@ -143,7 +144,7 @@ def message_of(row: Row) -> Message:
 
 def from_run(new: NewRun) -> dict[str, Any]:
     """What the database needs of a new run. Raises InvalidValue."""
-    check_slot(new)
+    check_run(new)
     return {
         "id": new.id,
         "workflow": new.workflow,
@@ -155,6 +156,7 @@ def from_run(new: NewRun) -> dict[str, Any]:
         "start_at": new.start_at,
         "concurrency_key": new.concurrency_key,
         "concurrency_limit": new.concurrency_limit,
+        "traceparent": new.traceparent,
         "arguments": new.arguments,
         "arguments_digest": digest(new.arguments),
     }

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
+from signoff import telemetry
 from signoff.clock import Clock
 from signoff.errors import StoreUnavailable
 from signoff.stores.bell import Bell
@@ -30,6 +31,7 @@ from signoff.stores.postgres_operations import Request
 from signoff.stores.postgres_schema import is_conflict, is_gone, translate
 from signoff.stores.touched import Touched
 from signoff.stores.turns import Turns, tell, tell_here
+from signoff.telemetry import StoreCommitted
 
 T = TypeVar("T")
 
@@ -134,7 +136,7 @@ class Writer:
             self._under_way = (batch, began)
             self._bell.ring()
             return True  # with the lock held, for the thread
-        self._note_duration(began)
+        self._note_duration(began, 1)
         self._lock.release()
         touched = Touched()
         batch.take(reply, touched)
@@ -201,7 +203,7 @@ class Writer:
                 reply = self._link.receive(give_up_at - time.monotonic())
                 if reply is None:
                     raise psycopg.OperationalError(f"no reply for {self._patience_seconds:g} seconds")
-                self._note_duration(began)
+                self._note_duration(began, len(batch.requests))
                 batch.take(reply, touched)
                 return
             except psycopg.Error as error:
@@ -235,8 +237,11 @@ class Writer:
         lease_now = None if self._lease_clock is None else self._lease_clock.now()
         self._link.send(*batch.statement(now, lease_now))
 
-    def _note_duration(self, began: float) -> None:
-        self._average_seconds += (time.perf_counter() - began - self._average_seconds) / AVERAGE_OVER
+    def _note_duration(self, began: float, operations: int) -> None:
+        seconds = time.perf_counter() - began
+        self._average_seconds += (seconds - self._average_seconds) / AVERAGE_OVER
+        if telemetry.subscribers:
+            telemetry.announce(StoreCommitted("postgres", operations, seconds))
 
     def _announce(self, touched: Touched) -> None:
         if touched:

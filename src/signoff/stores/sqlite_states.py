@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from signoff.records import NewRun, Run, RunState
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_keys as keys
-from signoff.stores.limits import check_slot
+from signoff.stores.limits import check_run
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
@@ -19,8 +19,8 @@ from signoff.stores.sqlite_transaction import Transaction
 # -> ready, or paused until it may start
 CREATE = f"""
 INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
-    deadline_at, priority, start_at, concurrency_key, concurrency_limit, arguments, create_token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    deadline_at, priority, start_at, concurrency_key, concurrency_limit, traceparent, arguments, create_token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {RUN_COLUMNS}, number
 """
@@ -120,7 +120,7 @@ RETURNING {RUN_COLUMNS}
 
 def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = None) -> Run | None:
     """Create a run, ready or delayed; None if the id is taken."""
-    check_slot(new)
+    check_run(new)
     delayed = new.start_at is not None and new.start_at > tx.now
     row = tx.db.execute(
         CREATE,
@@ -140,6 +140,7 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
             new.start_at,
             new.concurrency_key,
             new.concurrency_limit,
+            new.traceparent,
             new.arguments,
             token,
         ),

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from signoff import telemetry
 from signoff.clock import Clock
 from signoff.stores.sqlite_schema import is_busy, reserve_log, translate
 from signoff.stores.touched import Touched
 from signoff.stores.turns import Operation
+from signoff.telemetry import StoreCommitted
 
 T = TypeVar("T")
 
@@ -142,7 +144,10 @@ class Committer:
         began = time.perf_counter()
         self.db.execute("COMMIT")
         self.commits += 1
-        self.average_seconds += (time.perf_counter() - began - self.average_seconds) / AVERAGE_OVER
+        seconds = time.perf_counter() - began
+        self.average_seconds += (seconds - self.average_seconds) / AVERAGE_OVER
+        if telemetry.subscribers:
+            telemetry.announce(StoreCommitted("sqlite", len(batch), seconds))
         return transaction
 
     def _do(self, batch: Sequence[Work[Any]], transaction: Transaction) -> Work[Any] | None:

@@ -42,7 +42,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import FORGET_SECONDS, Change, Claim, Outcome, Write
-from signoff.stores.limits import check_limits, check_slot
+from signoff.stores.limits import check_limits, check_run
 from signoff.stores.same import same_json
 
 Key = tuple[str, str]  # namespace and id
@@ -162,7 +162,7 @@ class Model:
     # Runs
 
     def create_run(self, namespace: str, new: NewRun, token: str | None = None) -> tuple[Run, bool]:
-        check_slot(new)
+        check_run(new)
         if (namespace, new.id) not in self.tables.runs:
             self._remember(namespace, "create_run", new.id, token)
             return self._add_run(namespace, new), True
@@ -543,7 +543,7 @@ class Model:
         if found is None or found.is_paused or found.next_at != expected:
             return False
         for new in runs:
-            check_slot(new)
+            check_run(new)
         self.commit.due = True
         found = replace(found, next_at=next_at)
         if runs:
@@ -713,6 +713,7 @@ class Model:
             start_at=new.start_at,
             concurrency_key=new.concurrency_key,
             concurrency_limit=new.concurrency_limit,
+            traceparent=new.traceparent,
         )
         self.tables.runs[key], self.tables.facts[key] = run, Facts(self._number(), self._now)
         self.tables.journals[key], self.tables.messages[key] = [], []
@@ -887,7 +888,7 @@ def _check(write: Write, length: int) -> None:
                 "entries", f"seq {entry.seq} where the journal of {write.run_id!r} goes on at {seq}"
             )
     for new_run in write.starts:
-        check_slot(new_run)
+        check_run(new_run)
     for new in write.opens:
         if new.n is None:
             raise InvalidValue("opens", f"promise {new.id!r} does not say which call of the run waits for it")

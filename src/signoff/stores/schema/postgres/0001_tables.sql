@@ -32,6 +32,7 @@ CREATE TABLE signoff.runs (
     create_token text COLLATE "C",  -- ids of calls, by which a call that is repeated is known
     claim_token text COLLATE "C",
     first_seq integer NOT NULL DEFAULT 0,
+    traceparent text COLLATE "C",  -- the trace it belongs to, as W3C writes it
     arguments text NOT NULL,
     arguments_digest text COLLATE "C" NOT NULL,  -- equal for equal JSON, however it is spaced and ordered
     result text,

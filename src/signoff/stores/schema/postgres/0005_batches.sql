@@ -301,7 +301,7 @@ LANGUAGE sql STABLE AS $$
         (p_run).created_at, (p_run).parent_id, (p_run).parent_n, (p_run).deadline_at, (p_run).ended_at,
         (p_run).result, (p_run).error, (p_run).retryable, (p_run).epoch, (p_run).wakes, (p_run).wake_at,
         (p_run).worker_id, (p_run).lease_until, (p_run).first_seq, (p_run).priority, (p_run).start_at,
-        (p_run).concurrency_key, (p_run).concurrency_limit
+        (p_run).concurrency_key, (p_run).concurrency_limit, (p_run).traceparent
     )
 $$;
 

@@ -4,6 +4,9 @@
 ALTER TABLE runs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN start_at REAL;
 
+-- The trace that a run belongs to, as W3C writes it.
+ALTER TABLE runs ADD COLUMN traceparent TEXT;
+
 -- Concurrency keys. A ready run is `blocked` once a claim has found its key's slots taken: so each is passed over once,
 -- and not by every claim. When a slot is freed, the run of the key that comes first is unblocked.
 

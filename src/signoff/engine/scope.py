@@ -1,0 +1,37 @@
+"""Which run, and which attempt of a step, the code that runs here belongs to."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import TYPE_CHECKING, Any
+
+from signoff.records import Run
+from signoff.traceparent import trace_id_of, traceparent_of
+
+if TYPE_CHECKING:
+    from signoff.engine.calls import StepCall
+
+current_run: contextvars.ContextVar[Run] = contextvars.ContextVar("signoff_run")
+current_attempt: contextvars.ContextVar[tuple[StepCall, int]] = contextvars.ContextVar("signoff_attempt")
+
+
+def fields_of(run: Run) -> dict[str, Any]:
+    """Return what a log line about a run carries."""
+    return {
+        "run_id": run.id,
+        "workflow": run.workflow,
+        "group": run.group,
+        "namespace": run.namespace,
+        "worker_id": run.worker_id,
+        "trace_id": trace_id_of(traceparent_of(run.namespace, run.id, run.traceparent)),
+    }
+
+
+def fields_here() -> dict[str, Any]:
+    """Return what a log line carries that is written here; nothing outside of runs."""
+    attempt = current_attempt.get(None)
+    if attempt is not None:
+        call, number = attempt
+        return {**fields_of(call.run), "step": call.name, "attempt": number}
+    run = current_run.get(None)
+    return {} if run is None else fields_of(run)

@@ -1,0 +1,135 @@
+"""What Prometheus reads: the metrics of this process, and of the store as it is when it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from signoff.errors import SignoffError
+from signoff.records import Group, WorkerInfo
+from signoff.stores.base import Store
+
+log = logging.getLogger("signoff.server")
+
+FRESH_SECONDS: Final = 1.0
+"""For how long what was read of the store is told again, so that many who ask do not read it more often."""
+
+READ_SECONDS: Final = 5.0
+"""How long the store may take; Prometheus itself waits for 10 s."""
+MOST_GROUPS: Final = 500
+
+
+class Scrape:
+    """Answers Prometheus.
+
+    Args:
+        store: An open store, to be told of as well; None tells of this process alone.
+        timers_alive: Whether this process has deadlines fire.
+    """
+
+    def __init__(self, store: Store | None = None, timers_alive: Callable[[], bool] | None = None) -> None:
+        self._store = store
+        self._timers_alive = timers_alive
+        self._reading: asyncio.Task[Sequence[Metric]] | None = None
+        self._read_at = 0.0
+
+    async def answer(self, accept: str) -> Response:
+        """Return all metrics in the format that a request's ``Accept`` header asks for."""
+        found = await self._of_store()
+        encode, content_type = choose_encoder(accept)
+        body = await asyncio.to_thread(encode, _Both(found))  # the process's own read /proc
+        return Response(body, headers={"content-type": content_type})
+
+    async def _of_store(self) -> Sequence[Metric]:
+        if self._store is None:
+            return ()
+        now = asyncio.get_running_loop().time()
+        if self._reading is None or (self._reading.done() and now - self._read_at > FRESH_SECONDS):
+            self._read_at = now
+            self._reading = asyncio.create_task(self._read(self._store), name="signoff metrics")
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await asyncio.shield(self._reading)
+        except TimeoutError:
+            return (_up(False),)
+
+    async def close(self) -> None:
+        """Stop reading the store."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
+    async def _read(self, store: Store) -> Sequence[Metric]:
+        metrics: list[Metric] = []
+        if self._timers_alive is not None:
+            alive = GaugeMetricFamily("signoff_timers_alive", "Whether this server has deadlines fire.")
+            alive.add_metric((), float(self._timers_alive()))
+            metrics.append(alive)
+        try:
+            groups, workers = await store.list_groups(), await store.list_workers()
+        except SignoffError as error:
+            log.warning("metrics of the store are missing: %s", error)
+            return [*metrics, _up(False)]
+        return [*metrics, _up(True), *_of_groups(store.namespace, groups), _of_workers(workers)]
+
+
+class _Both(Collector):
+    """What prometheus_client encodes."""
+
+    def __init__(self, more: Iterable[Metric]) -> None:
+        self._more = more
+
+    def collect(self) -> Generator[Metric]:
+        yield from REGISTRY.collect()
+        yield from self._more
+
+
+def _up(is_up: bool) -> Metric:
+    return GaugeMetricFamily("signoff_store_up", "Whether the store could be read.", float(is_up))
+
+
+def _of_groups(namespace: str, groups: Sequence[Group]) -> Sequence[Metric]:
+    runs = GaugeMetricFamily(
+        "signoff_runs",
+        "Runs that have not ended; counts stop at 10,000.",
+        labels=("namespace", "group", "state"),
+    )
+    paused = GaugeMetricFamily(
+        "signoff_group_paused", "Whether a group is paused.", labels=("namespace", "group")
+    )
+    for group in _most(groups):
+        paused.add_metric((namespace, group.name), float(group.is_paused))
+        for state, number in (("ready", group.ready), ("running", group.running), ("paused", group.paused)):
+            runs.add_metric((namespace, group.name, state), number)
+    return runs, paused
+
+
+def _most(groups: Sequence[Group]) -> Sequence[Group]:
+    """Return so many groups as have metrics of their own, and the others as one."""
+    rest = groups[MOST_GROUPS:]
+    if not rest:
+        return groups
+    ready, running, paused = (
+        sum(counts)
+        for counts in zip(*((group.ready, group.running, group.paused) for group in rest), strict=True)
+    )
+    return [*groups[:MOST_GROUPS], Group("(other)", ready=ready, running=running, paused=paused)]
+
+
+def _of_workers(workers: Iterable[WorkerInfo]) -> Metric:
+    found = GaugeMetricFamily(
+        "signoff_workers", "Workers of the database, heard of within a minute.", labels=("namespace", "group")
+    )
+    for (namespace, group), number in Counter((worker.namespace, worker.group) for worker in workers).items():
+        found.add_metric((namespace, group), number)
+    return found

@@ -1,0 +1,80 @@
+"""uvicorn inside another asyncio program."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+GRACE_SECONDS = 5
+"""How long requests may go on when the server stops. Those that wait for something do not."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket to listen with; port 0 takes a free one. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named asyncio sets TCP_NODELAY, without which each answer takes 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    if os.name == "posix":  # elsewhere it would let two servers share a port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from None
+    return listener
+
+
+def url_of(host: str, port: int) -> str:
+    """Return where a server is reached from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Serving(uvicorn.Server):
+    """uvicorn as a task that says when it listens and leaves signals to the program.
+
+    Args:
+        app: What to serve.
+        listener: Where, see ``bind``.
+        stopping: Set when it is about to stop, for requests that wait for something.
+    """
+
+    def __init__(self, app: ASGIApp, listener: socket.socket, stopping: asyncio.Event | None = None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        self.listening = asyncio.Event()
+        self._stopping = stopping or asyncio.Event()
+        self.task = asyncio.create_task(self.serve([listener]), name="signoff server")
+
+    async def stop(self) -> None:
+        """Let requests end, and stop."""
+        self.should_exit = True
+        await self.task
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.set()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield

@@ -1,0 +1,46 @@
+"""Subscribers that keep what they are told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from signoff import telemetry
+from signoff.telemetry import Event, StoreCommitted
+from signoff.tracing import trace_runs
+
+
+@pytest.fixture
+def events() -> Iterator[list[Event]]:
+    """All that is announced in a test, but not by servers and workers on other threads, which other tests share."""
+    heard: list[Event] = []
+
+    def keep(event: Event) -> None:
+        if threading.current_thread() is threading.main_thread() or isinstance(event, StoreCommitted):
+            heard.append(event)
+
+    end = telemetry.subscribe(keep)
+    yield heard
+    end()
+
+
+@pytest.fixture
+def provider() -> TracerProvider:
+    """Makes spans for the exporter ``exported``."""
+    return TracerProvider()
+
+
+@pytest.fixture
+def exported(provider: TracerProvider) -> Iterator[InMemorySpanExporter]:
+    """All spans that end in a test."""
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    end = trace_runs(provider)
+    yield exporter
+    end()
+    provider.shutdown()
