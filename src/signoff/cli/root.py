@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import signoff
+from signoff.cli.doctor import doctor
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.groups import groups
 from signoff.cli.keys import keys
@@ -69,6 +70,7 @@ for _command in (
     prune,
     schedules,
     migrate,
+    doctor,
 ):
     root.add_command(_command)
 

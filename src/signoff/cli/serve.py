@@ -144,6 +144,14 @@ def worker(
     show_default=True,
     help="Seconds without a word after which the runs of a remote worker go to others.",
 )
+@click.option(
+    "--drain",
+    "drain_seconds",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Seconds to go on serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
+)
 @_retain
 @json_option
 def server(
@@ -151,6 +159,7 @@ def server(
     store: str | None,
     worker_key_file: Path | None,
     worker_lease: float,
+    drain_seconds: float,
     out: Output,
     **listening: Any,
 ) -> int | None:
@@ -161,9 +170,11 @@ def server(
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
     async def run(stop: StopSignals) -> None:
-        async with _listening(app, out, worker_keys=keys, worker_lease_seconds=worker_lease, **listening):
+        options = {"worker_keys": keys, "worker_lease_seconds": worker_lease, **listening}
+        async with _listening(app, out, **options) as server:
             await stop.asked()
             out.event("stopping", "stopping")
+            await server.drain(stop.urged(seconds=drain_seconds))
 
     return _run(app, run)
 

@@ -88,6 +88,7 @@ def create_server_app(
         try:
             yield
         finally:
+            await services.readiness.close()
             await services.sessions.close()
             feeds.close()
             tasks = {timers} if pruning is None else {timers, pruning}
