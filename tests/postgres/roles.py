@@ -6,10 +6,13 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 from psycopg.sql import SQL, Identifier
+
+DOCS = Path(__file__).parents[2] / "docs" / "postgres.md"
 
 
 @contextmanager
@@ -28,3 +31,12 @@ def fresh_role(url: str) -> Iterator[tuple[str, str]]:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(SQL("DROP OWNED BY {} CASCADE").format(Identifier(name)))
             connection.execute(SQL("DROP ROLE {}").format(Identifier(name)))
+
+
+def grant(database: str, role: str) -> None:
+    """Give a role the rights that docs/postgres.md gives to ``signoff_app``."""
+    found = re.search(r"```sql\n(-- Once, after the first.*?)```", DOCS.read_text(), re.DOTALL)
+    assert found is not None
+    with psycopg.connect(database, autocommit=True) as connection:
+        owner = connection.info.user
+        connection.execute(found[1].replace("signoff_app", role).replace("signoff_owner", owner).encode())

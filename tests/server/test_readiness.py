@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-import psutil
 import psycopg
 
 from signoff.server import Server
@@ -18,26 +17,12 @@ from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
 from tests.cli.commands import Running, until
 from tests.postgres.databases import fresh_database
+from tests.postgres.processes import frozen
 from tests.postgres.server import FAST, PostgresServer
 from tests.server.conftest import kind
 from tests.support import in_asyncio
 
 SOON_SECONDS = 8.0  # two, on a machine that has other things to do
-
-
-@contextmanager
-def frozen(server: PostgresServer) -> Iterator[None]:
-    """All processes of a database server stand still: connections stay open, nothing is answered."""
-    processes = [psutil.Process(server.pid)]
-    processes[0].suspend()
-    processes += processes[0].children(recursive=True)
-    for process in processes[1:]:
-        process.suspend()
-    try:
-        yield
-    finally:
-        for process in reversed(processes):
-            process.resume()
 
 
 @asynccontextmanager
@@ -57,7 +42,7 @@ async def test_a_database_that_stands_still_is_told_of_soon_and_however_many_ask
     with PostgresServer(settings=FAST) as database:
         async with asking(PostgresStore(database.url())) as http:
             assert (await http.get("/ready")).status_code == 200
-            with frozen(database):
+            with frozen(database.pid):
                 began_at = time.monotonic()
                 replies = await asyncio.gather(*(http.get("/ready") for _ in range(20)))
                 assert time.monotonic() - began_at < SOON_SECONDS

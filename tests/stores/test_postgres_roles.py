@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -17,26 +16,15 @@ from signoff.stores import postgres_schema
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.postgres_schema import connected, migrate
 from tests.postgres.databases import fresh_database
-from tests.postgres.roles import fresh_role
+from tests.postgres.roles import fresh_role, grant
 from tests.postgres.server import FAST, PostgresServer
 from tests.support import asked, in_asyncio, opens, until
-
-DOCS = Path(__file__).parents[2] / "docs" / "postgres.md"
 
 
 @pytest.fixture
 def database() -> Iterator[str]:
     with fresh_database() as url:
         yield url
-
-
-def grant(database: str, role: str) -> None:
-    """Give a role the rights that docs/postgres.md gives to ``signoff_app``."""
-    found = re.search(r"```sql\n(-- Once, after the first.*?)```", DOCS.read_text(), re.DOTALL)
-    assert found is not None
-    with psycopg.connect(database, autocommit=True) as connection:
-        owner = connection.info.user
-        connection.execute(found[1].replace("signoff_app", role).replace("signoff_owner", owner).encode())
 
 
 def migrated(url: str) -> None:

@@ -6,15 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
 from signoff.client import AsyncClient
 from signoff.doctor import remote, sqlite, work
-from signoff.doctor.findings import Finding, Level, examine, failure, ok, said, within
+from signoff.doctor.findings import Finding, Level, attempt, examine, failure, ok
 from signoff.doctor.work import WORK_CHECKS, Known, Work
-from signoff.errors import SignoffError
 from signoff.http_connection import is_loopback, server_url
 from signoff.stores import sqlite_inspection
 from signoff.stores.base import Store
@@ -67,10 +66,11 @@ def _of_file(store: SqliteStore, known: Known | None) -> Iterator[Finding]:
     if schema.state != "current":
         return
     yield from examine(sqlite.File(store.path), sqlite.SCHEMA_CHECKS)
-    with closing(connect_to_look(store.path)) as db:
-        namespaces = sqlite_inspection.namespaces(db)
-        late = sqlite_inspection.late(db, work.LATE_SECONDS)
-    yield from examine(late, {"time": work.time})
+
+    def namespaces() -> Sequence[str]:
+        with closing(connect_to_look(store.path)) as db:
+            return sqlite_inspection.namespaces(db)
+
     yield from _work_in(SqliteStore(store.path, namespace=store.namespace), namespaces, known)
 
 
@@ -82,10 +82,14 @@ def _of_postgres(store: Store, conninfo: str, known: Known | None) -> Iterator[F
     from signoff.stores.postgres import PostgresStore
     from signoff.stores.postgres_schema import translate
 
-    try:  # prepared statements do not survive a pooler
-        db = within(lambda: psycopg.connect(conninfo, autocommit=True, prepare_threshold=None))
-    except psycopg.Error as error:
-        yield Finding("database", Level.FAILURE, said(translate(error, store.location)))
+    def connect() -> psycopg.Connection[tuple[Any, ...]]:
+        try:  # prepared statements do not survive a pooler
+            return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+        except psycopg.Error as error:
+            raise translate(error, store.location) from error
+
+    db = yield from attempt("database", connect)
+    if db is None:
         return
     server = postgres.Server(
         db, store.location, store.listen_conninfo if isinstance(store, PostgresStore) else None
@@ -95,9 +99,6 @@ def _of_postgres(store: Store, conninfo: str, known: Known | None) -> Iterator[F
     schema = yield from _schema(store)
     if schema is not None and schema.state == "current":
         yield from examine(server, postgres.SCHEMA_CHECKS)
-        late = within(lambda: inspection.late(db, work.LATE_SECONDS))
-        yield from examine(late, {"time": work.time})
-        namespaces = within(lambda: inspection.namespaces_with_ready_runs(db))
         looking = PostgresStore(
             conninfo,
             namespace=store.namespace,
@@ -105,16 +106,14 @@ def _of_postgres(store: Store, conninfo: str, known: Known | None) -> Iterator[F
             readers=1,
             listen_address="",
         )
-        yield from _work_in(looking, namespaces, known)
+        yield from _work_in(looking, lambda: inspection.namespaces_with_ready_runs(db), known)
     db.close()  # not after TookTooLong: its thread uses it
 
 
 def _schema(store: Store) -> Generator[Finding, None, Schema | None]:
     """Say how the schema stands. Returns it, None if that cannot be said."""
-    try:
-        schema = within(lambda: schema_of(store))
-    except SignoffError as error:
-        yield Finding("schema", Level.FAILURE, said(error))
+    schema = yield from attempt("schema", lambda: schema_of(store))
+    if schema is None:
         return None
     judge, text = _SCHEMA[schema.state]
     verdict = judge(text.format(found=schema.found or "none yet", known=schema.known))
@@ -122,10 +121,11 @@ def _schema(store: Store) -> Generator[Finding, None, Schema | None]:
     return schema
 
 
-def _work_in(store: Store, namespaces: Sequence[str], known: Known | None) -> Iterator[Finding]:
+def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known | None) -> Iterator[Finding]:
     """Examine the work in the store's namespace, and in those where there is some."""
 
     async def look_everywhere() -> list[Work]:
+        names = dict.fromkeys((store.namespace, *namespaces()))
         await store.open()
         try:
             return [
@@ -133,7 +133,7 @@ def _work_in(store: Store, namespaces: Sequence[str], known: Known | None) -> It
                     store.within(name),
                     Work(name, store.clock.now(), known if name == store.namespace else None),
                 )
-                for name in dict.fromkeys((store.namespace, *namespaces))
+                for name in names
             ]
         finally:
             await store.close()
@@ -142,12 +142,8 @@ def _work_in(store: Store, namespaces: Sequence[str], known: Known | None) -> It
 
 
 def _looked_at(look: Callable[[], Coroutine[None, None, list[Work]]]) -> Iterator[Finding]:
-    try:
-        found = within(lambda: asyncio.run(look()), WORK_SECONDS)
-    except SignoffError as error:
-        yield Finding("work", Level.FAILURE, said(error))
-        return
-    for each in found:
+    found = yield from attempt("work", lambda: asyncio.run(look()), WORK_SECONDS)
+    for each in found or ():
         yield from examine(each, WORK_CHECKS)
 
 
@@ -180,24 +176,12 @@ def _of_server(
 ) -> Iterator[Finding]:
     with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS, trust_env=not is_loopback(base.host)) as http:
         server = remote.Server(http, url, key, namespace)
-        try:
-            http.get("/health")
-        except httpx.TransportError as error:
-            trouble = said(error)
-            yield Finding(
-                "server",
-                Level.FAILURE,
-                f"nobody answers at {url} ({trouble}); is it up, and is the URL right?",
-            )
-            return
-        is_signoff = True
         for finding in examine(server, remote.CHECKS):
             yield finding
             if finding.check == "server" and finding.level is Level.FAILURE:
-                is_signoff = False
-                break
-        is_open = is_signoff and within(lambda: server.is_open)
-    if is_signoff and (is_open or key is None):
+                return
+        is_open = yield from attempt("worker key", lambda: server.is_open)
+    if is_open or (key is None and is_open is not None):
         yield from _work_through(url, key, namespace, known, is_open=is_open)
 
 

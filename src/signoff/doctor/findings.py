@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -48,7 +48,7 @@ class TookTooLong(Exception):
     """A check did not end in time. Its thread goes on, and what it works on cannot be used any more."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"no answer within {seconds:g} s")
+        super().__init__(f"no answer within {seconds:g} s; nothing more is checked")
 
 
 def ok(message: str) -> Verdict:
@@ -70,16 +70,26 @@ def examine(subject: T, checks: Mapping[str, Check[T]]) -> Iterator[Finding]:
         TookTooLong: After the finding that says so: what was examined cannot be used any more.
     """
     for name, check in checks.items():
-        try:
-            verdicts = within(lambda check=check: list(check(subject)))
-        except TookTooLong as error:
-            yield Finding(name, Level.FAILURE, f"{error}; what comes after this is not checked")
-            raise
-        except Exception as error:
-            yield Finding(name, Level.FAILURE, said(error))
-            continue
-        for verdict in verdicts:
+        verdicts = yield from attempt(name, lambda check=check: list(check(subject)))
+        for verdict in verdicts or ():
             yield Finding(name, verdict.level, verdict.message)
+
+
+def attempt(
+    check: str, work: Callable[[], R], seconds: float = CHECK_SECONDS
+) -> Generator[Finding, None, R | None]:
+    """Return what ``work`` returns; what it raises is a failure, and None.
+
+    Raises:
+        TookTooLong: As ``examine``.
+    """
+    try:
+        return within(work, seconds)
+    except Exception as error:
+        yield Finding(check, Level.FAILURE, said(error))
+        if isinstance(error, TookTooLong):
+            raise
+        return None
 
 
 def within(work: Callable[[], R], seconds: float = CHECK_SECONDS) -> R:

@@ -9,6 +9,7 @@ from typing import Final
 import psycopg
 
 from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, warning
+from signoff.doctor.work import LATE_SECONDS, time
 from signoff.stores import postgres_inspection as inspection
 from signoff.stores.postgres_inspection import Connection
 from signoff.stores.postgres_schema import translate
@@ -136,4 +137,9 @@ SERVER_CHECKS: Mapping[str, Check[Server]] = {
     "notifications": notifications,
 }
 
-SCHEMA_CHECKS: Mapping[str, Check[Server]] = {"indexes": indexes, "dead rows": vacuum}
+
+def overdue(server: Server) -> Iterable[Verdict]:
+    return time(inspection.late(server.db, LATE_SECONDS))
+
+
+SCHEMA_CHECKS: Mapping[str, Check[Server]] = {"indexes": indexes, "dead rows": vacuum, "time": overdue}

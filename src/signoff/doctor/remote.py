@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 
 import signoff
-from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, warning
+from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, said, warning
 from signoff.stores.operations import PATH
 
 ANSWERS: Final = 7
@@ -40,7 +40,11 @@ class Server:
 
 
 def health(server: Server) -> Iterable[Verdict]:
-    response = server.http.get("/health")
+    try:
+        response = server.http.get("/health")
+    except httpx.TransportError as error:
+        yield failure(f"nobody answers at {server.url} ({said(error)}); is it up, and is the URL right?")
+        return
     told = _object(response)
     if not response.is_success or told.get("status") != "ok":
         yield failure(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from signoff.doctor.findings import Check, Verdict, failure, latency, ok, warning
+from signoff.doctor.work import LATE_SECONDS, time
 from signoff.stores import sqlite_inspection as inspection
 from signoff.stores.sqlite_schema import connect, connect_to_look
 
@@ -135,4 +136,10 @@ FILE_CHECKS: Mapping[str, Check[File]] = {
     "integrity": integrity,
 }
 
-SCHEMA_CHECKS: Mapping[str, Check[File]] = {"indexes": indexes}
+
+def overdue(file: File) -> Iterable[Verdict]:
+    with closing(connect_to_look(file.path)) as db:
+        return time(inspection.late(db, LATE_SECONDS))
+
+
+SCHEMA_CHECKS: Mapping[str, Check[File]] = {"indexes": indexes, "time": overdue}
