@@ -120,7 +120,7 @@ def test_what_is_overdue_is_told_and_not_done(here: Here, tmp_path: Path, addres
         )
 
     on_store(address, leave)
-    assert levels(examine(here, "--store", address, cwd=tmp_path), "time") == ["failure", "failure"]
+    assert levels(examine(here, "--store", address, cwd=tmp_path), "time") == ["failure"] * 3
     sql(address, f"UPDATE signoff.runs SET wake_at = {past} WHERE id = 'timer'")
     sql(address, f"UPDATE signoff.runs SET lease_until = {past} WHERE id = 'held'")
     found = examine(here, "--store", address, cwd=tmp_path)
@@ -129,6 +129,7 @@ def test_what_is_overdue_is_told_and_not_done(here: Here, tmp_path: Path, addres
         "deadlines of questions and promises: 1 overdue",
         "deadlines of runs: 1 overdue",
         "leases that ran out: 1 overdue",
+        "schedules: 1 overdue",
         "timers and delayed starts: 1 overdue",
     ]
     assert "the first by 6" in found["time"][0][1]

@@ -19,7 +19,8 @@ LATE_SECONDS: Final = 10.0
 """How late something may be done that is due. Servers and workers look every second."""
 SILENT_SECONDS: Final = 3 * ENLIST_SECONDS
 """After how long without a word a worker counts as silent."""
-LOOKED_AT: Final = 1_000  # runs and schedules of a kind, the newest
+LOOKED_AT: Final = 100
+"""How many runs of a kind are looked at, the newest, and schedules, the first: each may bring a mebibyte along."""
 NAMED: Final = 3  # ids in a message
 
 
@@ -163,7 +164,8 @@ def schedules(work: Work) -> Iterable[Verdict]:
             f"up, and does it know time zone {schedule.timezone}? Their logs say more"
         )
     if not late:
-        yield ok(f"none{work.place} is late")
+        first = f" of the first {LOOKED_AT}" if len(work.schedules) == LOOKED_AT else ""
+        yield ok(f"none{work.place} is late{first}")
 
 
 def unless_closed(name: str, check: Check[Work]) -> Check[Work]:

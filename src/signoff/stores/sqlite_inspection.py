@@ -34,6 +34,10 @@ LATE = {
         SELECT lease_until AS at FROM runs INDEXED BY runs_leases
         WHERE state = 'running' AND lease_until < :before ORDER BY lease_until LIMIT :limit
     """,
+    "schedules": """
+        SELECT next_at AS at FROM schedules INDEXED BY schedules_due
+        WHERE is_paused = 0 AND next_at < :before ORDER BY next_at LIMIT :limit
+    """,
 }
 
 INDEXES = "SELECT name FROM sqlite_schema WHERE type = 'index'"
