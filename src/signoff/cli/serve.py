@@ -114,14 +114,8 @@ def worker(
     options = WorkerOptions(group, concurrency, threads, grace, retention_days)
 
     async def run(stop: StopSignals) -> None:
-        opening = asyncio.create_task(app.store.open())  # a server that is away is waited for
-        await stop.asked(opening)
-        if not opening.done():
-            opening.cancel()
-            await asyncio.wait({opening})
-            return
-        await opening
-        await work(app, options, stop, out)
+        if await _opened(app, stop):
+            await work(app, options, stop, out)
 
     return _run(app, run)
 
@@ -170,6 +164,8 @@ def server(
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
     async def run(stop: StopSignals) -> None:
+        if not await _opened(app, stop):
+            return
         options = {"worker_keys": keys, "worker_lease_seconds": worker_lease, **listening}
         async with _listening(app, out, **options) as server:
             await stop.asked()
@@ -224,6 +220,18 @@ def dev(
             await work(app, options, stop, out)
 
     return _run(app, run, [signal.SIGTERM])
+
+
+async def _opened(app: Signoff, stop: StopSignals) -> bool:
+    """Open the store; a server that is away is waited for. Returns False if asked to stop meanwhile."""
+    opening = asyncio.create_task(app.store.open())
+    await stop.asked(opening)
+    if not opening.done():
+        opening.cancel()
+        await asyncio.wait({opening})
+        return False
+    await opening
+    return True
 
 
 @asynccontextmanager

@@ -126,7 +126,11 @@ class PostgresStore:
         return self._database.listen_options
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._database.open)
+        try:
+            await asyncio.to_thread(self._database.open)
+        except asyncio.CancelledError:
+            self._database.give_up()  # or its thread would wait for the server, and this process for the thread
+            raise
 
     async def close(self) -> None:
         if self._owner:
@@ -372,8 +376,8 @@ class _Database:
             if self._writer is not None:
                 return
             self._pid = os.getpid()
-            self._patiently(self._prepare)
             self._closing = False
+            self._patiently(self._prepare)
             self._mine = threading.local()
             self._threads = ThreadPoolExecutor(self._readers, thread_name_prefix="signoff-postgres-reader")
             if (listen_options := self.listen_options) is not None:
@@ -395,6 +399,10 @@ class _Database:
                 committed=self.tell,
                 doubted=self.listeners.tell_disturbance,
             )
+
+    def give_up(self) -> None:
+        """Have whoever waits for the server wait no longer."""
+        self._closing = True
 
     def close(self) -> None:
         with self._opening:
