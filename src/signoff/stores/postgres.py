@@ -42,6 +42,7 @@ from signoff.stores.limits import check_limits
 from signoff.stores.listeners import Listeners
 from signoff.stores.postgres_clock import DatabaseClock
 from signoff.stores.postgres_link import Link
+from signoff.stores.postgres_lookups import Lookups
 from signoff.stores.postgres_notifier import Notifier
 from signoff.stores.postgres_schema import (
     connection_options,
@@ -154,7 +155,7 @@ class PostgresStore:
         return await self._write(operations.create_run, new, token)
 
     async def get_run(self, run_id: str) -> Run:
-        return await self._read(reads.get_run, run_id)
+        return await self._database.lookups.find(self.namespace, run_id)
 
     async def ended(self, run_ids: Sequence[str]) -> set[str]:
         return await self._read(reads.ended, run_ids)
@@ -349,6 +350,7 @@ class _Database:
         self._patience_seconds = patience_seconds
         self._readers = readers
         self._inline_below_seconds = inline_below_seconds
+        self.lookups = Lookups(self._get_runs)
         self._writer: Writer | None = None
         self._notifier: Notifier | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -387,7 +389,7 @@ class _Database:
                     self.location,
                 )
                 self._notifier.wait_until_listening(self._patience_seconds)
-            link = Link(lambda: psycopg.connect(self.options, autocommit=True))
+            link = Link(lambda: psycopg.connect(self.options, autocommit=True), prepares=not self._is_pooled)
             self._patiently(link.open)
             self._writer = Writer(
                 link,
@@ -431,6 +433,9 @@ class _Database:
         if calling is None:
             raise StoreUnavailable(self.location, "it is closed")
         return await calling
+
+    async def _get_runs(self, namespace: str, run_ids: Sequence[str]) -> dict[str, Run]:
+        return await self.call(lambda db: reads.get_runs(db, namespace, run_ids))
 
     async def due(self, limit: int) -> float | None:
         now = self.now()

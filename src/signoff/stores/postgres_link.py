@@ -1,30 +1,51 @@
-"""One connection that sends one kind of statement: text in, text out, with a wait that can be cut short."""
+"""One connection that sends a few statements over and over: text in, text out, with a wait that can be cut short."""
 
 from __future__ import annotations
 
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Final
 
 import psycopg
 from psycopg import pq
 
-STATEMENT: Final = b"SELECT signoff.apply($1)"
+
+class Statement(Enum):
+    """What a link sends."""
+
+    APPLY = b"SELECT signoff.apply($1)"
+    APPEND = b"SELECT signoff.append($1, $2)"
+    APPEND_ENTRY = b"SELECT signoff.append_entry($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+
+    def __init__(self, sql: bytes) -> None:
+        self.sql = sql
+        self.prepared_as = b"signoff_" + self.name.lower().encode()
+
+
+Value = str | bytes | int | float | None
+"""A value of a statement; bytes are JSON."""
+
+_TEXT: Final = 0
+_BINARY: Final = 1  # for str: a character that is 0 does not end it, but is refused
 
 _GOOD: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class Link:
-    """Sends batches to ``signoff.apply``.
+    """Sends statements, each once the reply to the one before is there.
 
     psycopg's cursors wait until the reply is there; this can wait a moment on an event loop and the rest on a thread.
 
     Args:
         connect: Opens a connection in autocommit mode.
+        prepares: Have the server parse each statement once; not through a pooler that shares connections by
+            transaction.
     """
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], *, prepares: bool = True) -> None:
         self._connect = connect
+        self._prepares = prepares
         self._connection: psycopg.Connection[Any] | None = None
         self._poll = select.poll()
         self._result: pq.abc.PGresult | None = None
@@ -37,6 +58,9 @@ class Link:
         """Connect. Raises psycopg.Error."""
         self.close()
         self._connection = connection = self._connect()
+        if self._prepares:
+            for statement in Statement:
+                _check(connection.pgconn.prepare(statement.prepared_as, statement.sql))
         connection.pgconn.nonblocking = 1
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLIN)
@@ -47,10 +71,15 @@ class Link:
         if connection is not None:
             connection.close()
 
-    def send(self, batch: bytes) -> None:
-        """Send a batch; ``receive`` its reply before the next one. Raises psycopg.Error."""
+    def send(self, statement: Statement, values: Sequence[Value]) -> None:
+        """Send a statement; ``receive`` its reply before the next one. Raises psycopg.Error."""
         self._result = None
-        self._pgconn.send_query_params(STATEMENT, [batch])
+        written = [_written(value) for value in values]
+        formats = [_BINARY if isinstance(value, str) else _TEXT for value in values]
+        if self._prepares:
+            self._pgconn.send_query_prepared(statement.prepared_as, written, formats)
+        else:
+            self._pgconn.send_query_params(statement.sql, written, param_formats=formats)
         if self._pgconn.flush():
             self._poll.modify(self._pgconn.socket, select.POLLIN | select.POLLOUT)
 
@@ -85,8 +114,18 @@ class Link:
         result, self._result = self._result, None
         if result is None:
             raise psycopg.OperationalError("the server closed the connection")
-        if result.status not in _GOOD:
-            raise psycopg.errors.error_from_result(result)
+        _check(result)
         reply = result.get_value(0, 0)
         assert reply is not None
         return reply
+
+
+def _written(value: Value) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else repr(value).encode()
+
+
+def _check(result: pq.abc.PGresult) -> None:
+    if result.status not in _GOOD:
+        raise psycopg.errors.error_from_result(result)

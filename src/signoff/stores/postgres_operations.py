@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -30,7 +31,9 @@ from signoff.records import (
 )
 from signoff.stores.base import Claim, Outcome, Write
 from signoff.stores.postgres_rows import (
+    created_run,
     digest,
+    from_entry,
     from_outcome,
     from_promise,
     from_run,
@@ -39,6 +42,7 @@ from signoff.stores.postgres_rows import (
     message_of,
     promise_of,
     run_of,
+    run_of_values,
 )
 from signoff.stores.same import same_json
 from signoff.stores.touched import Touched
@@ -50,44 +54,121 @@ Reply = dict[str, Any]
 Read = Callable[[Reply, Touched], T]
 
 
-class Request(Operation[T]):
+class Request(Operation[T], ABC):
     """An operation on its way to the database. Sending it again, when its reply was lost, is safe.
+
+    Args:
+        namespace: The tenant.
+    """
+
+    __slots__ = ("namespace",)
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__()
+        self.namespace = namespace
+
+    @property
+    @abstractmethod
+    def text(self) -> bytes:
+        """What is sent of it among other operations, as JSON."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """About how many bytes are sent of it."""
+
+    @abstractmethod
+    def take(self, reply: Reply, touched: Touched) -> None:
+        """Keep what the reply says, and note what was touched."""
+
+
+class JsonRequest(Request[T]):
+    """An operation that ``signoff.operate`` does.
 
     Args:
         namespace: The tenant.
         body: What is sent.
         read: Makes the result of the reply, or raises; notes what was touched.
-        append_to: The run whose journal it appends to, if it does nothing else.
+
+    Raises:
+        InvalidValue: The body has text that is not Unicode.
     """
 
-    __slots__ = ("append_to", "namespace", "read", "text")
+    __slots__ = ("_read", "_text")
 
-    def __init__(
-        self, namespace: str, body: dict[str, Any], read: Read[T], append_to: str | None = None
-    ) -> None:
-        super().__init__()
-        self.namespace = namespace
-        self.append_to = append_to
-        self.read = read
-        try:
-            self.text = to_json({"namespace": namespace, **body})
-        except PydanticSerializationError as error:
-            raise InvalidValue("text", f"it is not Unicode text: {error}") from error
+    def __init__(self, namespace: str, body: dict[str, Any], read: Read[T]) -> None:
+        super().__init__(namespace)
+        self._read = read
+        self._text = _json({"namespace": namespace, **body})
 
     @property
-    def as_operation(self) -> bytes:
-        """What is sent of an append that is done as an operation of its own."""
-        if self.append_to is None:
-            return self.text
-        return b'{"op":"write","namespace":%b,"write":%b}' % (to_json(self.namespace), self.text)
+    def text(self) -> bytes:
+        return self._text
+
+    @property
+    def size(self) -> int:
+        return len(self._text)
 
     def take(self, reply: Reply, touched: Touched) -> None:
-        """Keep what the reply says."""
         self.error = None
         if "claimable" in reply:
             touched.ready.add(self.namespace)
         try:
-            self.result = self.read(reply, touched)
+            self.result = self._read(reply, touched)
+        except Exception as error:
+            self.error = error
+
+
+class Append(Request[None]):
+    """Entries for a journal, and nothing else: what runs do most has shorter ways to the database.
+
+    Args:
+        namespace: The tenant.
+        write: The entries.
+
+    Raises:
+        InvalidValue: An entry has text that is not Unicode.
+    """
+
+    __slots__ = ("rows", "write")
+
+    def __init__(self, namespace: str, write: Write) -> None:
+        super().__init__(namespace)
+        self.write = write
+        owner = {"run_id": write.run_id, "namespace": namespace}
+        self.rows = _json([{**owner, **from_entry(entry)} for entry in write.entries])[1:-1]
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+    @property
+    def head(self) -> bytes:
+        """Whose journal the rows are for, and where they begin, as JSON."""
+        write = self.write
+        return to_json(
+            {
+                "run_id": write.run_id,
+                "namespace": self.namespace,
+                "epoch": write.epoch,
+                "seq": write.entries[0].seq,
+            }
+        )
+
+    @property
+    def text(self) -> bytes:
+        namespace, run_id = to_json(self.namespace), to_json(self.write.run_id)
+        return b'{"op":"write","namespace":%b,"write":{"run_id":%b,"epoch":%d,"entries":[%b]}}' % (
+            namespace,
+            run_id,
+            self.write.epoch,
+            self.rows,
+        )
+
+    def take(self, reply: Reply, touched: Touched) -> None:
+        self.error = None
+        try:
+            _note_write(reply, self.namespace, self.write, touched)
         except Exception as error:
             self.error = error
 
@@ -96,19 +177,21 @@ def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[
     """Create a ready run, or find the one that has the id."""
 
     def read(reply: Reply, touched: Touched) -> tuple[Run, bool]:
-        run = run_of(reply["run"])
-        if reply["new"]:
+        if "run" not in reply:
+            run = created_run(namespace, new, float(reply["created_at"]))
             is_delayed = run.is_delayed
             due = is_delayed or new.deadline_at is not None
             touched.touch(namespace, run.id, ready=not is_delayed, due=due)
-        elif run.workflow != new.workflow:
+            return run, True
+        run = run_of(reply["run"])
+        if run.workflow != new.workflow:
             raise IdConflict(new.id, f"it is a run of {run.workflow!r}, not of {new.workflow!r}")
-        elif reply["run"]["arguments_digest"] != digest(new.arguments):
+        if reply["run"]["arguments_digest"] != digest(new.arguments):
             raise IdConflict(new.id, f"it is a run of {run.workflow!r} with other arguments")
         return run, reply["created"] is True
 
     body = {"op": "create_run", "new": from_run(new), "token": token or _new_token()}
-    return Request(namespace, body, read)
+    return JsonRequest(namespace, body, read)
 
 
 def cancel(namespace: str, run_id: str, reason: str | None, by: str | None) -> Request[Run]:
@@ -124,7 +207,7 @@ def cancel(namespace: str, run_id: str, reason: str | None, by: str | None) -> R
 
     error = encode_error(RunCancelled(run_id, reason))
     body = {"op": "cancel", "run_id": run_id, "reason": reason, "by": by, "error": error}
-    return Request(namespace, body, read)
+    return JsonRequest(namespace, body, read)
 
 
 def retry(namespace: str, run_id: str, token: str | None) -> Request[Run]:
@@ -140,7 +223,7 @@ def retry(namespace: str, run_id: str, token: str | None) -> Request[Run]:
         return run
 
     details = None if token is None else to_json({"token": token}).decode()
-    return Request(namespace, {"op": "retry", "run_id": run_id, "details": details}, read)
+    return JsonRequest(namespace, {"op": "retry", "run_id": run_id, "details": details}, read)
 
 
 def signal(
@@ -177,7 +260,7 @@ def signal(
         "request_id": known_as,
         "token": token,
     }
-    return Request(namespace, body, read)
+    return JsonRequest(namespace, body, read)
 
 
 def claim(
@@ -194,10 +277,10 @@ def claim(
     def read(reply: Reply, touched: Touched) -> list[Claim]:
         claims: list[Claim] = []
         touched.due = touched.due or "due" in reply
-        for row in reply["claims"] or ():
-            run = run_of(row)
+        for values, messages in reply.get("claims") or ():
+            run = run_of_values(values)
             touched.touch(namespace, run.id)
-            claims.append(Claim(run, tuple(message_of(message) for message in row["messages"] or ())))
+            claims.append(Claim(run, tuple(message_of(message) for message in messages or ())))
         return claims
 
     body = {
@@ -209,21 +292,21 @@ def claim(
         "lease_seconds": lease_seconds,
         "token": token or _new_token(),
     }
-    return Request(namespace, body, read)
+    return JsonRequest(namespace, body, read)
 
 
 def append(namespace: str, write: Write) -> Request[None]:
     """Write one fenced batch."""
-
-    def read(reply: Reply, touched: Touched) -> None:
-        _note_write(reply, namespace, write, touched)
-
     _check_order(write)
     if write.entries and not (
         write.opens or write.closes or write.starts or write.cancels or write.taken or write.first_seq
     ):
-        return Request(namespace, from_write(write), read, append_to=write.run_id)
-    return Request(namespace, {"op": "write", "write": from_write(write)}, read)
+        return Append(namespace, write)
+
+    def read(reply: Reply, touched: Touched) -> None:
+        _note_write(reply, namespace, write, touched)
+
+    return JsonRequest(namespace, {"op": "write", "write": from_write(write)}, read)
 
 
 def pause(namespace: str, write: Write, wakes: int, wake_at: float | None) -> Request[bool]:
@@ -237,7 +320,7 @@ def pause(namespace: str, write: Write, wakes: int, wake_at: float | None) -> Re
         return reply["paused"]
 
     made = {**from_write(write), "pause": {"wakes": wakes, "wake_at": wake_at}}
-    return Request(namespace, {"op": "write", "write": made}, read)
+    return JsonRequest(namespace, {"op": "write", "write": made}, read)
 
 
 def complete(namespace: str, write: Write, outcome: Outcome) -> Request[None]:
@@ -251,7 +334,7 @@ def complete(namespace: str, write: Write, outcome: Outcome) -> Request[None]:
         touched.touch_ended(namespace, write.run_id)
 
     made = {**from_write(write), "outcome": from_outcome(outcome)}
-    return Request(namespace, {"op": "write", "write": made}, read)
+    return JsonRequest(namespace, {"op": "write", "write": made}, read)
 
 
 def create_promise(namespace: str, new: NewPromise, token: str | None) -> Request[tuple[Promise, bool]]:
@@ -269,7 +352,7 @@ def create_promise(namespace: str, new: NewPromise, token: str | None) -> Reques
         return promise, reply["created"] is True
 
     body = {"op": "create_promise", "new": from_promise(new), "token": token or _new_token()}
-    return Request(namespace, body, read)
+    return JsonRequest(namespace, body, read)
 
 
 def settle(
@@ -302,7 +385,14 @@ def settle(
         "settlement": from_settlement(settlement),
         "token": token or _new_token(),
     }
-    return Request(namespace, body, read)
+    return JsonRequest(namespace, body, read)
+
+
+def _json(body: object) -> bytes:
+    try:
+        return to_json(body)
+    except PydanticSerializationError as error:
+        raise InvalidValue("text", f"it is not Unicode text: {error}") from error
 
 
 def _new_token() -> str:
@@ -337,4 +427,4 @@ def _note_write(reply: Reply, namespace: str, write: Write, touched: Touched) ->
 
 def _note_woken(reply: Reply, namespace: str, touched: Touched) -> None:
     for run_id in reply.get("woken") or ():
-        touched.touch_woken(namespace, run_id, ready=reply["ready"])
+        touched.touch_woken(namespace, run_id)

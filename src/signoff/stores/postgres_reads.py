@@ -36,7 +36,7 @@ from signoff.stores.postgres_rows import (
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-GET_RUN = f"SELECT {RUN_COLUMNS} FROM signoff.runs WHERE id = %s AND namespace = %s"
+GET_RUNS = f"SELECT {RUN_COLUMNS} FROM signoff.runs WHERE id = ANY (%s) AND namespace = %s"
 
 GET_PROMISE = f"""
 SELECT {PROMISE_COLUMNS} FROM signoff.promises
@@ -81,12 +81,11 @@ ORDER BY number LIMIT %(limit)s)
 """
 
 
-def get_run(db: Connection, namespace: str, run_id: str) -> Run:
-    """Raises NotFound."""
-    row = _all(db, GET_RUN, (run_id, namespace))
-    if not row:
-        raise NotFound("run", run_id)
-    return to_run(row[0])
+def get_runs(db: Connection, namespace: str, run_ids: Sequence[str]) -> dict[str, Run]:
+    """Return those of these runs that there are, by id."""
+    rows = db.execute(GET_RUNS, (list(run_ids), namespace)).fetchall()
+    runs = [to_run(row) for row in rows]
+    return {run.id: run for run in runs}
 
 
 def get_promise(db: Connection, namespace: str, promise_id: str) -> Promise:

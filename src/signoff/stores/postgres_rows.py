@@ -94,9 +94,41 @@ def to_worker(row: Sequence[Any]) -> WorkerInfo:
     return WorkerInfo(*row)
 
 
+def run_of_values(values: Sequence[Any]) -> Run:
+    """Make a run of its ``RUN_COLUMNS`` in JSON."""
+    return to_run(
+        [
+            float(value) if name in _TIMES and value is not None else value
+            for name, value in zip(_RUN_FIELDS, values, strict=True)
+        ]
+    )
+
+
 def run_of(row: Row) -> Run:
     """Make a run of a row in JSON."""
     return to_run(_fields(row, _RUN_FIELDS))
+
+
+def created_run(namespace: str, new: NewRun, created_at: float) -> Run:
+    """Make a run that was just created of what was asked for."""
+    is_delayed = new.start_at is not None and new.start_at > created_at
+    return Run(
+        namespace=namespace,
+        id=new.id,
+        workflow=new.workflow,
+        group=new.group,
+        arguments=new.arguments,
+        state=RunState.PAUSED if is_delayed else RunState.READY,
+        created_at=created_at,
+        parent_id=new.parent_id,
+        parent_n=new.parent_n,
+        deadline_at=new.deadline_at,
+        wake_at=new.start_at if is_delayed else None,
+        priority=new.priority,
+        start_at=new.start_at,
+        concurrency_key=new.concurrency_key,
+        concurrency_limit=new.concurrency_limit,
+    )
 
 
 def promise_of(row: Row) -> Promise:

@@ -16,15 +16,15 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 import psycopg
-from pydantic_core import from_json, to_json
 
 from signoff.clock import Clock
 from signoff.errors import StoreUnavailable
 from signoff.stores.bell import Bell
+from signoff.stores.postgres_batch import Batch
 from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_operations import Request
 from signoff.stores.postgres_schema import is_conflict, is_gone, translate
@@ -82,9 +82,7 @@ class Writer:
         self._lock = threading.Lock()  # held by whoever uses the link
         self._turns = Turns[Request[Any]](self._send_one, self._hand_over)
         self._waiting: deque[Request[Any]] = deque()
-        self._under_way: tuple[list[Request[Any]], float] | None = (
-            None  # sent by a loop, to be received by the thread
-        )
+        self._under_way: tuple[Batch, float] | None = None  # sent by a loop, to be received by the thread
         self._bell = Bell()
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name="signoff-postgres-writer", daemon=True)
@@ -125,19 +123,21 @@ class Writer:
             self._lock.release()
             return False
         began = time.perf_counter()
+        batch = Batch([request])
         try:
-            self._link.send(self._text([request]))
+            self._send(batch)
             reply = self._link.receive(LOOP_WAITS)
         except psycopg.Error:
             self._lock.release()
             return False  # the thread sends it again, and finds out what is wrong
         if reply is None:
-            self._under_way = ([request], began)
+            self._under_way = (batch, began)
             self._bell.ring()
             return True  # with the lock held, for the thread
         self._note_duration(began)
         self._lock.release()
-        touched = self._read([request], reply)
+        touched = Touched()
+        batch.take(reply, touched)
         tell_here([request])
         self._announce(touched)
         return True
@@ -172,22 +172,22 @@ class Writer:
             if self._closing:
                 return
 
-    def _take_some(self) -> list[Request[Any]]:
+    def _take_some(self) -> Batch:
         some: list[Request[Any]] = []
         size = 0
         while self._waiting and len(some) < AT_ONCE and size < BYTES_AT_ONCE:
             some.append(self._waiting.popleft())
-            size += len(some[-1].text)
-        return some
+            size += some[-1].size
+        return Batch(some)
 
-    def _finish(self, batch: list[Request[Any]], sent_at: float | None) -> None:
+    def _finish(self, batch: Batch, sent_at: float | None) -> None:
         """Send a batch, or take up one that is sent already, until it is done or has failed; tell those who wait."""
         touched = Touched()
         self._commit(batch, sent_at, touched)
-        tell(batch)
+        tell(batch.requests)
         self._announce(touched)
 
-    def _commit(self, batch: list[Request[Any]], sent_at: float | None, touched: Touched) -> None:
+    def _commit(self, batch: Batch, sent_at: float | None, touched: Touched) -> None:
         give_up_at = time.monotonic() + self._patience_seconds
         pause = RETRY_SOON
         while True:
@@ -197,12 +197,12 @@ class Writer:
                     began = time.perf_counter()
                     if not self._link.is_open:
                         self._link.open()
-                    self._link.send(self._text(batch))
+                    self._send(batch)
                 reply = self._link.receive(give_up_at - time.monotonic())
                 if reply is None:
                     raise psycopg.OperationalError(f"no reply for {self._patience_seconds:g} seconds")
                 self._note_duration(began)
-                self._read(batch, reply, touched)
+                batch.take(reply, touched)
                 return
             except psycopg.Error as error:
                 sent_at = None
@@ -210,15 +210,15 @@ class Writer:
                     self._link.close()
                     self._doubted()
                 elif not is_conflict(error):
-                    if len(batch) == 1:
-                        batch[0].error = translate(error, self._location)
+                    if len(batch.requests) == 1:
+                        batch.requests[0].error = translate(error, self._location)
                         return
                     # One of them is at fault: each on its own, so that it harms nobody else.
-                    for request in batch:
-                        self._commit([request], None, touched)
+                    for request in batch.requests:
+                        self._commit(Batch([request]), None, touched)
                     return
                 if self._closing or time.monotonic() > give_up_at:
-                    for request in batch:
+                    for request in batch.requests:
                         request.error = translate(error, self._location)
                     return
                 log.log(
@@ -230,28 +230,10 @@ class Writer:
                 time.sleep(pause * (0.5 + random.random()))
                 pause = min(pause * 2, RETRY_LATER)
 
-    def _text(self, batch: Sequence[Request[Any]]) -> bytes:
-        appends, operations = _divided(batch)
-        parts: list[bytes] = []
-        if self._clock is not None:
-            parts.append(b'"now":%b' % to_json(self._clock.now()))
-        if self._lease_clock is not None:
-            parts.append(b'"lease_now":%b' % to_json(self._lease_clock.now()))
-        if appends:
-            parts.append(b'"appends":[%b]' % b",".join(request.text for request in appends))
-        if operations:
-            parts.append(b'"operations":[%b]' % b",".join(request.as_operation for request in operations))
-        return b"{%b}" % b",".join(parts)
-
-    def _read(self, batch: Sequence[Request[Any]], reply: bytes, touched: Touched | None = None) -> Touched:
-        touched = Touched() if touched is None else touched
-        told = from_json(reply)
-        appends, operations = _divided(batch)
-        for request, result in zip(appends, told["appended"] or (), strict=True):
-            request.take(result, touched)
-        for request, result in zip(operations, told["results"], strict=True):
-            request.take(result, touched)
-        return touched
+    def _send(self, batch: Batch) -> None:
+        now = None if self._clock is None else self._clock.now()
+        lease_now = None if self._lease_clock is None else self._lease_clock.now()
+        self._link.send(*batch.statement(now, lease_now))
 
     def _note_duration(self, began: float) -> None:
         self._average_seconds += (time.perf_counter() - began - self._average_seconds) / AVERAGE_OVER
@@ -259,21 +241,3 @@ class Writer:
     def _announce(self, touched: Touched) -> None:
         if touched:
             self._committed(touched)
-
-
-def _divided(batch: Sequence[Request[Any]]) -> tuple[list[Request[Any]], list[Request[Any]]]:
-    """Part plain appends, which are done all at once, from other operations; a run's second append comes after both."""
-    appends: list[Request[Any]] = []
-    operations: list[Request[Any]] = []
-    seen: set[tuple[str, str]] = set()
-    for request in batch:
-        key = (request.namespace, request.append_to or "")
-        if request.append_to is None or key in seen:
-            operations.append(request)
-        else:
-            seen.add(key)
-            appends.append(request)
-    appends.sort(
-        key=lambda request: (request.append_to, request.namespace)
-    )  # the order in which all lock runs
-    return appends, operations

@@ -33,7 +33,7 @@ class Touched:
         if due:
             self.due = True
 
-    def touch_woken(self, namespace: str, run_id: str, *, ready: bool) -> None:
+    def touch_woken(self, namespace: str, run_id: str, *, ready: bool = False) -> None:
         """Note that a run was left a message."""
         self.touch(namespace, run_id, ready=ready)
         self.woken.setdefault(namespace, set()).add(run_id)

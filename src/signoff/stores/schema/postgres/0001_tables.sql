@@ -52,7 +52,7 @@ CREATE INDEX runs_ready_again ON signoff.runs (workflow, group_name, namespace, 
 CREATE INDEX runs_by_slots ON signoff.runs (slots, state)
     WHERE slots IS NOT NULL AND NOT blocked AND ended_at IS NULL;
 CREATE INDEX runs_blocked ON signoff.runs (slots, concurrency_limit, priority DESC, ready_at, number) WHERE blocked;
-CREATE INDEX runs_held ON signoff.runs (worker_id) WHERE worker_id IS NOT NULL;
+CREATE INDEX runs_held ON signoff.runs (worker_id, claim_token) WHERE worker_id IS NOT NULL;
 CREATE INDEX runs_timers ON signoff.runs (wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX runs_ended ON signoff.runs (namespace, ended_at, number)
     WHERE parent_id IS NULL AND ended_at IS NOT NULL AND NOT retryable;

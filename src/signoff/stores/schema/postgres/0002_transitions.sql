@@ -2,11 +2,11 @@
 -- A run is running exactly if it has `lease_until` and `worker_id`; paused, if it has `wake_at`; failed, if `retryable`:
 -- conditions say it by these, so that no index of states is taken for one that leads to a run.
 
--- -> ready, or paused until it may start. Returns nothing if the id is taken.
-CREATE FUNCTION signoff.create_row(p_namespace text, p_run jsonb, p_token text, p_now double precision)
-RETURNS SETOF signoff.runs
+-- -> ready, or paused until it may start. Returns whether the id was free.
+CREATE FUNCTION signoff.create_row(p_namespace text, p_run jsonb, p_token text, p_now double precision) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
+    v_slots text;
     run signoff.runs;
 BEGIN
     INSERT INTO signoff.runs (
@@ -27,27 +27,27 @@ BEGIN
         arguments_digest text
     )
     ON CONFLICT (id, namespace) DO NOTHING
-    RETURNING * INTO run;
-    IF FOUND THEN
-        IF run.slots IS NOT NULL THEN
-            run.blocked := signoff.line_up(run);
-        END IF;
-        RETURN NEXT run;
+    RETURNING slots INTO v_slots;
+    IF NOT FOUND THEN
+        RETURN false;
     END IF;
+    IF v_slots IS NOT NULL THEN
+        SELECT * INTO run FROM signoff.runs WHERE id = p_run ->> 'id' AND namespace = p_namespace;
+        PERFORM signoff.line_up(run);
+    END IF;
+    RETURN true;
 END $$;
 
 -- ready -> running: what signoff.choose has chosen, and locked.
 CREATE FUNCTION signoff.claim_rows(
     p_namespace text, p_ids text[], p_worker_id text, p_token text, p_lease_until double precision
-) RETURNS SETOF signoff.runs
+) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN QUERY
-        UPDATE signoff.runs
-        SET state = 'running', epoch = epoch + 1, worker_id = p_worker_id, lease_until = p_lease_until,
-            claim_token = p_token
-        WHERE id = ANY (p_ids) AND namespace = p_namespace
-        RETURNING *;
+    UPDATE signoff.runs
+    SET state = 'running', epoch = epoch + 1, worker_id = p_worker_id, lease_until = p_lease_until,
+        claim_token = p_token
+    WHERE id = ANY (p_ids) AND namespace = p_namespace;
 END $$;
 
 -- running -> paused, unless something came since `wakes` was read.
@@ -56,26 +56,31 @@ CREATE FUNCTION signoff.pause_row(
 ) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    run signoff.runs;
+    v_group text;
+    v_slots text;
 BEGIN
     UPDATE signoff.runs
     SET state = 'paused', wake_at = p_wake_at, worker_id = NULL, lease_until = NULL
     WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND wakes = p_wakes
         AND lease_until IS NOT NULL
-    RETURNING * INTO run;
+    RETURNING group_name, slots INTO v_group, v_slots;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM signoff.slot_freed(run);
+    PERFORM signoff.slot_freed(p_namespace, v_group, v_slots);
     RETURN true;
 END $$;
 
 -- paused -> ready, when something came; but a delayed run (epoch 0) only collects what comes.
 -- A run that failed retryably is kept whole: it goes on collecting, too.
--- Returns the run's `wakes` now; NULL if it has ended.
+-- Returns the run's `wakes` now; NULL if it has ended. Has workers told of a run that is ready.
 CREATE FUNCTION signoff.wake_row(p_namespace text, p_run_id text, p_now double precision) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
+    v_wakes integer;
+    v_state text;
+    v_slots text;
+    v_blocked boolean;
     run signoff.runs;
 BEGIN
     UPDATE signoff.runs
@@ -84,11 +89,15 @@ BEGIN
         ready_at = CASE WHEN state = 'paused' AND epoch > 0 THEN p_now ELSE ready_at END,
         wake_at = CASE WHEN epoch > 0 THEN NULL ELSE wake_at END
     WHERE id = p_run_id AND namespace = p_namespace AND (ended_at IS NULL OR retryable)
-    RETURNING * INTO run;
-    IF run.slots IS NOT NULL AND NOT run.blocked THEN
-        PERFORM signoff.line_up(run);
+    RETURNING wakes, state, slots, blocked INTO v_wakes, v_state, v_slots, v_blocked;
+    IF v_slots IS NOT NULL AND NOT v_blocked THEN
+        SELECT * INTO run FROM signoff.runs WHERE id = p_run_id AND namespace = p_namespace;
+        v_blocked := signoff.line_up(run);
     END IF;
-    RETURN run.wakes;
+    IF v_state = 'ready' AND NOT v_blocked THEN
+        PERFORM signoff.tell_workers();
+    END IF;
+    RETURN v_wakes;
 END $$;
 
 -- paused -> ready, when their timers are due, or delayed ones may start. What another process serves just now is passed over.
@@ -136,7 +145,7 @@ BEGIN
         WHERE runs.id = lost.id AND runs.namespace = lost.namespace
         RETURNING runs.*
     LOOP
-        PERFORM signoff.slot_freed(run);
+        PERFORM signoff.slot_freed(run.namespace, run.group_name, run.slots);
         RETURN QUERY SELECT run.namespace, run.id;
     END LOOP;
 END $$;
@@ -163,7 +172,7 @@ BEGIN
         WHERE runs.id = held.id AND runs.namespace = held.namespace
         RETURNING runs.*
     LOOP
-        PERFORM signoff.slot_freed(run);
+        PERFORM signoff.slot_freed(run.namespace, run.group_name, run.slots);
         RETURN QUERY SELECT run.namespace, run.id;
     END LOOP;
 END $$;
@@ -171,7 +180,7 @@ END $$;
 -- running -> succeeded | failed | cancelled
 CREATE FUNCTION signoff.end_row(
     p_namespace text, p_run_id text, p_epoch integer, p_outcome jsonb, p_now double precision
-) RETURNS SETOF signoff.runs
+) RETURNS signoff.runs
 LANGUAGE plpgsql AS $$
 DECLARE
     run signoff.runs;
@@ -182,10 +191,8 @@ BEGIN
         worker_id = NULL, lease_until = NULL
     WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND lease_until IS NOT NULL
     RETURNING * INTO run;
-    IF FOUND THEN
-        PERFORM signoff.slot_freed(run);
-        RETURN NEXT run;
-    END IF;
+    PERFORM signoff.slot_freed(p_namespace, run.group_name, run.slots);
+    RETURN run;
 END $$;
 
 -- ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up.
@@ -202,7 +209,7 @@ BEGIN
     RETURNING * INTO run;
     IF FOUND THEN
         IF run.slots IS NOT NULL THEN
-            PERFORM signoff.slot_freed(run);
+            PERFORM signoff.slot_freed(run.namespace, run.group_name, run.slots);
         END IF;
         RETURN NEXT run;
     END IF;

@@ -7,7 +7,9 @@ DECLARE
     waiter record;
     woken text[];
 BEGIN
-    DELETE FROM signoff.messages WHERE run_id = p_run.id AND namespace = p_run.namespace;
+    IF p_run.wakes > 0 THEN
+        DELETE FROM signoff.messages WHERE run_id = p_run.id AND namespace = p_run.namespace;
+    END IF;
     woken := signoff.close_all(p_run.namespace, p_run.id, p_now);
     IF p_run.parent_id IS NOT NULL AND p_run.parent_n IS NOT NULL THEN
         woken := woken || signoff.tell_end(
@@ -112,8 +114,7 @@ DECLARE
     run signoff.runs;
     new_n constant integer := (p_new ->> 'parent_n')::integer;
 BEGIN
-    PERFORM signoff.create_row(p_namespace, p_new, NULL, p_now);
-    IF FOUND OR new_n IS NULL THEN
+    IF signoff.create_row(p_namespace, p_new, NULL, p_now) OR new_n IS NULL THEN
         RETURN '{}';
     END IF;
     -- Locked: if it ends from now on, it sees that we wait.
@@ -203,19 +204,20 @@ DECLARE
     v_run_id constant text := p_write ->> 'run_id';
     v_epoch constant integer := (p_write ->> 'epoch')::integer;
     entries constant jsonb := p_write -> 'entries';
+    v_state text;
     run signoff.runs;
     next_seq integer;
     item jsonb;
     woken text[] := '{}';
     done jsonb;
 BEGIN
-    SELECT * INTO run FROM signoff.runs
+    SELECT state INTO v_state FROM signoff.runs
     WHERE id = v_run_id AND namespace = p_namespace AND epoch = v_epoch
     FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN '{"lost": true}';
     END IF;
-    IF run.state <> 'running' THEN
+    IF v_state <> 'running' THEN
         -- It may have left it by this very write.
         IF p_write ? 'entries' AND signoff.are_written(p_namespace, v_run_id, entries) THEN
             RETURN '{"paused": true}';
@@ -267,7 +269,7 @@ BEGIN
     IF p_write ? 'pause' THEN
         done := signoff.pause(p_namespace, v_run_id, v_epoch, p_write -> 'pause');
     ELSIF p_write ? 'outcome' THEN
-        SELECT * INTO run FROM signoff.end_row(p_namespace, v_run_id, v_epoch, p_write -> 'outcome', p_now);
+        run := signoff.end_row(p_namespace, v_run_id, v_epoch, p_write -> 'outcome', p_now);
         IF NOT run.retryable THEN
             woken := woken || signoff.finish(run, p_now);
         END IF;

@@ -87,24 +87,24 @@ END $$;
 
 -- Note that a run leaves the slots it had, or its place among those that wait: the next of its key is a candidate (of
 -- each limit, should a key's runs have several), and workers are told.
-CREATE FUNCTION signoff.slot_freed(p_run signoff.runs) RETURNS void
+CREATE FUNCTION signoff.slot_freed(p_namespace text, p_group text, p_slots text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     following record;
     last_limit integer := 0;
 BEGIN
-    IF p_run.slots IS NULL THEN
+    IF p_slots IS NULL THEN
         PERFORM FROM signoff.groups
-        WHERE name = p_run.group_name AND namespace = p_run.namespace AND max_running IS NOT NULL;
+        WHERE name = p_group AND namespace = p_namespace AND max_running IS NOT NULL;
         IF FOUND THEN
             PERFORM signoff.tell_workers();
         END IF;
         RETURN;
     END IF;
-    PERFORM signoff.lock_slots(p_run.slots);
+    PERFORM signoff.lock_slots(p_slots);
     LOOP
         SELECT id, namespace, concurrency_limit INTO following FROM signoff.runs
-        WHERE slots = p_run.slots AND blocked AND concurrency_limit > last_limit
+        WHERE slots = p_slots AND blocked AND concurrency_limit > last_limit
         ORDER BY concurrency_limit, priority DESC, ready_at, number LIMIT 1;
         EXIT WHEN NOT FOUND;
         UPDATE signoff.runs SET blocked = false WHERE id = following.id AND namespace = following.namespace;
@@ -113,34 +113,76 @@ BEGIN
     PERFORM signoff.tell_workers();
 END $$;
 
--- The slots that operations may line up for or free, as far as that can be known before.
-CREATE FUNCTION signoff.concerned_slots(p_operations jsonb, p_ids text[], p_namespaces text[]) RETURNS text[]
+-- The slots that the runs which an operation creates line up for.
+CREATE FUNCTION signoff.new_slots(p_op jsonb) RETURNS text[]
 LANGUAGE plpgsql AS $$
-DECLARE
-    known text[];
 BEGIN
-    known := ARRAY(
+    IF p_op ? 'new' AND p_op #>> '{new,concurrency_key}' IS NOT NULL THEN
+        RETURN ARRAY[signoff.slots_of(
+            p_op ->> 'namespace', p_op #>> '{new,group_name}', p_op #>> '{new,workflow}',
+            p_op #>> '{new,concurrency_key}'
+        )];
+    END IF;
+    IF p_op #> '{write,starts}' IS NULL THEN
+        RETURN '{}';
+    END IF;
+    RETURN ARRAY(
         SELECT signoff.slots_of(
-            operation ->> 'namespace', new ->> 'group_name', new ->> 'workflow', new ->> 'concurrency_key'
+            p_op ->> 'namespace', new ->> 'group_name', new ->> 'workflow', new ->> 'concurrency_key'
         )
-        FROM jsonb_array_elements(p_operations) AS operation
-        CROSS JOIN LATERAL jsonb_array_elements(
-            coalesce(operation #> '{write,starts}', jsonb_build_array(operation -> 'new'))
-        ) AS new
+        FROM jsonb_array_elements(p_op #> '{write,starts}') AS new
         WHERE new ->> 'concurrency_key' IS NOT NULL
     );
+END $$;
+
+-- The slots that runs have or wait for.
+CREATE FUNCTION signoff.taken_slots(p_ids text[], p_namespaces text[]) RETURNS text[]
+LANGUAGE plpgsql AS $$
+BEGIN
     PERFORM FROM signoff.runs WHERE slots IS NOT NULL AND NOT blocked AND ended_at IS NULL LIMIT 1;
-    IF FOUND THEN
-        known := known || ARRAY(
-            SELECT run.slots
-            FROM unnest(p_ids, p_namespaces) AS listed (id, namespace)
-            CROSS JOIN LATERAL (
-                SELECT slots FROM signoff.runs WHERE id = listed.id AND namespace = listed.namespace
-            ) AS run
-            WHERE run.slots IS NOT NULL
-        );
+    IF NOT FOUND THEN
+        RETURN '{}';
     END IF;
-    RETURN known;
+    RETURN ARRAY(
+        SELECT run.slots
+        FROM unnest(p_ids, p_namespaces) AS listed (id, namespace)
+        CROSS JOIN LATERAL (
+            SELECT slots FROM signoff.runs WHERE id = listed.id AND namespace = listed.namespace
+        ) AS run
+        WHERE run.slots IS NOT NULL
+    );
+END $$;
+
+-- The first of the runs that claims may take, in order: of each workflow so many, by its index. With p_again, only of those
+-- that started before.
+CREATE FUNCTION signoff.candidates(
+    p_namespace text, p_group text, p_workflows text[], p_again boolean, p_limit integer
+) RETURNS TABLE (id text, epoch integer, slots text, concurrency_limit integer)
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_again THEN
+        RETURN QUERY
+            SELECT run.id, run.epoch, run.slots, run.concurrency_limit
+            FROM unnest(p_workflows) AS name
+            CROSS JOIN LATERAL (
+                SELECT runs.* FROM signoff.runs AS runs
+                WHERE runs.workflow = name AND runs.group_name = p_group AND runs.namespace = p_namespace
+                    AND runs.state = 'ready' AND NOT runs.blocked AND runs.epoch > 0
+                ORDER BY runs.priority DESC, runs.ready_at, runs.number LIMIT p_limit
+            ) AS run
+            ORDER BY run.priority DESC, run.ready_at, run.number LIMIT p_limit;
+    ELSE
+        RETURN QUERY
+            SELECT run.id, run.epoch, run.slots, run.concurrency_limit
+            FROM unnest(p_workflows) AS name
+            CROSS JOIN LATERAL (
+                SELECT runs.* FROM signoff.runs AS runs
+                WHERE runs.workflow = name AND runs.group_name = p_group AND runs.namespace = p_namespace
+                    AND runs.state = 'ready' AND NOT runs.blocked
+                ORDER BY runs.priority DESC, runs.ready_at, runs.number LIMIT p_limit
+            ) AS run
+            ORDER BY run.priority DESC, run.ready_at, run.number LIMIT p_limit;
+    END IF;
 END $$;
 
 -- Choose the runs that a claim takes, in order, as far as limits allow, and lock them; what another claim has just now
@@ -150,11 +192,9 @@ CREATE FUNCTION signoff.choose(
 ) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    -- One branch for each workflow: they are merged, each in the order of its index.
-    branch constant text := 'SELECT id, priority, ready_at, number, epoch, slots, concurrency_limit FROM signoff.runs'
-        ' WHERE workflow = %L AND group_name = $2 AND namespace = $1 AND state = ''ready'' AND NOT blocked%s';
-    is_again constant text := ' AND epoch > 0';
-    kind text := '';
+    again boolean := false;  -- only those that started before
+    looked_at integer := p_limit;  -- that many candidates at first
+    seen integer;
     limits signoff.groups;
     room integer := p_limit;
     starts integer;  -- that the rate allows
@@ -196,16 +236,16 @@ BEGIN
         starts := floor((p_now + limits.rate_seconds - whole) / each + 1e-6)::integer;
         opening := whole + (starts + 1) * each - limits.rate_seconds;
     END IF;
-    <<kinds>>
     LOOP
         held_back := false;
-        FOR candidate IN EXECUTE (
-            SELECT string_agg(format(branch, name, kind), ' UNION ALL ') FROM unnest(p_workflows) AS name
-        ) || ' ORDER BY priority DESC, ready_at, number' USING p_namespace, p_group
+        seen := 0;
+        FOR candidate IN
+            SELECT * FROM signoff.candidates(p_namespace, p_group, p_workflows, again, looked_at)
         LOOP
+            seen := seen + 1;
             EXIT WHEN cardinality(taken) >= room;
-            CONTINUE WHEN kind <> '' AND candidate.id = ANY (taken);
-            IF NOT signoff.try_lock_slots(candidate.slots) THEN
+            CONTINUE WHEN candidate.id = ANY (taken);
+            IF candidate.slots IS NOT NULL AND NOT signoff.try_lock_slots(candidate.slots) THEN
                 PERFORM signoff.tell_workers();  -- look again, when the other one is done
                 CONTINUE;
             END IF;
@@ -228,9 +268,13 @@ BEGIN
             taken_slots := taken_slots || candidate.slots;
             started := started + (candidate.epoch = 0)::integer;
         END LOOP;
-        EXIT kinds WHEN NOT held_back;
-        is_due := limits.opens_at IS DISTINCT FROM opening;
-        kind := is_again;  -- those that started before are not held back
+        IF held_back THEN
+            is_due := limits.opens_at IS DISTINCT FROM opening;
+            again := true;  -- those that started before are not held back
+        ELSE
+            EXIT WHEN cardinality(taken) >= room OR seen < looked_at;
+            looked_at := looked_at * 4;  -- some were passed over
+        END IF;
     END LOOP;
     IF started > 0 AND starts IS NOT NULL OR is_due THEN
         UPDATE signoff.groups
@@ -266,6 +310,7 @@ LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -8,6 +8,7 @@ CREATE FUNCTION signoff.fire_schedule(
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));

@@ -1,0 +1,95 @@
+"""Operations that travel to Postgres together: the statement that carries them, and how its reply is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+
+from signoff.stores.postgres_link import Statement, Value
+from signoff.stores.postgres_operations import Append, Request
+from signoff.stores.touched import Touched
+
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+class Batch:
+    """Operations of one process, done in one transaction.
+
+    Appends come first, each run's first one, in the order in which everybody locks runs; then the rest, in order.
+
+    Args:
+        requests: At least one.
+    """
+
+    def __init__(self, requests: Sequence[Request[Any]]) -> None:
+        self.requests = requests
+        self._appends: list[Append] = []
+        self._operations: list[Request[Any]] = []
+        seen: set[tuple[str, str]] = set()
+        for request in requests:
+            if isinstance(request, Append) and (key := (request.write.run_id, request.namespace)) not in seen:
+                seen.add(key)
+                self._appends.append(request)
+            else:
+                self._operations.append(request)
+        self._appends.sort(key=lambda append: (append.write.run_id, append.namespace))
+
+    def statement(self, now: float | None, lease_now: float | None) -> tuple[Statement, Sequence[Value]]:
+        """Return what to send.
+
+        Args:
+            now: Business time, where it is not the database's.
+            lease_now: The time leases are measured by, where it is not the database's.
+        """
+        appends = self._appends
+        if not self._operations:
+            if len(appends) == 1 and len(appends[0].write.entries) == 1:
+                return Statement.APPEND_ENTRY, _entry_values(appends[0])
+            return Statement.APPEND, [b"[%b]" % _heads(appends), b"[%b]" % _rows(appends)]
+        parts: list[bytes] = []
+        if now is not None:
+            parts.append(b'"now":%b' % to_json(now))
+        if lease_now is not None:
+            parts.append(b'"lease_now":%b' % to_json(lease_now))
+        if appends:
+            parts.append(b'"appends":[%b],"entries":[%b]' % (_heads(appends), _rows(appends)))
+        parts.append(b'"operations":[%b]' % b",".join(request.text for request in self._operations))
+        return Statement.APPLY, [b"{%b}" % b",".join(parts)]
+
+    def take(self, reply: bytes, touched: Touched) -> None:
+        """Give each operation its part of the reply."""
+        told = from_json(reply)
+        appended = told.get("appended") if self._operations else told
+        for place, append in enumerate(self._appends):
+            append.take(appended[place] if appended else _NOTHING, touched)
+        if self._operations:
+            for request, result in zip(self._operations, told["results"], strict=True):
+                request.take(result, touched)
+
+
+def _heads(appends: Sequence[Append]) -> bytes:
+    return b",".join(append.head for append in appends)
+
+
+def _rows(appends: Sequence[Append]) -> bytes:
+    return b",".join(append.rows for append in appends)
+
+
+def _entry_values(append: Append) -> Sequence[Value]:
+    [entry] = append.write.entries
+    return [
+        append.namespace,
+        append.write.run_id,
+        append.write.epoch,
+        entry.seq,
+        entry.at,
+        entry.kind._value_,
+        entry.n,
+        None if entry.call is None else entry.call._value_,
+        entry.name,
+        entry.value,
+        entry.error,
+        entry.details,
+    ]
