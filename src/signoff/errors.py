@@ -360,6 +360,19 @@ class SchemaTooNew(StoreError):
         self.known = known
 
 
+class SchemaTooOld(StoreError):
+    """The store has not been migrated yet, and its database's role may not do it."""
+
+    def __init__(self, store: str, found: int, known: int) -> None:
+        has = f"schema {found}" if found else "no schema yet"
+        super().__init__(
+            f"store {store} has {has}, this Signoff needs {known}, and this role may not change it; "
+            f"run `signoff migrate` as a role that may"
+        )
+        self.found = found
+        self.known = known
+
+
 class LeaseLost(StoreError):
     """The run belongs to another worker now, or to none: this one may write nothing more."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from signoff.engine.collector import YOUNG_OBJECTS
 from tests.cli.commands import Running, until
 from tests.cli.conftest import Here
+from tests.remote.processes import free_port
 
 
 def journal(here: Here, shop: Path, run_id: str) -> list[str]:
@@ -103,3 +105,16 @@ def test_a_port_that_is_taken_is_named(here: Here, shop: Path) -> None:
         ended = here("server", "--port", str(port), cwd=shop)
         assert ended.code == 5
         assert f"cannot listen on 127.0.0.1 port {port}" in ended.err
+
+
+@pytest.mark.parametrize("command", ["server --port 0", "worker there:app"])
+def test_waiting_for_postgres_is_told_of_and_ends_when_asked_to(shop: Path, command: str) -> None:
+    address = f"postgresql://127.0.0.1:{free_port()}/shop"
+    (shop / "there.py").write_text(f"from signoff import Signoff\napp = Signoff({address!r})\n")
+    with Running(*command.split(), cwd=shop, SIGNOFF_STORE=address) as waiting:
+        until(lambda: f"store {address} is not available, still trying" in waiting.err)
+        began_at = time.monotonic()
+        waiting.signal(signal.SIGTERM)
+        assert waiting.ends() == 0
+        assert time.monotonic() - began_at < 20, "it would be tried for a minute"
+        assert "Traceback" not in waiting.err

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
 
+from signoff.cli import target
 from tests.cli.commands import signoff
 from tests.cli.conftest import Here
+from tests.postgres.databases import fresh_database
+from tests.remote.processes import free_port
 
 USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 2, 3, 4, 5
 
@@ -20,12 +25,45 @@ WRONG: list[tuple[str, int, str]] = [
     ("runs --after xyz", USAGE, "'xyz' is no page of this list"),
     ("show", USAGE, "Missing argument 'RUN'; see: signoff show --help"),
     ("runs --url http://x --store sqlite:///x.db", USAGE, "give --url or --store, not both"),
-    ("runs --store postgres://db", USAGE, "postgres:// is not SQLite"),
+    (
+        "runs --store mysql://db/x",
+        USAGE,
+        "mysql:// is no database that Signoff knows; use sqlite:///file.db or",
+    ),
+    ("runs --store http://x", USAGE, "'http://x' is a server, not a database; give it as a URL: --url"),
+    ("runs --store postgresql://h/x?nonsense=1", USAGE, 'invalid URI query parameter: "nonsense"'),
+    ("runs --url nonsense", USAGE, "'nonsense' is no URL of a server, such as http://127.0.0.1:8000"),
     ("runs --url ftp://x", USAGE, "'ftp://x' is no URL of a server"),
     ("start add --arg o-1", USAGE, "'o-1' is not JSON; a text is written '\"o-1\"'"),
     ("start add --arg NaN", USAGE, "'NaN' is not JSON"),
     ("start add --arg 1e999", USAGE, "'1e999' is not JSON"),
     ("start add --kwargs [1]", USAGE, "[1] is not a JSON object"),
+    ('start add --kwargs {"priority":1}', USAGE, "'priority' would be of the start, not of the workflow"),
+    ('start add --kwargs {"id":"x","start_at":1}', USAGE, "'id' and 'start_at' would be of the start"),
+    ('start add --kwargs {"timeout_seconds":1}', USAGE, "pass that argument by position with --arg"),
+    ('start add --kwargs {"delay_seconds":1,"group":"g"}', USAGE, "'delay_seconds' and 'group' would"),
+    ("start add --delay -1", USAGE, "-1.0 is not in the range x>=0"),
+    ("start add --start-at tomorrow", USAGE, "'tomorrow' is no time such as 2026-03-01T09:00"),
+    ("start add --priority high", USAGE, "'high' is not a valid integer"),
+    ("start add --priority 9999999999", USAGE, "priority: 9999999999 is no whole number from"),
+    ("groups limit default --max-running -1", USAGE, "-1 is not in the range x>=1"),
+    ("groups limit default --rate often", USAGE, "'often' is no rate such as 10/min"),
+    ("groups limit default", USAGE, "give --max-running, --rate or both; or --none"),
+    ("schedules create s add", USAGE, "Missing option '--cron'"),
+    ("schedules create s add --cron often", USAGE, "cron: 'often' has not five fields"),
+    ('schedules create s add --cron "61 * * * *"', USAGE, "cron: '61 * * * *' is no cron expression"),
+    ('schedules create s add --cron "0 0 30 2 *"', USAGE, "cron: '0 0 30 2 *' is no cron expression"),
+    (
+        'schedules create s add --cron "* * * * *" --timezone Mars/Base',
+        USAGE,
+        "timezone: 'Mars/Base' is no time zone",
+    ),
+    ('schedules create s add --cron "* * * * *" --kwargs {"cron":1}', USAGE, "'cron' would be of the start"),
+    ("prune --older-than -1", USAGE, "-1.0 is not in the range x>=0"),
+    ("migrate --url http://x", USAGE, "http://x is a server: migrate where its database is"),
+    ("migrate orders:app --store sqlite:///x.db", USAGE, "give --store or MODULE:APP, not both"),
+    ("doctor orders:app --store sqlite:///x.db", USAGE, "give --store or MODULE:APP, not both"),
+    ("doctor --url nonsense", USAGE, "'nonsense' is no URL of a server"),
     ("start add --id \t", USAGE, "is not 1 to 256 printable characters"),
     ("signal known go {", USAGE, "'{' is not JSON"),
     ("answer known --approve --text x", USAGE, "give one of --approve, --reject, --value and --text"),
@@ -65,9 +103,11 @@ WRONG: list[tuple[str, int, str]] = [
         USAGE,
         "twice.py:7: RegistrationError: workflow 'f' version '1' is registered twice",
     ),
+    ("worker orders:app --url nonsense", USAGE, "'nonsense' is no URL of a server"),
     ("worker orders:app --threads 0", USAGE, "0 is not in the range"),
     ("server nowhere:app", USAGE, "no module 'nowhere' in"),
     ("server orders:app --store sqlite:///x.db", USAGE, "give --store or MODULE:APP, not both"),
+    ("server --store mysql://db/x", USAGE, "mysql:// is no database that Signoff knows"),
     ("server --port 99999", USAGE, "99999 is not in the range"),
     ("server --store sqlite:////no/such/folder/x.db", UNAVAILABLE, "does its folder exist"),
     ("server --host 203.0.113.1 --port 0", UNAVAILABLE, "cannot listen on 203.0.113.1 port 0"),
@@ -101,9 +141,14 @@ def messy_shop(shop: Path, here: Here) -> Path:
     return shop
 
 
+def words(line: str) -> list[str]:
+    """Split as a shell does, but for the quotes of JSON: a quoted word has spaces."""
+    return [quoted or plain for quoted, plain in re.findall(r'(?<= )"([^"]* [^"]*)"|([^ ]+)', line)]
+
+
 @pytest.mark.parametrize(("line", "code", "message"), WRONG, ids=[line for line, _, _ in WRONG])
 def test_wrong_input(here: Here, messy_shop: Path, line: str, code: int, message: str) -> None:
-    ended = here(*line.split(" "), cwd=messy_shop)
+    ended = here(*words(line), cwd=messy_shop)
     assert (ended.code, ended.out) == (code, "")
     assert message in ended.err
     assert ended.err.startswith("signoff: ")
@@ -120,6 +165,37 @@ def test_a_process_says_the_same(messy_shop: Path, line: str, code: int) -> None
     assert ended.code == code
     assert ended.err.startswith("signoff: ")
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["runs", "server", "migrate", "start add --arg 1", "worker there:app"])
+def test_a_postgres_address_that_lets_nobody_in(here: Here, shop: Path, command: str) -> None:
+    with fresh_database() as url:
+        for address, message in (
+            (url.replace("@", "x@"), "password authentication failed for user"),
+            (f"{url}_nowhere", "does not exist; create it, or check its name in the address"),
+        ):
+            (shop / "there.py").write_text(
+                "import os\nfrom signoff import Signoff\napp = Signoff(os.environ['DB'])\n"
+            )
+            place = {"DB": address} if "there" in command else {"SIGNOFF_STORE": address}
+            began_at = time.monotonic()
+            ended = here(*command.split(), cwd=shop, **place)
+            assert time.monotonic() - began_at < 10, "it is not waited for what will not come"
+            assert (ended.code, ended.out, ended.err.count("\n")) == (UNAVAILABLE, "", 1)
+            assert message in ended.err
+            assert "x@" not in ended.err
+
+
+def test_a_postgres_server_that_is_not_there(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "PATIENCE_SECONDS", 0.1)
+    port = free_port()
+    ended = here("runs", "--store", f"postgresql://ana:secret@127.0.0.1:{port}/shop", cwd=tmp_path)
+    assert (ended.code, ended.err.count("\n")) == (UNAVAILABLE, 1)
+    assert f"store postgresql://127.0.0.1:{port}/shop is not available" in ended.err
+    assert "refused" in ended.err
+    assert "secret" not in ended.err
 
 
 def test_machines_get_the_error_as_an_object(here: Here, messy_shop: Path) -> None:

@@ -1,9 +1,10 @@
-"""Waiting for the end of processes that are not our children."""
+"""Freezing processes that are not our children, and waiting for their end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import psutil
 
@@ -22,3 +23,18 @@ def wait_for_end(processes: Sequence[psutil.Process], *, seconds: float) -> list
     while (alive := [process for process in processes if lives(process)]) and time.monotonic() < deadline:
         time.sleep(0.005)
     return alive
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """A process and its children stand still: connections stay open, nothing is answered."""
+    processes = [psutil.Process(pid)]
+    processes[0].suspend()  # so that it starts no further ones
+    processes += processes[0].children(recursive=True)
+    for process in processes[1:]:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in reversed(processes):
+            process.resume()

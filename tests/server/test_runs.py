@@ -8,6 +8,7 @@ import time
 import httpx
 import pytest
 
+import signoff
 from tests.server.conftest import asked, ended, fields, kind, path_of, start
 
 
@@ -315,5 +316,5 @@ def test_a_path_without_a_route_is_a_problem_too(http: httpx.Client) -> None:
 
 
 def test_health_and_readiness(http: httpx.Client) -> None:
-    assert http.get("/health").json() == {"status": "ok"}
+    assert http.get("/health").json() == {"status": "ok", "version": signoff.__version__}
     assert http.get("/ready").json() == {"status": "ok"}

@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 import signoff
+from signoff.cli.doctor import doctor
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.groups import groups
 from signoff.cli.keys import keys
+from signoff.cli.migrate import migrate
 from signoff.cli.output import Output
 from signoff.cli.people import answer, inbox
 from signoff.cli.promises import reject, resolve
@@ -35,7 +37,7 @@ sqlite:///signoff.db in the working directory, else http://127.0.0.1:8000.
 \b
 Exit codes:
   0  done
-  1  what was asked for failed: the run, or the replay
+  1  what was asked for failed: the run, the replay, or a check
   2  wrong arguments, or code that cannot be loaded
   3  there is no such run, question or promise
   4  refused: a wrong or late answer, an id that is taken, a run in another state, a wrong key
@@ -67,6 +69,8 @@ for _command in (
     workers,
     prune,
     schedules,
+    migrate,
+    doctor,
 ):
     root.add_command(_command)
 

@@ -11,13 +11,16 @@ import click
 from signoff.cli.exits import CommandFailed, ExitCode, run_error
 from signoff.cli.output import Output
 from signoff.cli.target import Target, connect, default_target, json_option, on_client, place_options
-from signoff.cli.values import JsonObject, JsonValue, Moment, login_name
+from signoff.cli.values import JsonObject, JsonValue, Moment, check_names, login_name
 from signoff.cli.wording import ago, duration, one_line
 from signoff.client import AsyncClient
 from signoff.records import CallKind, EntryKind, Run, RunState
 from signoff.stores.base import RunFilter
 from signoff.wire import to_wire
 
+START_OPTIONS = frozenset(
+    {"id", "group", "timeout_seconds", "priority", "start_at", "delay_seconds"}
+)  # of AsyncClient.start
 _STATES = [state.value for state in RunState]
 
 
@@ -57,6 +60,7 @@ async def _start(
     wait: bool,
     **options: Any,
 ) -> None:
+    check_names(kwargs, START_OPTIONS, "signoff start")
     handle = await client.start(workflow, *args, id=run_id, **options, **kwargs)
     if wait:
         await _wait_for_end(client, out, handle.id)

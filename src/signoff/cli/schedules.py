@@ -9,11 +9,13 @@ import click
 
 from signoff.cli.output import Output
 from signoff.cli.target import on_client
-from signoff.cli.values import JsonObject, JsonValue
+from signoff.cli.values import JsonObject, JsonValue, check_names
 from signoff.cli.wording import ago
 from signoff.client import AsyncClient
 from signoff.records import CatchUp, Schedule
 from signoff.wire import to_wire
+
+SCHEDULE_OPTIONS = frozenset({"cron", "timezone", "catch_up", "group", "priority"})  # of AsyncSchedules.put
 
 
 @click.group()
@@ -69,6 +71,7 @@ async def create(
     **options: Any,
 ) -> None:
     """Have WORKFLOW started at the times of a cron expression. A schedule of that id is changed."""
+    check_names(kwargs, SCHEDULE_OPTIONS, "signoff schedules create")
     _tell(out, await client.schedules.put(schedule_id, workflow, *args, **options, **kwargs))
 
 

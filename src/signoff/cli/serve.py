@@ -24,7 +24,7 @@ from signoff.cli.output import Output
 from signoff.cli.reload import Supervision, Supervisor
 from signoff.cli.stopping import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
-from signoff.cli.working import WorkerOptions, work
+from signoff.cli.working import WorkerOptions, opened, work
 from signoff.engine.collector import relax_collector
 from signoff.logs import LogFormat, formatter
 
@@ -160,6 +160,14 @@ def worker(
     show_default=True,
     help="Seconds without a word after which the runs of a remote worker go to others.",
 )
+@click.option(
+    "--drain",
+    "drain_seconds",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Seconds to go on serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
+)
 @_retain
 @_log_format
 @json_option
@@ -169,6 +177,7 @@ def server(
     worker_key_file: Path | None,
     worker_lease: float,
     log_format: LogFormat,
+    drain_seconds: float,
     out: Output,
     **listening: Any,
 ) -> int | None:
@@ -179,9 +188,13 @@ def server(
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
     async def run(stop: StopSignals) -> None:
-        async with _listening(app, out, worker_keys=keys, worker_lease_seconds=worker_lease, **listening):
+        if not await opened(app, stop):
+            return
+        options = {"worker_keys": keys, "worker_lease_seconds": worker_lease, **listening}
+        async with _listening(app, out, **options) as server:
             await stop.asked()
             out.event("stopping", "stopping")
+            await server.drain(stop.urged(seconds=drain_seconds))
 
     return _run(app, run, log_format)
 

@@ -58,14 +58,16 @@ class StopSignals:
         """Wait for the first signal, or for one of ``others`` to be done."""
         await _first(self._asked.wait(), others)
 
-    async def urged(self, *others: asyncio.Future[Any]) -> None:
-        """Wait for the second signal, or for one of ``others`` to be done."""
-        await _first(self._urged.wait(), others)
+    async def urged(self, *others: asyncio.Future[Any], seconds: float | None = None) -> None:
+        """Wait for the second signal, for one of ``others`` to be done, or for so many seconds."""
+        await _first(self._urged.wait(), others, seconds)
 
 
-async def _first(wait: Coroutine[Any, Any, bool], others: tuple[asyncio.Future[Any], ...]) -> None:
+async def _first(
+    wait: Coroutine[Any, Any, bool], others: tuple[asyncio.Future[Any], ...], seconds: float | None = None
+) -> None:
     waiting = asyncio.create_task(wait)
     try:
-        await asyncio.wait((waiting, *others), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((waiting, *others), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()

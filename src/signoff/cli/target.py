@@ -19,10 +19,13 @@ from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
 from signoff.client import AsyncClient
+from signoff.stores.address import is_postgres, store_at
 from signoff.stores.sqlite_schema import path_of
 
 DEFAULT_STORE = "sqlite:///signoff.db"
 DEFAULT_URL = "http://127.0.0.1:8000"
+PATIENCE_SECONDS = 5.0
+"""How long a command waits for a database server that is gone: somebody waits for the command."""
 _LOOK_SECONDS = 2.0
 
 
@@ -99,7 +102,7 @@ async def connect(
     address = target.store or DEFAULT_STORE
     if not may_create:
         require_database(address)
-    app = Signoff(address)
+    app = Signoff(store_at(address, patience_seconds=PATIENCE_SECONDS))
     try:
         async with AsyncClient(app, group=group) as client:
             yield client
@@ -109,6 +112,9 @@ async def connect(
 
 def require_database(address: str) -> None:
     """Raise CommandFailed unless the SQLite file is there: looking into a store must not create it."""
+    if is_postgres(address):
+        return
+    store_at(address)
     path = path_of(address)
     if not path.exists():
         raise CommandFailed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -42,6 +43,17 @@ class Moment(click.ParamType[datetime]):
             return datetime.fromisoformat(value).astimezone()
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is no time such as 2026-03-01T09:00 or 2026-03-01T09:00+01:00", param, ctx)
+
+
+def check_names(kwargs: Mapping[str, Any], reserved: frozenset[str], command: str) -> None:
+    """Refuse arguments by name that would be taken for options of the start itself. Raises BadParameter."""
+    if taken := sorted(kwargs.keys() & reserved):
+        names = " and ".join(repr(name) for name in taken)
+        raise click.BadParameter(
+            f"{names} would be of the start, not of the workflow: pass that argument by position with --arg, "
+            f"or see {command} --help for the option",
+            param_hint="--kwargs",
+        )
 
 
 def parse_json(text: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> Any:

@@ -38,6 +38,18 @@ class WorkerOptions:
     metrics_port: int | None = None
 
 
+async def opened(app: Signoff, stop: StopSignals) -> bool:
+    """Open the store; one that is away is waited for. Returns False if the process is asked to stop first."""
+    opening = asyncio.create_task(app.store.open())
+    await stop.asked(opening)
+    if not opening.done():
+        opening.cancel()
+        await asyncio.wait({opening})
+        return False
+    await opening
+    return True
+
+
 async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Output) -> None:
     """Work until asked to stop; then let running steps finish and be journaled, and give back leases.
 
@@ -56,7 +68,7 @@ async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Out
         retention_days=options.retention_days,
     )
     async with _answering(worker, options, out):
-        if await _opens(app, stop):
+        if await opened(app, stop):
             await _work(worker, app, options, stop, out)
 
 
@@ -74,18 +86,6 @@ async def _answering(worker: Worker, options: WorkerOptions, out: Output) -> Asy
             yield
     except OSError as error:
         raise CommandFailed(ExitCode.UNAVAILABLE, error.strerror or str(error)) from error
-
-
-async def _opens(app: Signoff, stop: StopSignals) -> bool:
-    """Open the store; false if the process is asked to stop first."""
-    opening = asyncio.create_task(app.store.open())  # a server that is away is waited for
-    await stop.asked(opening)
-    if not opening.done():
-        opening.cancel()
-        await asyncio.wait({opening})
-        return False
-    await opening
-    return True
 
 
 async def _work(worker: Worker, app: Signoff, options: WorkerOptions, stop: StopSignals, out: Output) -> None:

@@ -95,6 +95,7 @@ def create_server_app(
             with collecting():
                 yield
         finally:
+            await services.readiness.close()
             await services.sessions.close()
             await scrape.close()
             feeds.close()

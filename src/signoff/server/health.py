@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from signoff.errors import StoreUnavailable
+import signoff
 from signoff.server.replies import reply
 from signoff.server.services import ServicesOf
 
@@ -14,14 +14,15 @@ router = APIRouter(tags=["health"])
 
 @router.get("/health")
 async def health() -> Response:
-    """Say that the process answers."""
-    return reply({"status": "ok"})
+    """Say that the process answers. It asks no store."""
+    return reply({"status": "ok", "version": signoff.__version__})
 
 
 @router.get("/ready")
 async def ready(services: ServicesOf) -> Response:
-    """Say that the store can be read and deadlines fire; else 503."""
-    await services.store.list_workers()
-    if services.timers.done():
-        raise StoreUnavailable(services.store.location, "deadlines no longer fire, restart the server")
+    """Say within two seconds that the store can be read and written and that deadlines fire; else 503 and why.
+
+    From the moment on when the server is asked to stop it is 503.
+    """
+    await services.readiness.check()
     return reply({"status": "ok"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import TypedDict, Unpack
 
@@ -75,6 +75,11 @@ class Server:
 
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
+
+    async def drain(self, until: Awaitable[object]) -> None:
+        """Say at /ready that it is about to stop, and go on serving meanwhile: whoever sends requests sends no more."""
+        self._app.state.services.readiness.drain()
+        await until
 
     async def wait_closed(self) -> None:
         """Wait until it serves no more, which nobody but whoever leaves it brings about."""

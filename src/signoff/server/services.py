@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from signoff.local import LocalBackend
 from signoff.server.feeds import Feeds
 from signoff.server.keys import WorkerKeys
+from signoff.server.readiness import Readiness
 from signoff.server.scrape import Scrape
 from signoff.server.sessions import Sessions
 from signoff.stores.base import Store
@@ -35,6 +36,7 @@ class Services:
         feeds: What is told to remote stores.
         scrape: What is told to Prometheus.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
+        readiness: Whether it can work.
     """
 
     store: Store
@@ -48,6 +50,10 @@ class Services:
     scrape: Scrape
     sessions: Sessions = field(default_factory=Sessions)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    readiness: Readiness = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "readiness", Readiness(self.store, self.timers, self.stopping))
 
     def store_of(self, namespace: str) -> Store:
         """Return the store of a namespace, as remote workers use it."""

@@ -7,22 +7,39 @@ from signoff.stores.base import Store
 from signoff.stores.sqlite import SqliteStore
 
 
-def store_at(address: str, *, namespace: str = "default") -> Store:
+def is_postgres(address: str) -> bool:
+    """Whether an address names a Postgres database."""
+    return address.startswith(("postgresql://", "postgres://"))
+
+
+def store_at(address: str, *, namespace: str = "default", patience_seconds: float | None = None) -> Store:
     """Return the store at an address, not yet open.
 
     Args:
         address: A path, ``sqlite:///file.db``, or ``postgresql://user:password@host:port/database``.
         namespace: The tenant.
+        patience_seconds: How long operations wait for a database server that is gone; None: as long as it has it.
 
     Raises:
         InvalidValue: It is no address of a store, or what the store needs is not installed.
     """
-    scheme = address.partition("://")[0]
-    if scheme in ("postgresql", "postgres"):
+    if is_postgres(address):
         try:
             from signoff.stores.postgres import PostgresStore
         except ImportError as error:
             hint = "Postgres needs the extra `postgres`: pip install 'signoff[postgres]'"
             raise InvalidValue("store", f"{hint} ({error})") from error
-        return PostgresStore(address, namespace=namespace)
+        if patience_seconds is None:
+            return PostgresStore(address, namespace=namespace)
+        return PostgresStore(address, namespace=namespace, patience_seconds=patience_seconds)
+    scheme, separator, _ = address.partition("://")
+    if separator and scheme in ("http", "https"):
+        raise InvalidValue(
+            "store", f"{address!r} is a server, not a database; give it as a URL: --url, Signoff.remote"
+        )
+    if separator and scheme != "sqlite":
+        raise InvalidValue(
+            "store",
+            f"{scheme}:// is no database that Signoff knows; use sqlite:///file.db or postgresql://user@host/database",
+        )
     return SqliteStore(address, namespace=namespace)

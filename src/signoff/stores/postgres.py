@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -56,6 +57,10 @@ from signoff.stores.touched import Touched
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+log = logging.getLogger("signoff.store")
+
+TELL_AFTER_SECONDS = 6.0  # of waiting for a server that is gone
 
 
 class PostgresStore:
@@ -111,8 +116,22 @@ class PostgresStore:
     def location(self) -> str:
         return self._database.location
 
+    @property
+    def conninfo(self) -> str:
+        """How to connect to the database, with its secrets."""
+        return self._database.options
+
+    @property
+    def listen_conninfo(self) -> str | None:
+        """How to connect to listen there; None if it does not listen."""
+        return self._database.listen_options
+
     async def open(self) -> None:
-        await asyncio.to_thread(self._database.open)
+        try:
+            await asyncio.to_thread(self._database.open)
+        except asyncio.CancelledError:
+            self._database.give_up()  # or its thread would wait for the server, and this process for the thread
+            raise
 
     async def close(self) -> None:
         if self._owner:
@@ -320,12 +339,11 @@ class _Database:
         listen_address: str | None,
         inline_below_seconds: float,
     ) -> None:
-        self._options = connection_options(address)
+        self.options = connection_options(address)
         self.location = location_of(address)
         self.listeners = Listeners()
         self.clock: Clock = clock or DatabaseClock()
-        self._listen_options = connection_options(address if listen_address is None else listen_address)
-        self._listens = listen_address != ""
+        self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
         self._is_pooled = listen_address is not None
         self._own_clock = clock
         self._lease_clock = lease_clock
@@ -360,18 +378,18 @@ class _Database:
             if self._writer is not None:
                 return
             self._pid = os.getpid()
-            self._patiently(self._prepare)
             self._closing = False
+            self._patiently(self._prepare)
             self._mine = threading.local()
             self._threads = ThreadPoolExecutor(self._readers, thread_name_prefix="signoff-postgres-reader")
-            if self._listens:
+            if (listen_options := self.listen_options) is not None:
                 self._notifier = Notifier(
-                    lambda: psycopg.connect(self._listen_options, autocommit=True),
+                    lambda: psycopg.connect(listen_options, autocommit=True),
                     self.listeners,
                     self.location,
                 )
                 self._notifier.wait_until_listening(self._patience_seconds)
-            link = Link(lambda: psycopg.connect(self._options, autocommit=True), prepares=not self._is_pooled)
+            link = Link(lambda: psycopg.connect(self.options, autocommit=True), prepares=not self._is_pooled)
             self._patiently(link.open)
             self._writer = Writer(
                 link,
@@ -383,6 +401,10 @@ class _Database:
                 committed=self.tell,
                 doubted=self.listeners.tell_disturbance,
             )
+
+    def give_up(self) -> None:
+        """Have whoever waits for the server wait no longer."""
+        self._closing = True
 
     def close(self) -> None:
         with self._opening:
@@ -441,7 +463,7 @@ class _Database:
             notifier.tell(touched)
 
     def _prepare(self) -> None:
-        with psycopg.connect(self._options, autocommit=True) as connection:
+        with psycopg.connect(self.options, autocommit=True) as connection:
             migrate(connection, self.location)
             if isinstance(self.clock, DatabaseClock):
                 self.clock.ask(connection)
@@ -452,7 +474,7 @@ class _Database:
             if connection is None:
                 # A pooler gives each transaction another connection, which knows no prepared statements of ours.
                 connection = self._mine.connection = psycopg.connect(
-                    self._options, autocommit=True, prepare_threshold=None if self._is_pooled else 5
+                    self.options, autocommit=True, prepare_threshold=None if self._is_pooled else 5
                 )
                 self._connections.add(connection)
             try:
@@ -468,14 +490,20 @@ class _Database:
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Do something, and again while the server is gone or another transaction won."""
-        give_up_at = time.monotonic() + self._patience_seconds
+        began_at = time.monotonic()
         pause = RETRY_SOON
+        has_told = False
         while True:
             try:
                 return work()
             except psycopg.Error as error:
                 may_come_back = is_gone(error) or is_conflict(error)
-                if not may_come_back or self._closing or time.monotonic() > give_up_at:
+                waited = time.monotonic() - began_at
+                if not may_come_back or self._closing or waited > self._patience_seconds:
                     raise translate(error, self.location) from error
+                if waited > TELL_AFTER_SECONDS and not has_told:
+                    has_told = True
+                    said = " ".join(str(error).split())
+                    log.warning("store %s is not available, still trying: %s", self.location, said)
             time.sleep(pause)
             pause = min(pause * 2, RETRY_LATER)

@@ -36,7 +36,7 @@ from signoff.stores.postgres_rows import (
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# One id at a time (OFFSET keeps it so): what asks for several at once may be planned as reading all runs of a namespace.
+# One id at a time (OFFSET keeps it so): what asks for several may be planned as reading all runs of a namespace.
 GET_RUNS = f"""
 SELECT run.* FROM unnest(%s::text[]) AS asked (id)
 CROSS JOIN LATERAL (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import resources
 from typing import Any
 
@@ -11,6 +13,7 @@ from psycopg import conninfo
 from signoff.errors import (
     InvalidValue,
     SchemaTooNew,
+    SchemaTooOld,
     StoreError,
     StoreFull,
     StoreReadOnly,
@@ -37,6 +40,14 @@ CONFLICTS = frozenset({"40001", "40P01", "55P03"})  # of transactions: the same 
 GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25006", "08000", "08003", "08006", "08P01"})
 BAD_TEXT = frozenset({"22P05", "22021"})
 
+# What a server says that lets nobody in as asked. libpq does not pass its SQLSTATE on.
+REFUSALS = (
+    ("authentication failed", "check the user and the password, also in PGPASSWORD and ~/.pgpass"),
+    ("no password supplied", "give a password in the address, in PGPASSWORD or in ~/.pgpass"),
+    ("no pg_hba.conf entry", "let this machine and user in, in the server's pg_hba.conf"),
+    ('" does not exist', "create it, or check its name in the address"),
+)
+
 
 def connection_options(address: str) -> str:
     """Return how to connect to what ``address`` names.
@@ -61,29 +72,49 @@ def location_of(address: str) -> str:
     return f"postgresql://{host}:{port}/{asked.get('dbname') or asked.get('user') or ''}"
 
 
+@contextmanager
+def connected(conninfo: str, location: str) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
+    """Connect in autocommit mode, and raise what errors of Postgres mean for a user of the store."""
+    try:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            yield connection
+    except psycopg.Error as error:
+        raise translate(error, location) from error
+
+
 def migrate(connection: psycopg.Connection[Any], location: str) -> int:
-    """Bring the schema up to date, one process at a time, all or nothing.
+    """Bring the schema up to date, one process at a time, all or nothing. What is up to date is only read.
 
     Returns:
         How many migrations were applied.
 
     Raises:
         SchemaTooNew: A newer Signoff has migrated it.
+        SchemaTooOld: It is an older one, and this role may not change it.
     """
     scripts = migrations()
     if (found := version(connection)) < len(scripts):
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-            found = version(connection)
-            if found == 0:
-                connection.execute("CREATE SCHEMA IF NOT EXISTS signoff")
-                connection.execute("CREATE TABLE signoff.migrations (version integer PRIMARY KEY)")
-            for number, script in enumerate(scripts[found:], found + 1):
-                connection.execute(script.encode())
-                connection.execute("INSERT INTO signoff.migrations VALUES (%s)", (number,))
+        try:
+            found = _apply(connection, scripts)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise SchemaTooOld(location, found, len(scripts)) from error
     if found > len(scripts):
         raise SchemaTooNew(location, found, len(scripts))
     return len(scripts) - found
+
+
+def _apply(connection: psycopg.Connection[Any], scripts: list[str]) -> int:
+    """Apply the migrations that are missing. Returns how many there were."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        found = version(connection)
+        if found == 0:
+            connection.execute("CREATE SCHEMA IF NOT EXISTS signoff")
+            connection.execute("CREATE TABLE signoff.migrations (version integer PRIMARY KEY)")
+        for number, script in enumerate(scripts[found:], found + 1):
+            connection.execute(script.encode())
+            connection.execute("INSERT INTO signoff.migrations VALUES (%s)", (number,))
+    return found
 
 
 def version(connection: psycopg.Connection[Any]) -> int:
@@ -116,8 +147,18 @@ def is_conflict(error: psycopg.Error) -> bool:
 def is_gone(error: psycopg.Error) -> bool:
     """Whether the server, or the connection to it, is gone, and may come back."""
     code = code_of(error)
+    if refusal_hint(error):
+        return False
     said_nothing = not code and not isinstance(error, psycopg.ProgrammingError | psycopg.DataError)
     return code in GONE or said_nothing
+
+
+def refusal_hint(error: psycopg.Error) -> str | None:
+    """Return what to do if the server has answered and lets nobody in as asked; else None."""
+    if not isinstance(error, psycopg.OperationalError) or code_of(error):
+        return None
+    said = str(error)
+    return next((hint for words, hint in REFUSALS if "FATAL" in said and words in said), None)
 
 
 def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
@@ -130,6 +171,10 @@ def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
         return StoreFull(location)
     if code == "25006":
         return StoreReadOnly(location)
+    if code == "42501":
+        return StoreUnavailable(location, f"{said}; grant this role the rights that docs/postgres.md lists")
+    if hint := refusal_hint(error):
+        return StoreUnavailable(location, f"{said}; {hint}")
     if code in ("3F000", "42P01", "42883"):
         return StoreUnavailable(location, f"its schema is not this version's ({said}); run `signoff migrate`")
     return StoreUnavailable(location, said)

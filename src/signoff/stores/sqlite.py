@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock, SystemClock
@@ -89,6 +90,16 @@ class SqliteStore:
     @property
     def location(self) -> str:
         return self._file.location
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long it waits for other processes."""
+        return self._file.busy_seconds
 
     async def open(self) -> None:
         await asyncio.to_thread(self._file.open)
@@ -303,7 +314,7 @@ class _File:
         self.listeners = Listeners()
         self._clock = clock
         self._lease_clock = lease_clock
-        self._busy_seconds = busy_seconds
+        self.busy_seconds = busy_seconds
         self._inline_below_seconds = inline_below_seconds
         self._writer: Writer | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -324,16 +335,16 @@ class _File:
             if self._writer is not None:
                 return
             self._pid = os.getpid()
-            prepare(self.path, self.location, busy_seconds=self._busy_seconds)
+            prepare(self.path, self.location, busy_seconds=self.busy_seconds)
             try:
-                connection = connect(self.path, busy_seconds=self._busy_seconds)
+                connection = connect(self.path, busy_seconds=self.busy_seconds)
                 committer = Committer(connection, self.location, self._clock, self._lease_clock)
             except sqlite3.Error as error:
                 raise translate(error, self.location) from error
             self._writer = Writer(
                 committer,
                 location=self.location,
-                busy_seconds=self._busy_seconds,
+                busy_seconds=self.busy_seconds,
                 inline_below_seconds=self._inline_below_seconds,
                 committed=self._tell_commit,
                 disturbed=self.listeners.tell_disturbance,
@@ -377,7 +388,7 @@ class _File:
         try:
             connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
             if connection is None:
-                connection = connect_to_read(self.path, busy_seconds=self._busy_seconds)
+                connection = connect_to_read(self.path, busy_seconds=self.busy_seconds)
                 self._mine.connection = connection
                 self._connections.append(connection)
             return read(connection)

@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 import time
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
@@ -80,8 +81,11 @@ def connect_to_read(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def prepare(path: Path, location: str, *, busy_seconds: float) -> None:
+def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
     """Create the file if need be, and bring its schema up to date, one process at a time.
+
+    Returns:
+        How many migrations were applied.
 
     Raises:
         SchemaTooNew: A newer Signoff has migrated it.
@@ -93,12 +97,39 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> None:
         raise translate(error, location) from error
     try:
         _use_write_ahead_log(connection, busy_seconds)
-        _migrate(connection, location)
+        applied = _migrate(connection, location)
         _try_to_write(connection)
     except sqlite3.Error as error:
         raise translate(error, location) from error
     finally:
         connection.close()
+    return applied
+
+
+def version_of(path: Path, location: str) -> int:
+    """Return how many migrations a file has; 0 if there is no such file. It is neither created nor changed.
+
+    Raises:
+        StoreUnavailable: It cannot be read, or is another program's database.
+    """
+    if not path.exists():
+        return 0
+    try:
+        with closing(connect_to_look(path)) as connection:
+            if _number(connection, "application_id") != APPLICATION_ID and not _is_empty(connection):
+                raise _of_another_program(location)
+            return _version(connection)
+    except sqlite3.Error as error:
+        raise translate(error, location) from error
+
+
+def connect_to_look(path: Path) -> sqlite3.Connection:
+    """Open a file that is there so that nothing can be changed in it."""
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+
+
+def _of_another_program(location: str) -> StoreUnavailable:
+    return StoreUnavailable(location, "it is the database of another program; choose another file")
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
@@ -114,23 +145,24 @@ def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) ->
             time.sleep(0.01)
 
 
-def _migrate(connection: sqlite3.Connection, location: str) -> None:
-    migrations = _migrations()
-    if _version(connection) == len(migrations):
-        return
+def _migrate(connection: sqlite3.Connection, location: str) -> int:
+    scripts = migrations()
+    if _version(connection) == len(scripts):
+        return 0
     connection.execute("BEGIN IMMEDIATE")
     try:
         found = _version(connection)
-        if found > len(migrations):
-            raise SchemaTooNew(location, found, len(migrations))
+        if found > len(scripts):
+            raise SchemaTooNew(location, found, len(scripts))
         if found == 0 and not _is_empty(connection):
-            raise StoreUnavailable(location, "it is the database of another program; choose another file")
-        for script in migrations[found:]:
+            raise _of_another_program(location)
+        for script in scripts[found:]:
             for statement in _statements(script):
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute(f"PRAGMA user_version = {len(scripts)}")
         connection.execute("COMMIT")
+        return len(scripts) - found
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -185,7 +217,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
 
 
-def _migrations() -> list[str]:
+def migrations() -> list[str]:
     """Return the scripts schema/sqlite/0001.sql, 0002.sql, ... in order."""
     folder = resources.files("signoff.stores") / "schema" / "sqlite"
     files = sorted(

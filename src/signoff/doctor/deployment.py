@@ -1,0 +1,207 @@
+"""The whole examination: of a database with the work in it, or of a server and what is seen through it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import httpx
+
+from signoff.client import AsyncClient
+from signoff.doctor import remote, sqlite, work
+from signoff.doctor.findings import Finding, Level, attempt, examine, failure, ok
+from signoff.doctor.work import WORK_CHECKS, Known, Work
+from signoff.http_connection import is_loopback, server_url
+from signoff.stores import sqlite_inspection
+from signoff.stores.base import Store
+from signoff.stores.migrations import Schema, conninfo_of, schema_of
+from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite_schema import connect_to_look
+
+PATIENCE_SECONDS: Final = 5.0
+WORK_SECONDS: Final = 30.0  # for the work of all namespaces together
+
+_SCHEMA = {
+    "current": (ok, "it is this Signoff's: {found}"),
+    "pending": (
+        failure,
+        "it is {found}, this Signoff needs {known}: run signoff migrate; the work is not checked",
+    ),
+    "newer": (
+        failure,
+        "it is {found}, this Signoff knows up to {known}: upgrade signoff; the work is not checked",
+    ),
+}
+
+
+def of_store(store: Store, known: Known | None = None) -> Iterator[Finding]:
+    """Examine the database of a store, which need not be open, and the work in it.
+
+    Args:
+        store: A store on a database.
+        known: The workflows of an app, in the store's namespace.
+
+    Raises:
+        TookTooLong: A check did not end, which the last finding says. Its thread may keep this process from ending.
+        InvalidValue: The store has no database here.
+    """
+    if isinstance(store, SqliteStore):
+        return _of_file(store, known)
+    return _of_postgres(store, conninfo_of(store), known)
+
+
+def _of_file(store: SqliteStore, known: Known | None) -> Iterator[Finding]:
+    if not store.path.exists():
+        yield Finding(
+            "database", Level.FAILURE, f"there is no {store.path}; check --store, or run signoff migrate"
+        )
+        return
+    schema = yield from _schema(store)
+    if schema is None:  # another program's file, or none at all
+        return
+    yield from examine(sqlite.File(store.path), sqlite.FILE_CHECKS)
+    if schema.state != "current":
+        return
+    yield from examine(sqlite.File(store.path), sqlite.SCHEMA_CHECKS)
+
+    def namespaces() -> Sequence[str]:
+        with closing(connect_to_look(store.path)) as db:
+            return sqlite_inspection.namespaces(db)
+
+    yield from _work_in(SqliteStore(store.path, namespace=store.namespace), namespaces, known)
+
+
+def _of_postgres(store: Store, conninfo: str, known: Known | None) -> Iterator[Finding]:
+    import psycopg
+
+    from signoff.doctor import postgres
+    from signoff.stores import postgres_inspection as inspection
+    from signoff.stores.postgres import PostgresStore
+    from signoff.stores.postgres_schema import translate
+
+    def connect() -> psycopg.Connection[tuple[Any, ...]]:
+        try:  # prepared statements do not survive a pooler
+            return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+        except psycopg.Error as error:
+            raise translate(error, store.location) from error
+
+    db = yield from attempt("database", connect)
+    if db is None:
+        return
+    server = postgres.Server(
+        db, store.location, store.listen_conninfo if isinstance(store, PostgresStore) else None
+    )
+    yield Finding("database", Level.OK, f"{store.location} can be reached")
+    yield from examine(server, postgres.SERVER_CHECKS)
+    schema = yield from _schema(store)
+    if schema is not None and schema.state == "current":
+        yield from examine(server, postgres.SCHEMA_CHECKS)
+        looking = PostgresStore(
+            conninfo,
+            namespace=store.namespace,
+            patience_seconds=PATIENCE_SECONDS,
+            readers=1,
+            listen_address="",
+        )
+        yield from _work_in(looking, lambda: inspection.namespaces_with_ready_runs(db), known)
+    db.close()  # not after TookTooLong: its thread uses it
+
+
+def _schema(store: Store) -> Generator[Finding, None, Schema | None]:
+    """Say how the schema stands. Returns it, None if that cannot be said."""
+    schema = yield from attempt("schema", lambda: schema_of(store))
+    if schema is None:
+        return None
+    judge, text = _SCHEMA[schema.state]
+    verdict = judge(text.format(found=schema.found or "none yet", known=schema.known))
+    yield Finding("schema", verdict.level, verdict.message)
+    return schema
+
+
+def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known | None) -> Iterator[Finding]:
+    """Examine the work in the store's namespace, and in those where there is some."""
+
+    async def look_everywhere() -> list[Work]:
+        names = dict.fromkeys((store.namespace, *namespaces()))
+        await store.open()
+        try:
+            return [
+                await work.look(
+                    store.within(name),
+                    Work(name, store.clock.now(), known if name == store.namespace else None),
+                )
+                for name in names
+            ]
+        finally:
+            await store.close()
+
+    yield from _looked_at(look_everywhere)
+
+
+def _looked_at(look: Callable[[], Coroutine[None, None, list[Work]]]) -> Iterator[Finding]:
+    found = yield from attempt("work", lambda: asyncio.run(look()), WORK_SECONDS)
+    for each in found or ():
+        yield from examine(each, WORK_CHECKS)
+
+
+def server_of(store: Store) -> str | None:
+    """Return the URL of the server that keeps a store, None if none does."""
+    from signoff.stores.remote import RemoteStore
+
+    return store.location if isinstance(store, RemoteStore) else None
+
+
+def of_server(url: str, key: str | None, namespace: str, known: Known | None = None) -> Iterator[Finding]:
+    """Examine a ``signoff server``, and the work that is seen through it.
+
+    Args:
+        url: The server.
+        key: A worker key, if there is one.
+        namespace: The tenant whose work is looked at.
+        known: The workflows of an app.
+
+    Raises:
+        TookTooLong: As ``of_store``.
+        InvalidValue: It is no such URL.
+    """
+    base = server_url(url)
+    return _of_server(base, url, key, namespace, known)
+
+
+def _of_server(
+    base: httpx.URL, url: str, key: str | None, namespace: str, known: Known | None
+) -> Iterator[Finding]:
+    with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS, trust_env=not is_loopback(base.host)) as http:
+        server = remote.Server(http, url, key, namespace)
+        for finding in examine(server, remote.CHECKS):
+            yield finding
+            if finding.check == "server" and finding.level is Level.FAILURE:
+                return
+        is_open = yield from attempt("worker key", lambda: server.is_open)
+    if is_open or (key is None and is_open is not None):
+        yield from _work_through(url, key, namespace, known, is_open=is_open)
+
+
+def _work_through(
+    url: str, key: str | None, namespace: str, known: Known | None, *, is_open: bool
+) -> Iterator[Finding]:
+    """Examine the work as a remote worker sees it or, without a key, as anybody does."""
+
+    async def as_a_worker() -> list[Work]:
+        from signoff.stores.remote import RemoteStore
+
+        store = RemoteStore(url, key=key, namespace=namespace, patience_seconds=PATIENCE_SECONDS)
+        await store.open()
+        try:
+            return [await work.look(store, Work(namespace, store.clock.now(), known))]
+        finally:
+            await store.close()
+
+    async def as_anybody() -> list[Work]:
+        async with AsyncClient(url) as client:
+            return [await work.look(client.backend, Work(namespace, time.time(), known))]
+
+    yield from _looked_at(as_a_worker if is_open else as_anybody)

@@ -1,0 +1,122 @@
+"""Checks of a ``signoff server``, seen from a machine that works through it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+import httpx
+
+import signoff
+from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, said, warning
+from signoff.stores.operations import PATH
+
+ANSWERS: Final = 7
+SLOW_SECONDS: Final = 0.2
+FORBIDDEN: Final = 403
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server, and how it is talked to."""
+
+    http: httpx.Client
+    url: str
+    key: str | None
+    namespace: str
+
+    def greet(self) -> httpx.Response:
+        """Ask whether a remote store may work here."""
+        headers = {} if self.key is None else {"authorization": f"Bearer {self.key}"}
+        return self.http.get(PATH, params={"namespace": self.namespace}, headers=headers)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the key, or being on the server's own machine, opens the namespace."""
+        return self.greet().is_success
+
+
+def health(server: Server) -> Iterable[Verdict]:
+    try:
+        response = server.http.get("/health")
+    except httpx.TransportError as error:
+        yield failure(f"nobody answers at {server.url} ({said(error)}); is it up, and is the URL right?")
+        return
+    told = _object(response)
+    if not response.is_success or told.get("status") != "ok":
+        yield failure(
+            f"what answers at {server.url} is no signoff server: {_detail(response)}; check the URL"
+        )
+        return
+    version = told.get("version", "an older one")
+    if version != signoff.__version__:
+        yield warning(
+            f"its version is {version}, this is {signoff.__version__}; a server and its workers should agree"
+        )
+    else:
+        yield ok(f"signoff {version} answers at {server.url}")
+
+
+def ready(server: Server) -> Iterable[Verdict]:
+    response = server.http.get("/ready")
+    if response.is_success:
+        yield ok("it reaches its store, and deadlines fire")
+    else:
+        yield failure(f"it cannot work: {_detail(response)}")
+
+
+def answers(server: Server) -> Iterable[Verdict]:
+    taken: list[float] = []
+    for _ in range(ANSWERS):
+        began_at = time.perf_counter()
+        server.http.get("/health")
+        taken.append(time.perf_counter() - began_at)
+    yield latency(taken, "an answer", SLOW_SECONDS, "each turn of a run waits for one: look at the way there")
+
+
+def key(server: Server) -> Iterable[Verdict]:
+    response = server.greet()
+    if response.is_success:
+        yield ok(
+            f"{'the worker key is' if server.key else 'without a key it is'} good for {server.namespace!r}"
+        )
+    elif server.key is None and response.status_code == FORBIDDEN:
+        yield ok("not checked: no worker key is given (--key, SIGNOFF_WORKER_KEY)")
+    else:
+        yield failure(f"it does not let workers in: {_detail(response)}")
+
+
+def clocks(server: Server) -> Iterable[Verdict]:
+    sent_at = time.time()
+    response = server.greet()
+    received_at = time.time()
+    told = _object(response).get("now")
+    inexact = (received_at - sent_at) / 2
+    if not isinstance(told, float):
+        told = parsedate_to_datetime(response.headers["date"]).timestamp() + 0.5  # in whole seconds
+        inexact += 0.5
+    yield clock(told - (sent_at + received_at) / 2, inexact, whose="the server's")
+
+
+CHECKS: Mapping[str, Check[Server]] = {
+    "server": health,
+    "ready": ready,
+    "answers": answers,
+    "clock": clocks,
+    "worker key": key,
+}
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    try:
+        told: Any = response.json()
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _detail(response: httpx.Response) -> str:
+    return str(_object(response).get("detail") or f"{response.status_code} {response.reason_phrase}")

@@ -1,0 +1,145 @@
+"""Checks of an SQLite file and of the disk that it is on."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from signoff.doctor.findings import Check, Verdict, failure, latency, ok, warning
+from signoff.doctor.work import LATE_SECONDS, time
+from signoff.stores import sqlite_inspection as inspection
+from signoff.stores.sqlite_schema import connect, connect_to_look
+
+COMMITS: Final = 7
+BUSY_SECONDS: Final = 5.0
+SLOW_COMMIT_SECONDS: Final = 0.05
+LOOK_SECONDS: Final = 2.0  # for damage
+LITTLE_BYTES: Final = 1 << 30
+TOO_LITTLE_BYTES: Final = 100 << 20
+LONG_LOG_BYTES: Final = 1 << 30
+
+# Write-ahead logs need memory that all processes of one machine share.
+NETWORK = frozenset(
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "beegfs",
+        "9p",
+        "fuse.sshfs",
+    }
+    | {"fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse"}
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """The file, which is there."""
+
+    path: Path
+
+
+def journal(file: File) -> Iterable[Verdict]:
+    with closing(connect_to_look(file.path)) as db:
+        mode = inspection.journal_mode(db)
+    if mode == "wal":
+        yield ok("it has a write-ahead log")
+    else:
+        yield warning(
+            f"journal_mode is {mode}, not wal: a server or worker sets it when it starts; start one"
+        )
+    length = inspection.log_bytes(file.path)
+    if length > LONG_LOG_BYTES:
+        yield warning(
+            f"the write-ahead log has grown to {length >> 20:,} MiB: some program reads in one transaction without end"
+        )
+
+
+def durability(file: File) -> Iterable[Verdict]:
+    with closing(connect(file.path, busy_seconds=BUSY_SECONDS)) as db:
+        synchronous = int(db.execute("PRAGMA synchronous").fetchone()[0])
+    full = 2
+    if synchronous < full:
+        yield failure(f"synchronous is {synchronous}, not FULL: a power cut loses what was acknowledged last")
+    else:
+        yield ok("synchronous is FULL")
+
+
+def disk(file: File) -> Iterable[Verdict]:
+    free = inspection.free_bytes(file.path)
+    text = f"{free >> 20:,} MiB are free at {file.path.parent}"
+    if free < TOO_LITTLE_BYTES:
+        yield failure(f"{text}: make space, work stops when it is used up")
+    elif free < LITTLE_BYTES:
+        yield warning(f"{text}: make space")
+    else:
+        yield ok(text)
+
+
+def file_system(file: File) -> Iterable[Verdict]:
+    kind = inspection.file_system(file.path)
+    if kind in NETWORK:
+        yield failure(
+            f"{file.path} is on {kind}, a network file system, where SQLite can be damaged; put it on a local disk, or "
+            f"use Postgres"
+        )
+    else:
+        yield ok(f"it is on {kind}" if kind else "its file system is not known here")
+
+
+def commits(file: File) -> Iterable[Verdict]:
+    try:
+        with closing(connect(file.path, busy_seconds=BUSY_SECONDS)) as db:
+            taken = inspection.commit_seconds(db, COMMITS)
+    except sqlite3.Error as error:
+        yield failure(f"nothing can be committed: {error}; check permissions, space, and who holds its lock")
+        return
+    yield latency(taken, "a commit", SLOW_COMMIT_SECONDS, "each step waits for one: use a faster disk")
+
+
+def integrity(file: File) -> Iterable[Verdict]:
+    with closing(connect_to_look(file.path)) as db:
+        found, is_all = inspection.damage(db, LOOK_SECONDS)
+    if found:
+        yield failure(f"the file is damaged: {found}; stop everything and restore a backup")
+    elif is_all:
+        yield ok("no damage is found")
+    else:
+        yield ok(f"no damage is found in {LOOK_SECONDS:g} s; for all of it: PRAGMA integrity_check")
+
+
+def indexes(file: File) -> Iterable[Verdict]:
+    with closing(connect_to_look(file.path)) as db:
+        missing = inspection.indexes(db).missing
+    for name in missing:
+        yield failure(f"index {name} is missing: create it as in schema/sqlite/*.sql")
+    if not missing:
+        yield ok("all are there")
+
+
+FILE_CHECKS: Mapping[str, Check[File]] = {
+    "file system": file_system,
+    "disk": disk,
+    "journal": journal,
+    "durability": durability,
+    "commits": commits,
+    "integrity": integrity,
+}
+
+
+def overdue(file: File) -> Iterable[Verdict]:
+    with closing(connect_to_look(file.path)) as db:
+        return time(inspection.late(db, LATE_SECONDS))
+
+
+SCHEMA_CHECKS: Mapping[str, Check[File]] = {"indexes": indexes, "time": overdue}

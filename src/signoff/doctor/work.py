@@ -1,0 +1,200 @@
+"""Checks of the work in one namespace: who takes it, what waits in vain, what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, TypeVar
+
+from signoff.doctor.findings import Check, Verdict, failure, ok, warning
+from signoff.errors import AccessDenied
+from signoff.records import Group, Run, RunState, Schedule, WorkerInfo
+from signoff.stores.base import COUNTED_AT_MOST, ENLIST_SECONDS, Page, RunFilter
+from signoff.stores.inspection import COUNTED_AT_MOST as LATE_COUNTED
+from signoff.stores.inspection import Late
+
+T = TypeVar("T")
+
+LATE_SECONDS: Final = 10.0
+"""How late something may be done that is due. Servers and workers look every second."""
+SILENT_SECONDS: Final = 3 * ENLIST_SECONDS
+"""After how long without a word a worker counts as silent."""
+LOOKED_AT: Final = 100
+"""How many runs of a kind are looked at, the newest, and schedules, the first: each may bring a mebibyte along."""
+NAMED: Final = 3  # ids in a message
+
+
+class Source(Protocol):
+    """What tells of the work in a namespace: an open store, or a client's backend."""
+
+    async def list_groups(self) -> Sequence[Group]: ...
+    async def list_workers(self) -> Sequence[WorkerInfo]: ...
+    async def list_runs(
+        self, which: RunFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Run]: ...
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]: ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """The workflows that an app registers, and the group that its workers poll."""
+
+    group: str
+    has: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a namespace looked like at one moment. Checks of what a worker key does not open are named in ``closed``."""
+
+    namespace: str
+    now: float
+    known: Known | None = None
+    groups: Sequence[Group] = ()
+    workers: Sequence[WorkerInfo] = ()
+    ready: Sequence[Run] = ()  # of the app's group, the newest
+    failed: Sequence[Run] = ()  # the newest
+    schedules: Sequence[Schedule] = ()
+    closed: frozenset[str] = field(default_factory=frozenset[str])
+
+    @property
+    def place(self) -> str:
+        """How messages say which namespace it is."""
+        return "" if self.namespace == "default" else f" of namespace {self.namespace}"
+
+    @property
+    def live(self) -> Sequence[WorkerInfo]:
+        """Its workers that were heard of lately."""
+        return [worker for worker in self.workers if self.now - (worker.seen_at or 0.0) <= SILENT_SECONDS]
+
+
+async def look(source: Source, work: Work) -> Work:
+    """Fill in what there is to see."""
+    closed: set[str] = set()
+
+    async def unless_closed(what: str, asking: Awaitable[Sequence[T]]) -> Sequence[T]:
+        try:
+            return await asking
+        except AccessDenied:
+            closed.add(what)
+            return ()
+
+    async def runs(state: RunState, group: str | None) -> Sequence[Run]:
+        return (await source.list_runs(RunFilter(frozenset({state}), None, group), limit=LOOKED_AT)).items
+
+    async def schedules() -> Sequence[Schedule]:
+        return (await source.list_schedules(limit=LOOKED_AT)).items
+
+    workers = await unless_closed("workers", source.list_workers())
+    return replace(
+        work,
+        groups=await unless_closed("ready runs", source.list_groups()),
+        workers=[worker for worker in workers if worker.namespace == work.namespace],
+        ready=await unless_closed("ready runs", runs(RunState.READY, work.known.group)) if work.known else (),
+        failed=await unless_closed("failed runs", runs(RunState.FAILED, None)),
+        schedules=await unless_closed("schedules", schedules()),
+        closed=frozenset(closed),
+    )
+
+
+def workers(work: Work) -> Iterable[Verdict]:
+    silent = [worker for worker in work.workers if worker not in work.live]
+    for worker in silent:
+        ago = work.now - (worker.seen_at or 0.0)
+        yield warning(
+            f"worker {worker.id} of group {worker.group} was last heard of {ago:.0f} s ago and holds {worker.held} "
+            f"runs: is its process stuck, or its machine gone?"
+        )
+    if work.live:
+        groups = ", ".join(sorted({worker.group for worker in work.live}))
+        yield ok(f"{len(work.live)} at work{work.place}, for {groups}")
+    elif not silent:
+        yield warning(
+            f"none is registered{work.place}, so no run goes on; start one: signoff worker MODULE:APP"
+        )
+
+
+def claims(work: Work) -> Iterable[Verdict]:
+    served = {worker.group for worker in work.live}
+    waiting = [group for group in work.groups if group.ready]
+    is_well = True
+    for group in waiting:
+        count = f"{'at least ' if group.ready >= COUNTED_AT_MOST else ''}{group.ready:,} ready runs"
+        if group.is_paused:
+            is_well = False
+            yield warning(
+                f"group {group.name}{work.place} is paused and has {count}; signoff groups resume {group.name}"
+            )
+        elif group.name not in served:
+            is_well = False
+            yield failure(
+                f"group {group.name}{work.place} has {count} and no live worker polls it; start one: "
+                f"signoff worker MODULE:APP --group {group.name}"
+            )
+    if work.known is not None:
+        strange = [run for run in work.ready if not work.known.has(run.workflow)]
+        if strange:
+            is_well = False
+            names = ", ".join(sorted({run.workflow for run in strange})[:NAMED])
+            yield warning(
+                f"at least {len(strange)} ready runs of group {work.known.group} are of workflows that this app does "
+                f"not register ({names}): unless workers of other code take them they wait for ever"
+            )
+    if is_well:
+        yield ok(f"every group with ready runs{work.place} has a worker")
+
+
+def failed(work: Work) -> Iterable[Verdict]:
+    kept = [run for run in work.failed if run.retryable]
+    if not kept:
+        yield ok(f"no run{work.place} waits for its code to be mended")
+        return
+    ids = ", ".join(run.id for run in kept[:NAMED]) + (", ..." if len(kept) > NAMED else "")
+    yield warning(
+        f"at least {len(kept)} runs{work.place} failed because of their code ({ids}): signoff show one, mend the code, "
+        f"then signoff retry"
+    )
+
+
+def schedules(work: Work) -> Iterable[Verdict]:
+    late = [each for each in work.schedules if not each.is_paused and each.next_at < work.now - LATE_SECONDS]
+    for schedule in late[:NAMED]:
+        yield failure(
+            f"schedule {schedule.id}{work.place} is {work.now - schedule.next_at:.0f} s late: is any server or worker "
+            f"up, and does it know time zone {schedule.timezone}? Their logs say more"
+        )
+    if not late:
+        first = f" of the first {LOOKED_AT}" if len(work.schedules) == LOOKED_AT else ""
+        yield ok(f"none{work.place} is late{first}")
+
+
+def unless_closed(name: str, check: Check[Work]) -> Check[Work]:
+    """Return a check that says so if the worker key does not open what it looks at."""
+
+    def checked(work: Work) -> Iterable[Verdict]:
+        return [ok("not checked: this worker key does not open it")] if name in work.closed else check(work)
+
+    return checked
+
+
+WORK_CHECKS: Mapping[str, Check[Work]] = {
+    name: unless_closed(name, check)
+    for name, check in {
+        "workers": workers,
+        "ready runs": claims,
+        "failed runs": failed,
+        "schedules": schedules,
+    }.items()
+}
+
+
+def time(late: Sequence[Late]) -> Iterable[Verdict]:
+    """Judge what time should have brought in the whole database."""
+    for each in late:
+        count = f"{'at least ' if each.count >= LATE_COUNTED else ''}{each.count:,}"
+        yield failure(
+            f"{each.what}: {count} overdue, the first by {each.seconds:.0f} s; nobody serves time: start a signoff "
+            f"server or a worker, or look at the logs of those that run"
+        )
+    if not late:
+        yield ok(f"nothing is overdue by more than {LATE_SECONDS:g} s")
