@@ -14,7 +14,7 @@ from signoff.errors import StoreUnavailable
 from signoff.records import EntryKind, NewRun, RunState
 from signoff.stores.base import Outcome, Write
 from signoff.testing import MemoryStore
-from signoff.testing.model import Commit
+from signoff.testing.model_tables import Commit
 from signoff.testing.simulation import Process, World
 from signoff.testing.simulation.process import worker_of
 from tests.support import in_asyncio, running

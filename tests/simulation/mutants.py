@@ -22,6 +22,8 @@ from signoff.records import Entry, EntryKind, PromiseKind, PromiseState, Run, Ru
 from signoff.stores.base import Outcome, Write
 from signoff.testing import MemoryStore
 from signoff.testing.model import Model
+from signoff.testing.model_promises import Promises
+from signoff.testing.model_state import State
 from signoff.testing.simulation import Faults
 
 
@@ -42,7 +44,7 @@ class SleepyModel(Model):
         return super().pause(namespace, write, self.tables.runs[namespace, write.run_id].wakes, wake_at)
 
 
-class FickleModel(Model):
+class FicklePromises(Promises):
     """Lets everybody settle a promise, the last one too."""
 
     def settle(
@@ -53,20 +55,20 @@ class FickleModel(Model):
         settlement: Settlement,
         token: str | None = None,
     ) -> tuple[Any, bool]:
-        promise = self.tables.promises[namespace, promise_id]
+        promise = self._tables.promises[namespace, promise_id]
         if promise.state is PromiseState.RESOLVED and promise.settled_by != settlement.by:
-            self.tables.promises[namespace, promise_id] = replace(promise, state=PromiseState.PENDING)
+            self._tables.promises[namespace, promise_id] = replace(promise, state=PromiseState.PENDING)
         return super().settle(namespace, promise_id, kind, settlement, token)
 
 
-class ForgetfulModel(Model):
+class ForgetfulState(State):
     """Acknowledges what a worker appends to its journal and forgets it when the lease ends."""
 
-    def _make_ready(self, run: Run, **changes: Any) -> None:
+    def make_ready(self, run: Run, **changes: Any) -> None:
         journal = self.tables.journals[run.namespace, run.id]
         if run.state is RunState.RUNNING and len(journal) > 2:
             journal.pop()
-        super()._make_ready(run, **changes)
+        super().make_ready(run, **changes)
 
 
 class RepeatingModel(Model):
@@ -95,12 +97,12 @@ class SuspiciousModel(Model):
         return super()._write(namespace, write)
 
 
-class HastyModel(Model):
+class HastyPromises(Promises):
     """Times promises out a second too soon."""
 
-    def _is_overdue(self, promise: Any) -> bool:
+    def is_overdue(self, promise: Any) -> bool:
         is_pending = promise.state is PromiseState.PENDING
-        return is_pending and promise.due_at is not None and promise.due_at <= self._now + 1.0
+        return is_pending and promise.due_at is not None and promise.due_at <= self._state.now + 1.0
 
 
 class SilentModel(Model):
@@ -111,24 +113,26 @@ class SilentModel(Model):
             super()._finish(namespace, run_id, outcome)
 
 
-MODELS = (
+STORES: tuple[type[Model | Promises | State], ...] = (
     UnfencedModel,
     SleepyModel,
-    FickleModel,
-    ForgetfulModel,
+    FicklePromises,
+    ForgetfulState,
     RepeatingModel,
     SuspiciousModel,
-    HastyModel,
+    HastyPromises,
     SilentModel,
 )
 
 
-def store_of(model: type[Model]) -> Callable[..., MemoryStore]:
-    """Make a store of another model."""
+def store_of(mutant: type[Model | Promises | State]) -> Callable[..., MemoryStore]:
+    """Make a store whose model, or a part of it, is a mutant."""
 
     def make(**options: Any) -> MemoryStore:
         store = MemoryStore(**options)
-        store.model.__class__ = model
+        parts = (store.model, store.model.promises, store.model.state)
+        [mutated] = [part for part in parts if issubclass(mutant, type(part))]
+        mutated.__class__ = mutant
         return store
 
     return make

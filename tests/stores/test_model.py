@@ -45,7 +45,7 @@ from signoff.records import (
 )
 from signoff.stores.base import Outcome, PromiseFilter, RunFilter, Write
 from signoff.testing import MemoryStore
-from signoff.testing.model import Tables
+from signoff.testing.model_tables import Tables
 from tests.stores.scene import STORES, Scene
 
 NAMESPACES = ("default", "acme")
@@ -285,7 +285,7 @@ class SideBySide(RuleBasedStateMachine):
     @rule(delay=moments, runs=st.lists(run_ids, max_size=2), stale=st.booleans())
     def fire_schedules(self, delay: float, runs: list[str], stale: bool) -> None:
         due, next_at = self._do(self.scene.store.due_schedules(100))
-        expected_due, expected_next = self.model.due_schedules(100)
+        expected_due, expected_next = self.model.schedules.due(100)
         assert _ids_of(due) == _ids_of(expected_due)
         assert next_at == expected_next
         for each in due:
@@ -393,8 +393,8 @@ class SideBySide(RuleBasedStateMachine):
             for run, journal in zip(expected, seen.journals, strict=True):
                 assert _comparable(journal) == _comparable(self.model.tables.journals[namespace, run.id])
                 assert [entry.seq for entry in journal] == list(range(len(journal)))
-            assert seen.groups == self.model.list_groups(namespace)
-            assert seen.schedules == self.model.list_schedules(namespace)
+            assert seen.groups == self.model.groups.list_groups(namespace)
+            assert seen.schedules == self.model.schedules.list_schedules(namespace)
             messages = [
                 (message, run.wakes)
                 for run in expected

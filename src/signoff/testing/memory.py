@@ -26,7 +26,8 @@ from signoff.records import (
 )
 from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
 from signoff.stores.paging import page_number
-from signoff.testing.model import Commit, Model
+from signoff.testing.model import Model
+from signoff.testing.model_tables import Commit
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -171,7 +172,7 @@ class MemoryStore:
     # Promises
 
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
-        return self._do(self.model.create_promise, new, token)
+        return self._do(self.model.promises.create, new, token)
 
     async def get_promise(self, promise_id: str) -> Promise:
         promise = self.model.tables.promises.get((self.namespace, promise_id))
@@ -197,57 +198,59 @@ class MemoryStore:
     async def settle(
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
-        return self._do(self.model.settle, promise_id, kind, settlement, token)
+        return self._do(self.model.promises.settle, promise_id, kind, settlement, token)
 
     # Time and leases
 
     async def due(self, limit: int = 1000) -> float | None:
-        return self._do(lambda _: self.model.due(limit))
+        return self._do(lambda _: self.model.timers.due(limit))
 
     # Groups
 
     async def pause_group(self, name: str) -> None:
-        self._do(self.model.pause_group, name)
+        self._do(self.model.groups.pause, name)
 
     async def resume_group(self, name: str) -> None:
-        self._do(self.model.resume_group, name)
+        self._do(self.model.groups.resume, name)
 
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
-        self._do(self.model.limit_group, name, max_running, starts_per)
+        self._do(self.model.groups.limit, name, max_running, starts_per)
 
     async def list_groups(self) -> Sequence[Group]:
-        return self.model.list_groups(self.namespace)
+        return self.model.groups.list_groups(self.namespace)
 
     # Schedules
 
     async def put_schedule(self, new: NewSchedule) -> Schedule:
-        return self._do(self.model.put_schedule, new)
+        return self._do(self.model.schedules.put, new)
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
-        return self.model.get_schedule(self.namespace, schedule_id)
+        return self.model.schedules.get(self.namespace, schedule_id)
 
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
-        found = [each for each in self.model.list_schedules(self.namespace) if each.id > (after or "")]
+        found = [
+            each for each in self.model.schedules.list_schedules(self.namespace) if each.id > (after or "")
+        ]
         return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
 
     async def pause_schedule(self, schedule_id: str) -> Schedule:
-        return self._do(self.model.pause_schedule, schedule_id)
+        return self._do(self.model.schedules.pause, schedule_id)
 
     async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
-        return self._do(self.model.resume_schedule, schedule_id, next_at)
+        return self._do(self.model.schedules.resume, schedule_id, next_at)
 
     async def delete_schedule(self, schedule_id: str) -> None:
-        self._do(self.model.delete_schedule, schedule_id)
+        self._do(self.model.schedules.delete, schedule_id)
 
     async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
-        return self.model.due_schedules(limit)
+        return self.model.schedules.due(limit)
 
     async def fire_schedule(
         self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
     ) -> bool:
-        return self._do(self.model.fire_schedule, schedule_id, expected, runs, next_at)
+        return self._do(self.model.schedules.fire, schedule_id, expected, runs, next_at)
 
     # Workers
 
