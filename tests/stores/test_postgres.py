@@ -26,7 +26,7 @@ from signoff.records import (
     RunState,
     Settlement,
 )
-from signoff.stores import postgres, postgres_schema
+from signoff.stores import postgres_database, postgres_schema
 from signoff.stores.base import Change, PromiseFilter, RunFilter, Write
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.postgres_link import Link
@@ -91,7 +91,7 @@ class LossyLink(Link):
 
 @pytest.fixture
 def lossy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "Link", LossyLink)
+    monkeypatch.setattr(postgres_database, "Link", LossyLink)
     LossyLink.armed = False
 
 

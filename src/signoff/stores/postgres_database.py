@@ -1,0 +1,261 @@
+"""An open Postgres database, which the stores of several namespaces share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import psycopg
+
+from signoff.clock import Clock
+from signoff.errors import StoreUnavailable
+from signoff.records import Run
+from signoff.stores import postgres_leases as leases
+from signoff.stores import postgres_reads as reads
+from signoff.stores.listeners import Listeners
+from signoff.stores.postgres_clock import DatabaseClock
+from signoff.stores.postgres_link import Link
+from signoff.stores.postgres_lookups import Lookups
+from signoff.stores.postgres_notifier import Notifier
+from signoff.stores.postgres_schema import (
+    connection_options,
+    is_conflict,
+    is_gone,
+    location_of,
+    migrate,
+    translate,
+)
+from signoff.stores.postgres_writer import RETRY_LATER, RETRY_SOON, Writer
+from signoff.stores.touched import Touched
+
+T = TypeVar("T")
+
+log = logging.getLogger("signoff.store")
+
+TELL_AFTER_SECONDS = 6.0  # of waiting for a server that is gone
+
+
+class Database:
+    """A writer, a notifier, and readers for the rest.
+
+    Args:
+        address: ``postgresql://user:password@host:port/database``, with any options of libpq.
+        clock: Business time, instead of the database's.
+        lease_clock: The time leases are measured by, instead of the database's.
+        patience_seconds: How long operations wait for a server that is gone before they raise StoreUnavailable.
+        readers: How many connections read, extend leases and look for what is due.
+        listen_address: Where to LISTEN, if ``address`` is a pooler; the empty string does not listen.
+        inline_below_seconds: Send single operations from the event loop while replies take less; 0 never does.
+
+    Attributes:
+        options: How to connect, with the database's secrets.
+        listen_options: How to connect to listen; None if it does not listen.
+        location: Where it is, without its secrets.
+        clock: Business time.
+        listeners: Whom ``tell`` tells.
+        lookups: Looks runs up.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        clock: Clock | None,
+        lease_clock: Clock | None,
+        patience_seconds: float,
+        readers: int,
+        listen_address: str | None,
+        inline_below_seconds: float,
+    ) -> None:
+        self.options = connection_options(address)
+        self.location = location_of(address)
+        self.listeners = Listeners()
+        self.clock: Clock = clock or DatabaseClock()
+        self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
+        self._is_pooled = listen_address is not None
+        self._own_clock = clock
+        self._lease_clock = lease_clock
+        self._patience_seconds = patience_seconds
+        self._readers = readers
+        self._inline_below_seconds = inline_below_seconds
+        self.lookups = Lookups(self._get_runs)
+        self._writer: Writer | None = None
+        self._notifier: Notifier | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._connections: set[reads.Connection] = set()  # of the readers
+        self._mine = threading.local()
+        self._opening = threading.Lock()
+        self._closing = False
+        self._pid = os.getpid()
+        self.clock.on_jump(self.listeners.tell_jump)
+
+    @property
+    def writer(self) -> Writer:
+        """What commits. Raises StoreUnavailable if the database is not open."""
+        if self._writer is None:
+            raise StoreUnavailable(self.location, "it is not open")
+        return self._writer
+
+    def now(self) -> float | None:
+        """Return the business time; None if it is the database's."""
+        return None if self._own_clock is None else self._own_clock.now()
+
+    def lease_now(self) -> float | None:
+        """Return the time leases are measured by; None if it is the database's."""
+        return None if self._lease_clock is None else self._lease_clock.now()
+
+    def open(self) -> None:
+        """Connect, and bring the schema up to date. Opening twice opens once.
+
+        Raises:
+            StoreUnavailable: The server could not be reached for ``patience_seconds``.
+            SchemaTooNew: A newer Signoff has migrated it.
+            SchemaTooOld: It is an older one, and the database's role may not change it.
+        """
+        with self._opening:
+            if self._writer is not None:
+                return
+            self._pid = os.getpid()
+            self._closing = False
+            self._patiently(self._prepare)
+            self._mine = threading.local()
+            self._threads = ThreadPoolExecutor(self._readers, thread_name_prefix="signoff-postgres-reader")
+            if (listen_options := self.listen_options) is not None:
+                self._notifier = Notifier(
+                    lambda: psycopg.connect(listen_options, autocommit=True),
+                    self.listeners,
+                    self.location,
+                )
+                self._notifier.wait_until_listening(self._patience_seconds)
+            link = Link(lambda: psycopg.connect(self.options, autocommit=True), prepares=not self._is_pooled)
+            self._patiently(link.open)
+            self._writer = Writer(
+                link,
+                location=self.location,
+                clock=self._own_clock,
+                lease_clock=self._lease_clock,
+                patience_seconds=self._patience_seconds,
+                inline_below_seconds=self._inline_below_seconds,
+                committed=self.tell,
+                doubted=self.listeners.tell_disturbance,
+            )
+
+    def give_up(self) -> None:
+        """Have whoever waits for the server wait no longer."""
+        self._closing = True
+
+    def close(self) -> None:
+        """Finish what was begun and disconnect. Safe to call twice."""
+        with self._opening:
+            if os.getpid() != self._pid:
+                return  # forked: the connections are the parent's
+            writer, self._writer = self._writer, None
+            threads, self._threads = self._threads, None
+            notifier, self._notifier = self._notifier, None
+            if writer is not None:
+                writer.close()
+            self._closing = True
+            if threads is not None:
+                threads.shutdown()
+            while self._connections:
+                self._connections.pop().close()
+            if notifier is not None:
+                notifier.close()
+
+    async def call(self, work: Callable[[reads.Connection], T]) -> T:
+        """Do something on a reader's thread and connection. It must be safe to do twice.
+
+        Raises:
+            StoreUnavailable: The database is not open, or has been gone for ``patience_seconds``.
+        """
+        self.writer.check_usable()
+        threads, calling = self._threads, None
+        if threads is not None:
+            with contextlib.suppress(RuntimeError):  # another thread has just shut them down
+                calling = asyncio.get_running_loop().run_in_executor(threads, self._call_here, work)
+        if calling is None:
+            raise StoreUnavailable(self.location, "it is closed")
+        return await calling
+
+    async def due(self, limit: int) -> float | None:
+        """Do what time has brought. The contract is in ``signoff.stores.base.Store``, for all namespaces."""
+        now = self.now()
+        lease_now = self.lease_now()
+        sent_at = time.monotonic()
+        reply = await self.call(lambda db: leases.due(db, now, lease_now, limit))
+        if isinstance(self.clock, DatabaseClock):
+            self.clock.learn(sent_at, reply.now, time.monotonic())
+        self.tell(reply.touched)
+        return reply.next_at
+
+    async def release(self, worker_id: str) -> int:
+        """Take a worker off the register, and return how many runs became ready."""
+        now = self.now()
+        freed, touched = await self.call(lambda db: leases.release(db, worker_id, now))
+        self.tell(touched)
+        return freed
+
+    def tell(self, touched: Touched) -> None:
+        """Tell this process, and then the others, what a commit touched."""
+        if not touched:
+            return
+        self.listeners.tell(touched.change)
+        notifier = self._notifier
+        if notifier is not None:
+            notifier.tell(touched)
+
+    async def _get_runs(self, namespace: str, run_ids: Sequence[str]) -> dict[str, Run]:
+        return await self.call(lambda db: reads.get_runs(db, namespace, run_ids))
+
+    def _prepare(self) -> None:
+        with psycopg.connect(self.options, autocommit=True) as connection:
+            migrate(connection, self.location)
+            if isinstance(self.clock, DatabaseClock):
+                self.clock.ask(connection)
+
+    def _call_here(self, work: Callable[[reads.Connection], T]) -> T:
+        def once() -> T:
+            connection: reads.Connection | None = getattr(self._mine, "connection", None)
+            if connection is None:
+                # A pooler gives each transaction another connection, which knows no prepared statements of ours.
+                connection = self._mine.connection = psycopg.connect(
+                    self.options, autocommit=True, prepare_threshold=None if self._is_pooled else 5
+                )
+                self._connections.add(connection)
+            try:
+                return work(connection)
+            except psycopg.Error as error:
+                if is_gone(error):
+                    del self._mine.connection
+                    self._connections.discard(connection)
+                    connection.close()
+                raise
+
+        return self._patiently(once)
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """Do something, and again while the server is gone or another transaction won."""
+        began_at = time.monotonic()
+        pause = RETRY_SOON
+        has_told = False
+        while True:
+            try:
+                return work()
+            except psycopg.Error as error:
+                may_come_back = is_gone(error) or is_conflict(error)
+                waited = time.monotonic() - began_at
+                if not may_come_back or self._closing or waited > self._patience_seconds:
+                    raise translate(error, self.location) from error
+                if waited > TELL_AFTER_SECONDS and not has_told:
+                    has_told = True
+                    said = " ".join(str(error).split())
+                    log.warning("store %s is not available, still trying: %s", self.location, said)
+            time.sleep(pause)
+            pause = min(pause * 2, RETRY_LATER)
