@@ -14,6 +14,7 @@ import pytest
 
 from signoff import Context, RetryPolicy, RunState, SignalTimeout, Signoff, telemetry
 from signoff.engine.schedules import fire_due
+from signoff.errors import AlreadySettled, NotFound, WrongAnswer
 from signoff.records import CallKind, NewSchedule, WorkerInfo
 from signoff.telemetry import (
     AnswerGiven,
@@ -36,7 +37,7 @@ from signoff.telemetry import (
 from signoff.testing import MemoryStore, VirtualClock, crash_everywhere
 from signoff.testing.environment import Environment
 from tests.postgres.databases import fresh_database
-from tests.support import doomed_worker, in_asyncio, new_app, opened, pauses, reaches, running
+from tests.support import doomed_worker, in_asyncio, new_app, opened, opens, pauses, reaches, running
 
 E = TypeVar("E", bound=Event)
 SECRET = "hunter2-is-my-password"
@@ -98,6 +99,34 @@ async def test_a_run_is_told_from_its_claim_to_its_end(tmp_path: Path, events: l
         "accepted",
     )
     assert SECRET not in repr(events)
+
+
+@in_asyncio
+async def test_a_refused_answer_is_told_with_the_run_it_was_meant_for(
+    tmp_path: Path, events: list[Event]
+) -> None:
+    app = refunds(new_app(tmp_path))
+    async with running(app) as client:
+        await client.start("refund", SECRET, id="r")
+        await pauses(app, "r")
+        with pytest.raises(WrongAnswer):
+            await client.answer("r.2", {"wrong": SECRET})
+        with pytest.raises(NotFound):
+            await client.answer("nobody.1", SECRET)
+        await client.answer("r.2", SECRET)
+        with pytest.raises(AlreadySettled):
+            await client.answer("r.2", f"not {SECRET}")
+        await client.signal("r", "go")
+        await opens(app, "r.4")
+        with pytest.raises(NotFound):
+            await client.answer("r.4", SECRET)  # a promise, but no question
+    assert [(answer.run_id, answer.workflow, answer.outcome) for answer in of(events, AnswerGiven)] == [
+        ("r", "refund", "WrongAnswer"),
+        (None, None, "NotFound"),
+        ("r", "refund", "accepted"),
+        ("r", "refund", "AlreadySettled"),
+        ("r", "refund", "NotFound"),
+    ]
 
 
 @in_asyncio

@@ -100,26 +100,34 @@ async def answer(
         AlreadySettled: Somebody was first, or it is closed.
         RequestConflict: The request id was used with another value.
     """
-    if not telemetry.subscribers:
-        return await _settle(store, question_id, value, user_id, note, request_id, digest)
     began = time.perf_counter()
+    promise: Promise | None = None
     try:
-        promise = await _settle(store, question_id, value, user_id, note, request_id, digest)
+        promise = await _get_promise(store, question_id)
+        settled = await _settle(store, promise, value, user_id, note, request_id, digest)
     except SignoffError as error:
-        await _announce(store, question_id, user_id, type(error).__name__, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        await _announce(store, question_id, promise, user_id, type(error).__name__, seconds)
         raise
-    await _announce(store, question_id, user_id, "accepted", time.perf_counter() - began)
-    return promise
+    await _announce(store, question_id, promise, user_id, "accepted", time.perf_counter() - began)
+    return settled
 
 
 async def _announce(
-    store: Store, question_id: str, user_id: str | None, outcome: str, seconds: float
+    store: Store,
+    question_id: str,
+    promise: Promise | None,
+    user_id: str | None,
+    outcome: str,
+    seconds: float,
 ) -> None:
     """Tell subscribers of an answer, with what is known of its run."""
+    if not telemetry.subscribers:
+        return
     run: Run | None = None
-    with contextlib.suppress(SignoffError):
-        promise = await store.get_promise(question_id)
-        run = None if promise.run_id is None else await store.get_run(promise.run_id)
+    if promise is not None and promise.run_id is not None:
+        with contextlib.suppress(SignoffError):
+            run = await store.get_run(promise.run_id)
     given = AnswerGiven(
         store.namespace,
         question_id,
@@ -135,21 +143,21 @@ async def _announce(
 
 async def _settle(
     store: Store,
-    question_id: str,
+    promise: Promise,
     value: Any,
     user_id: str | None,
     note: str | None,
     request_id: str | None,
     digest: str | None,
 ) -> Promise:
-    promise = await get_question(store, question_id)
+    _check_kind(promise)
     asked = Question.from_json(promise.data or "null")
     plain = _as_asked(asked, json.loads(codec.encode(value, path="value")))
     if promise.state is PromiseState.PENDING:  # else ``settle`` says what became of it
-        check_answer(question_id, asked, plain, digest)
+        check_answer(promise.id, asked, plain, digest)
     text = codec.encode(plain, path="value")
     settlement = Settlement(PromiseState.RESOLVED, text, by=user_id, note=note, request_id=request_id)
-    settled, _ = await store.settle(question_id, PromiseKind.QUESTION, settlement)
+    settled, _ = await store.settle(promise.id, PromiseKind.QUESTION, settlement)
     return settled
 
 
@@ -162,13 +170,21 @@ def _as_asked(question: Question, value: object) -> object:
 
 async def get_question(store: Store, question_id: str) -> Promise:
     """Return a question, open or closed. Raises NotFound."""
+    promise = await _get_promise(store, question_id)
+    _check_kind(promise)
+    return promise
+
+
+async def _get_promise(store: Store, question_id: str) -> Promise:
     try:
-        promise = await store.get_promise(question_id)
+        return await store.get_promise(question_id)
     except NotFound:
         raise NotFound("question", question_id) from None
+
+
+def _check_kind(promise: Promise) -> None:
     if promise.kind is not PromiseKind.QUESTION:
-        raise NotFound("question", question_id)
-    return promise
+        raise NotFound("question", promise.id)
 
 
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
