@@ -563,6 +563,30 @@ async def test_runs_go_on_through_a_pooler_that_shares_connections_by_transactio
                 await store.close()
 
 
+@needs_pgbouncer
+@in_asyncio
+async def test_a_pooler_that_nobody_spoke_of_is_noticed(server: PostgresServer) -> None:
+    """It gives each transaction another connection, which knows nothing of what was prepared."""
+    with PgBouncer(server.url(), pool_size=2) as bouncer:
+        stores = [PostgresStore(bouncer.url()) for _ in range(3)]
+        try:
+            for store in stores:
+                await store.open()
+            for turn in range(10):
+                ids = [f"pooled-{turn}-{place}" for place, _ in enumerate(stores)]
+                await asyncio.gather(
+                    *(
+                        store.create_run(NewRun(id, "pooled", "pooled", "{}"))
+                        for store, id in zip(stores, ids, strict=True)
+                    )
+                )
+                found = await asyncio.gather(*(store.get_run(id) for store in stores for id in ids))
+                assert {run.id for run in found} == set(ids)
+        finally:
+            for store in stores:
+                await store.close()
+
+
 # Opening
 
 

@@ -28,6 +28,7 @@ from signoff.stores.postgres_schema import (
     connection_options,
     is_conflict,
     is_gone,
+    is_shared,
     location_of,
     migrate,
     translate,
@@ -232,7 +233,9 @@ class Database:
             try:
                 return work(connection)
             except psycopg.Error as error:
-                if is_gone(error):
+                if is_shared(error):
+                    self._is_pooled = True
+                if is_gone(error) or is_shared(error):
                     del self._mine.connection
                     self._connections.discard(connection)
                     connection.close()
@@ -249,7 +252,7 @@ class Database:
             try:
                 return work()
             except psycopg.Error as error:
-                may_come_back = is_gone(error) or is_conflict(error)
+                may_come_back = is_gone(error) or is_conflict(error) or is_shared(error)
                 waited = time.monotonic() - began_at
                 if not may_come_back or self._closing or waited > self._patience_seconds:
                     raise translate(error, self.location) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import select
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -9,6 +10,10 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import pq
+
+from signoff.stores.postgres_schema import is_shared
+
+log = logging.getLogger("signoff.store")
 
 
 class Statement(Enum):
@@ -50,6 +55,15 @@ class Link:
         self._poll = select.poll()
         self._result: pq.abc.PGresult | None = None
 
+    def prepare_no_more(self) -> bool:
+        """Send statements as they are from now on. Returns whether it was otherwise."""
+        prepared, self._prepares = self._prepares, False
+        if prepared:
+            log.warning(
+                "Postgres is behind a pooler that shares connections: say where to listen, see listen_address"
+            )
+        return prepared
+
     @property
     def is_open(self) -> bool:
         return self._connection is not None
@@ -59,8 +73,7 @@ class Link:
         self.close()
         self._connection = connection = self._connect()
         if self._prepares:
-            for statement in Statement:
-                _check(connection.pgconn.prepare(statement.prepared_as, statement.sql))
+            self._prepare(connection.pgconn)
         connection.pgconn.nonblocking = 1
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLIN)
@@ -103,6 +116,16 @@ class Link:
                 if result is None:
                     return self._reply()
                 self._result = result
+
+    def _prepare(self, pgconn: pq.abc.PGconn) -> None:
+        for statement in Statement:
+            result = pgconn.prepare(statement.prepared_as, statement.sql)
+            if result.status not in _GOOD:
+                error = psycopg.errors.error_from_result(result)
+                if not is_shared(error):
+                    raise error
+                self.prepare_no_more()
+                return
 
     @property
     def _pgconn(self) -> pq.abc.PGconn:

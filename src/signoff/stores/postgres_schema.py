@@ -38,6 +38,7 @@ CONNECTION_DEFAULTS = {
 # The words of SQLSTATE classes and codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
 CONFLICTS = frozenset({"40001", "40P01", "55P03"})  # of transactions: the same again succeeds
 GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25006", "08000", "08003", "08006", "08P01"})
+UNPREPARED = frozenset({"26000", "42P05"})
 BAD_TEXT = frozenset({"22P05", "22021"})
 
 # What a server says that lets nobody in as asked. libpq does not pass its SQLSTATE on.
@@ -142,6 +143,11 @@ def code_of(error: psycopg.Error) -> str:
 def is_conflict(error: psycopg.Error) -> bool:
     """Whether the transaction lost against another one, and succeeds when it is done again."""
     return code_of(error) in CONFLICTS
+
+
+def is_shared(error: psycopg.Error) -> bool:
+    """Whether a pooler gave the transaction a connection that does not know what this one has prepared."""
+    return code_of(error) in UNPREPARED
 
 
 def is_gone(error: psycopg.Error) -> bool:

@@ -28,7 +28,7 @@ from signoff.stores.bell import Bell
 from signoff.stores.postgres_batch import Batch
 from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_operations import Request
-from signoff.stores.postgres_schema import is_conflict, is_gone, translate
+from signoff.stores.postgres_schema import is_conflict, is_gone, is_shared, translate
 from signoff.stores.touched import Touched
 from signoff.stores.turns import Turns, tell, tell_here
 from signoff.telemetry import StoreCommitted
@@ -211,6 +211,8 @@ class Writer:
                 if is_gone(error):
                     self._link.close()
                     self._doubted()
+                elif is_shared(error) and self._link.prepare_no_more():
+                    continue
                 elif not is_conflict(error):
                     if len(batch.requests) == 1:
                         batch.requests[0].error = translate(error, self._location)
