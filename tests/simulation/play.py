@@ -76,7 +76,9 @@ def play(
             crowd.busy == 0 and len(runs) >= len(roots) and all(run.state.is_final for run in runs.values())
         )
 
-    with mock.patch.object(telemetry, "subscribers", ()):  # for one that hears of answers, more is read of the store
+    with mock.patch.object(
+        telemetry, "subscribers", ()
+    ):  # for one that hears of answers, more is read of the store
         world.run(is_over, limit=LAST_SECOND)
     seconds = world.now
     if crowd.busy and not world.problems:
