@@ -70,7 +70,7 @@ class PostgresStore:
         patience_seconds: float = 60.0,
         readers: int = 3,
         listen_address: str | None = None,
-        inline_below_seconds: float = 0.001,
+        inline_below_seconds: float = 0.002,
     ) -> None:
         self.namespace = namespace
         self.lease_seconds = lease_seconds

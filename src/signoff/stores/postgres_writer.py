@@ -40,7 +40,7 @@ log = logging.getLogger("signoff.store")
 AVERAGE_OVER: Final = 20  # replies
 AT_ONCE: Final = 500  # operations in one statement
 BYTES_AT_ONCE: Final = 16 * 1024 * 1024
-LOOP_WAITS: Final = 0.0015  # seconds that an event loop waits for a reply itself
+LOOP_WAITS: Final = 0.003  # seconds that an event loop waits for a reply itself
 RETRY_SOON: Final = 0.02
 RETRY_LATER: Final = 1.0
 
