@@ -3,7 +3,8 @@
 #   docker build --tag signoff .
 #   docker build --tag signoff-sample --target sample .
 #
-# An image of your own workers is `FROM signoff`, COPY of your code, pip install of what it needs, and CMD ["worker", ...].
+# An image of your own workers is `FROM` the stage `base` (--target base), which looks for no server: COPY of your code, pip
+# install of what it needs, and CMD ["worker", ...].
 
 FROM python:3.12-slim AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never
@@ -21,18 +22,19 @@ RUN uv pip install --python /opt/signoff --no-deps /wheels/*.whl
 FROM python:3.12-slim AS base
 RUN useradd --system --uid 10001 --home-dir /app --create-home signoff && install --directory --owner signoff /data
 COPY --from=build /opt/signoff /opt/signoff
-ENV PATH=/opt/signoff/bin:$PATH PYTHONUNBUFFERED=1
+ENV PATH=/opt/signoff/bin:$PATH PYTHONUNBUFFERED=1 SIGNOFF_STORE=sqlite:////data/signoff.db
+VOLUME /data
 WORKDIR /app
 USER signoff
 # Signoff handles SIGTERM itself, also as process 1.
 ENTRYPOINT ["signoff"]
 CMD ["server", "--host", "0.0.0.0"]
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-c", "import http.client, sys; server = http.client.HTTPConnection('127.0.0.1', 8000, timeout=4); server.request('GET', '/ready'); sys.exit(server.getresponse().status != 200)"]
 
 FROM base AS sample
 COPY examples/refund ./examples/refund
 CMD ["worker", "examples.refund.flow:app"]
-HEALTHCHECK NONE
 
 FROM base AS signoff
+# Of the server alone; /ready says more, but an image is not to be restarted because its database is away.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-c", "import http.client, sys; server = http.client.HTTPConnection('127.0.0.1', 8000, timeout=4); server.request('GET', '/health'); sys.exit(server.getresponse().status != 200)"]

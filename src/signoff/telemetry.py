@@ -12,6 +12,7 @@ While nobody subscribes, nothing is made: who announces asks ``if telemetry.subs
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -266,6 +267,7 @@ Subscriber = Callable[[Event], None]
 
 subscribers: tuple[Subscriber, ...] = ()
 """Who is told. Change it with ``subscribe``."""
+_changing = threading.Lock()
 
 
 def subscribe(subscriber: Subscriber) -> Callable[[], None]:
@@ -289,11 +291,13 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     def once(event: Event) -> None:  # so that one function may subscribe twice
         subscriber(event)
 
-    subscribers = (*subscribers, once)
+    with _changing:
+        subscribers = (*subscribers, once)
 
     def unsubscribe() -> None:
         global subscribers  # noqa: PLW0603
-        subscribers = tuple(other for other in subscribers if other is not once)
+        with _changing:
+            subscribers = tuple(other for other in subscribers if other is not once)
 
     return unsubscribe
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from signoff import AsyncClient, Context, Signoff
-from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreUnavailable
+from signoff.errors import AlreadySettled, InvalidValue, NotFound, SchemaTooNew, StoreUnavailable
 from signoff.records import (
     MessageKind,
     NewPromise,
@@ -30,6 +30,7 @@ from signoff.stores import postgres_database, postgres_schema
 from signoff.stores.base import Change, PromiseFilter, RunFilter, Write
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.postgres_link import Link
+from signoff.stores.postgres_writer import LOOP_WAITS
 from signoff.testing import VirtualClock
 from tests.postgres.databases import fresh_database
 from tests.postgres.pgbouncer import PgBouncer, needs_pgbouncer
@@ -46,7 +47,7 @@ from tests.stores.scene import (
     question,
     until,
 )
-from tests.support import in_asyncio
+from tests.support import PATIENCE_SECONDS, in_asyncio
 
 
 @pytest.fixture
@@ -524,6 +525,85 @@ async def test_the_databases_time_decides_and_not_the_machines(
             [claim] = await wrong.claim("w", GROUP, [WORKFLOW], 1)
             assert claim.run.lease_until is not None
             assert abs(claim.run.lease_until - (real() + 10.0)) < 1.0
+
+
+# Two event loops, and replies that are late for those who wait on them
+
+
+class LateLink(Link):
+    """Every few replies are not there yet for a loop that waits a moment, and come to the thread."""
+
+    count = 0
+
+    def receive(self, seconds: float | None) -> bytes | None:
+        LateLink.count += 1
+        if seconds == LOOP_WAITS and LateLink.count % 7 == 0:
+            time.sleep(LOOP_WAITS)
+            return None
+        return super().receive(seconds)
+
+
+@in_asyncio
+async def test_two_event_loops_share_a_store_whose_replies_are_late(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_database, "Link", LateLink)
+    async with opened(database, inline_below_seconds=60) as store:
+        for name in ("one", "two"):
+            await store.create_run(NewRun(name, WORKFLOW, GROUP, "{}"))
+
+        async def signal(name: str) -> None:
+            for number in range(150):
+                await store.signal(name, "go", str(number))
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await asyncio.gather(*(asyncio.to_thread(asyncio.run, signal(name)) for name in ("one", "two")))
+        for name in ("one", "two"):
+            assert sorted(await _values(store, name), key=int) == [str(number) for number in range(150)]
+
+
+@in_asyncio
+async def test_a_store_closed_while_a_loop_waits_for_a_reply_finishes_that_and_closes(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, closing = threading.Event(), threading.Event()
+
+    class SlowLink(Link):
+        def receive(self, seconds: float | None) -> bytes | None:
+            if seconds != LOOP_WAITS or not sent.is_set() or closing.is_set():
+                return super().receive(seconds)
+            closing.set()
+            time.sleep(0.3)  # meanwhile the store is closed
+            return None
+
+    monkeypatch.setattr(postgres_database, "Link", SlowLink)
+    async with opened(database) as other:
+        store = PostgresStore(database, inline_below_seconds=60)
+        await store.open()
+        await store.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+
+        def close() -> None:
+            assert closing.wait(PATIENCE_SECONDS)
+            asyncio.run(store.close())
+
+        sent.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            closed = asyncio.create_task(asyncio.to_thread(close))
+            await asyncio.sleep(0.05)  # in a turn of its own a signal is sent from the loop
+            assert await store.signal("r", "go", "1")
+            await closed
+        assert await _values(other, "r") == ["1"]
+
+
+@in_asyncio
+async def test_an_id_that_postgres_cannot_keep_is_not_found_and_harms_no_other_lookup(database: str) -> None:
+    async with opened(database) as store:
+        await store.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+        found = await asyncio.gather(
+            *(store.get_run(id) for id in ("r", "a\0b", "\ud800", "missing")), return_exceptions=True
+        )
+        assert isinstance(found[0], Run)
+        assert [type(error) for error in found[1:]] == [NotFound] * 3
 
 
 # Behind PgBouncer

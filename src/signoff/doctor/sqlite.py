@@ -65,16 +65,6 @@ def journal(file: File) -> Iterable[Verdict]:
         )
 
 
-def durability(file: File) -> Iterable[Verdict]:
-    with closing(connect(file.path, busy_seconds=BUSY_SECONDS)) as db:
-        synchronous = int(db.execute("PRAGMA synchronous").fetchone()[0])
-    full = 2
-    if synchronous < full:
-        yield failure(f"synchronous is {synchronous}, not FULL: a power cut loses what was acknowledged last")
-    else:
-        yield ok("synchronous is FULL")
-
-
 def disk(file: File) -> Iterable[Verdict]:
     free = inspection.free_bytes(file.path)
     text = f"{free >> 20:,} MiB are free at {file.path.parent}"
@@ -131,7 +121,6 @@ FILE_CHECKS: Mapping[str, Check[File]] = {
     "file system": file_system,
     "disk": disk,
     "journal": journal,
-    "durability": durability,
     "commits": commits,
     "integrity": integrity,
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from signoff import codec, telemetry
 from signoff.errors import NotFound, RegistrationError, SignoffError, WrongAnswer
@@ -17,6 +18,9 @@ from signoff.records import Entry, Promise, PromiseKind, PromiseState, Run, Sett
 from signoff.stores.base import Store
 from signoff.telemetry import AnswerGiven
 from signoff.traceparent import traceparent_of
+
+READ_SECONDS: Final = 1.0
+"""How long an answer waits for what subscribers are told of its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +130,9 @@ async def _announce(
         return
     run: Run | None = None
     if promise is not None and promise.run_id is not None:
-        with contextlib.suppress(SignoffError):
-            run = await store.get_run(promise.run_id)
+        with contextlib.suppress(Exception):  # the answer stands, whatever became of the store
+            async with asyncio.timeout(READ_SECONDS):
+                run = await store.get_run(promise.run_id)
     given = AnswerGiven(
         store.namespace,
         question_id,

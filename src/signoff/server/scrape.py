@@ -80,7 +80,12 @@ class Scrape:
         except SignoffError as error:
             log.warning("metrics of the store are missing: %s", error)
             return [*metrics, _up(False)]
-        return [*metrics, _up(True), *_of_groups(store.namespace, groups), _of_workers(workers)]
+        return [
+            *metrics,
+            _up(True),
+            *_of_groups(store.namespace, groups),
+            _of_workers(store.namespace, workers),
+        ]
 
 
 class _Both(Collector):
@@ -126,10 +131,14 @@ def _most(groups: Sequence[Group]) -> Sequence[Group]:
     return [*groups[:MOST_GROUPS], Group("(other)", ready=ready, running=running, paused=paused)]
 
 
-def _of_workers(workers: Iterable[WorkerInfo]) -> Metric:
+def _of_workers(namespace: str, workers: Iterable[WorkerInfo]) -> Metric:
     found = GaugeMetricFamily(
-        "signoff_workers", "Workers of the database, heard of within a minute.", labels=("namespace", "group")
+        "signoff_workers", "Workers that were heard of within a minute.", labels=("namespace", "group")
     )
-    for (namespace, group), number in Counter((worker.namespace, worker.group) for worker in workers).items():
+    counts = Counter(worker.group for worker in workers if worker.namespace == namespace)
+    if len(counts) > MOST_GROUPS:
+        most = dict(counts.most_common(MOST_GROUPS))
+        counts = Counter({**most, "(other)": counts.total() - sum(most.values())})
+    for group, number in counts.items():
         found.add_metric((namespace, group), number)
     return found

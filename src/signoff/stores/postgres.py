@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -101,10 +102,11 @@ class PostgresStore:
         return self._database.listen_options
 
     async def open(self) -> None:
+        given_up = threading.Event()
         try:
-            await asyncio.to_thread(self._database.open)
+            await asyncio.to_thread(self._database.open, given_up)
         except asyncio.CancelledError:
-            self._database.give_up()  # or its thread would wait for the server, and this process for the thread
+            given_up.set()  # or its thread would wait for the server, and this process for the thread
             raise
 
     async def close(self) -> None:

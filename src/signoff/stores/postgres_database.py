@@ -112,8 +112,11 @@ class Database:
         """Return the time leases are measured by; None if it is the database's."""
         return None if self._lease_clock is None else self._lease_clock.now()
 
-    def open(self) -> None:
+    def open(self, given_up: threading.Event) -> None:
         """Connect, and bring the schema up to date. Opening twice opens once.
+
+        Args:
+            given_up: Set when nobody waits for it any more: then it stops waiting for the server.
 
         Raises:
             StoreUnavailable: The server could not be reached for ``patience_seconds``.
@@ -125,7 +128,7 @@ class Database:
                 return
             self._pid = os.getpid()
             self._closing = False
-            self._patiently(self._prepare)
+            self._patiently(self._prepare, given_up)
             self._mine = threading.local()
             self._threads = ThreadPoolExecutor(self._readers, thread_name_prefix="signoff-postgres-reader")
             if (listen_options := self.listen_options) is not None:
@@ -134,9 +137,9 @@ class Database:
                     self.listeners,
                     self.location,
                 )
-                self._notifier.wait_until_listening(self._patience_seconds)
+                self._notifier.wait_until_listening(self._patience_seconds, given_up)
             link = Link(lambda: psycopg.connect(self.options, autocommit=True), prepares=not self._is_pooled)
-            self._patiently(link.open)
+            self._patiently(link.open, given_up)
             self._writer = Writer(
                 link,
                 location=self.location,
@@ -147,10 +150,6 @@ class Database:
                 committed=self.tell,
                 doubted=self.listeners.tell_disturbance,
             )
-
-    def give_up(self) -> None:
-        """Have whoever waits for the server wait no longer."""
-        self._closing = True
 
     def close(self) -> None:
         """Finish what was begun and disconnect. Safe to call twice."""
@@ -243,7 +242,7 @@ class Database:
 
         return self._patiently(once)
 
-    def _patiently(self, work: Callable[[], T]) -> T:
+    def _patiently(self, work: Callable[[], T], given_up: threading.Event | None = None) -> T:
         """Do something, and again while the server is gone or another transaction won."""
         began_at = time.monotonic()
         pause = RETRY_SOON
@@ -254,7 +253,8 @@ class Database:
             except psycopg.Error as error:
                 may_come_back = is_gone(error) or is_conflict(error) or is_shared(error)
                 waited = time.monotonic() - began_at
-                if not may_come_back or self._closing or waited > self._patience_seconds:
+                is_over = self._closing or (given_up is not None and given_up.is_set())
+                if not may_come_back or is_over or waited > self._patience_seconds:
                     raise translate(error, self.location) from error
                 if waited > TELL_AFTER_SECONDS and not has_told:
                     has_told = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import select
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
@@ -103,8 +104,10 @@ class Link:
             psycopg.Error: The statement failed, or the connection is gone.
         """
         pgconn = self._pgconn
+        until = None if seconds is None else time.monotonic() + seconds
         while True:
-            events = self._poll.poll(None if seconds is None else seconds * 1000)
+            left = None if until is None else max(0.0, until - time.monotonic())
+            events = self._poll.poll(None if left is None else left * 1000)
             if not events:
                 return None
             if events[0][1] & select.POLLOUT and not pgconn.flush():

@@ -28,6 +28,8 @@ class Lookups:
         Raises:
             NotFound: There is none.
         """
+        if not _may_exist(run_id):
+            raise NotFound("run", run_id)
         return self._turns.do(_Lookup(namespace, run_id))
 
     def _begin(self, lookups: list[_Lookup]) -> None:
@@ -61,3 +63,11 @@ class _Lookup(Operation[Run]):
         self.result = found.get(self.run_id)
         if self.result is None:
             self.error = NotFound("run", self.run_id)
+
+
+def _may_exist(run_id: str) -> bool:
+    """Whether Postgres could keep such an id: no NUL character, and no half of a surrogate pair."""
+    try:
+        return b"\0" not in run_id.encode()
+    except UnicodeEncodeError:
+        return False

@@ -72,9 +72,11 @@ class Notifier:
             self._began_to_wait = time.monotonic()
             self._wake()
 
-    def wait_until_listening(self, seconds: float) -> bool:
-        """Wait until this process hears of others' commits. Returns whether it does."""
-        return self._listening.wait(seconds)
+    def wait_until_listening(self, seconds: float, given_up: threading.Event) -> None:
+        """Wait until this process hears of others' commits, or nobody waits for that any more."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not given_up.is_set() and not self._listening.wait(0.2):
+            pass
 
     def close(self) -> None:
         """Send what waits, if the server is there, and end the thread. Blocks."""

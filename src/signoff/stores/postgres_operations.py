@@ -188,7 +188,10 @@ def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[
             raise IdConflict(new.id, f"it is a run of {run.workflow!r}, not of {new.workflow!r}")
         if reply["run"]["arguments_digest"] != digest(new.arguments):
             raise IdConflict(new.id, f"it is a run of {run.workflow!r} with other arguments")
-        return run, reply["created"] is True
+        was_created = reply["created"] is True  # by this very call, whose reply was lost
+        if was_created:
+            touched.touch(namespace, run.id, ready=True, due=True)
+        return run, was_created
 
     body = {"op": "create_run", "new": from_run(new), "token": token or _new_token()}
     return JsonRequest(namespace, body, read)

@@ -132,12 +132,16 @@ class Writer:
         except psycopg.Error:
             self._lock.release()
             return False  # the thread sends it again, and finds out what is wrong
+        except BaseException:
+            self._link.close()  # whatever is under way on it is nobody's any more
+            self._lock.release()
+            raise
         if reply is None:
             self._under_way = (batch, began)
             self._bell.ring()
             return True  # with the lock held, for the thread
-        self._note_duration(began, 1)
         self._lock.release()
+        self._note_duration(began, 1)
         touched = Touched()
         batch.take(reply, touched)
         tell_here([request])
@@ -162,17 +166,28 @@ class Writer:
     def _serve(self) -> None:
         while True:
             self._bell.wait(1.0)
+            self._work_off()
+            if self._closing and self._lock.acquire(timeout=LOOP_WAITS):
+                self._lock.release()
+                if not self._waiting:
+                    return
+
+    def _work_off(self) -> None:
+        """Do what waits. A loop that holds the lock either lets go of it or leaves it, and what is under way, to us."""
+        while True:
             if self._under_way is not None:
                 (batch, began), self._under_way = self._under_way, None
                 try:
                     self._finish(batch, began)
                 finally:
                     self._lock.release()
-            while self._waiting:
-                with self._lock:
-                    self._finish(self._take_some(), None)
-            if self._closing:
+            elif not self._waiting:
                 return
+            elif self._lock.acquire(timeout=LOOP_WAITS):
+                try:
+                    self._finish(self._take_some(), None)
+                finally:
+                    self._lock.release()
 
     def _take_some(self) -> Batch:
         some: list[Request[Any]] = []
@@ -200,7 +215,7 @@ class Writer:
                     if not self._link.is_open:
                         self._link.open()
                     self._send(batch)
-                reply = self._link.receive(give_up_at - time.monotonic())
+                reply = self._link.receive(max(0.0, give_up_at - time.monotonic()))
                 if reply is None:
                     raise psycopg.OperationalError(f"no reply for {self._patience_seconds:g} seconds")
                 self._note_duration(began, len(batch.requests))

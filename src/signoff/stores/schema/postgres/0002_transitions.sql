@@ -191,7 +191,7 @@ BEGIN
         retryable = coalesce((p_outcome ->> 'retryable')::boolean, false), ended_at = p_now,
         worker_id = NULL, lease_until = NULL
     WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND lease_until IS NOT NULL
-    RETURNING * INTO run;
+    RETURNING * INTO STRICT run;  -- the caller has it locked, and has seen that it is running
     PERFORM signoff.slot_freed(p_namespace, run.group_name, run.slots);
     RETURN run;
 END $$;

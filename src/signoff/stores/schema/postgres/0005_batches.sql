@@ -9,6 +9,8 @@ CREATE FUNCTION signoff.append_entry(
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -264,7 +266,8 @@ DECLARE
     v_token constant text := p_op ->> 'token';
     choice jsonb := '{}';
 BEGIN
-    PERFORM FROM signoff.runs WHERE worker_id = v_worker_id AND claim_token = v_token LIMIT 1;
+    PERFORM FROM signoff.runs
+    WHERE worker_id = v_worker_id AND claim_token = v_token AND namespace = v_namespace LIMIT 1;
     IF NOT FOUND THEN  -- else it is this very claim, whose reply was lost
         choice := signoff.choose(
             v_namespace, p_op ->> 'group', ARRAY(SELECT jsonb_array_elements_text(p_op -> 'workflows')),
@@ -289,7 +292,8 @@ BEGIN
                 ORDER BY priority DESC, ready_at, number
             )
         )
-        FROM signoff.runs AS run WHERE worker_id = v_worker_id AND claim_token = v_token
+        FROM signoff.runs AS run
+        WHERE worker_id = v_worker_id AND claim_token = v_token AND namespace = v_namespace
     );
 END $$;
 
