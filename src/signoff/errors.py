@@ -361,14 +361,16 @@ class SchemaTooNew(StoreError):
 
 
 class SchemaTooOld(StoreError):
-    """The store has not been migrated yet, and its database's role may not do it."""
+    """The store has not been migrated yet, and who opens it does not, or may not."""
 
-    def __init__(self, store: str, found: int, known: int) -> None:
+    def __init__(self, store: str, found: int, known: int, *, may_migrate: bool = False) -> None:
         has = f"schema {found}" if found else "no schema yet"
-        super().__init__(
-            f"store {store} has {has}, this Signoff needs {known}, and this role may not change it; "
-            f"run `signoff migrate` as a role that may"
+        what = (
+            "run `signoff migrate`"
+            if may_migrate
+            else "this role may not change it: run `signoff migrate` as a role that may"
         )
+        super().__init__(f"store {store} has {has}, this Signoff needs schema {known}; {what}")
         self.found = found
         self.known = known
 

@@ -64,6 +64,24 @@ def test_a_check_changes_nothing_and_fails_while_migrations_are_pending(
     assert here("migrate", "--check", "--store", address, "--json", cwd=tmp_path).json["state"] == "current"
 
 
+@pytest.mark.parametrize(
+    "command", [("runs",), ("inbox",), ("start", "refund"), ("groups", "list")], ids=" ".join
+)
+def test_other_commands_leave_a_schema_as_it_is(here: Here, tmp_path: Path, command: tuple[str, ...]) -> None:
+    old = tmp_path / "old.db"
+    with closing(sqlite3.connect(old)) as connection:
+        connection.executescript(RELEASED[0].read_text())
+    with fresh_database() as empty:
+        for address in (f"sqlite:///{old}", empty):
+            before = here("migrate", "--check", "--store", address, "--json", cwd=tmp_path).json
+            refused = here(*command, "--store", address, cwd=tmp_path)
+            assert (refused.code, refused.err.count("\n")) == (5, 1)
+            assert "run `signoff migrate`" in refused.err
+            after = here("migrate", "--check", "--store", address, "--json", cwd=tmp_path).json
+            assert before == after
+            assert before["state"] == "pending"
+
+
 def test_a_newer_schema_is_refused_and_left_alone(here: Here, tmp_path: Path, store: tuple[str, str]) -> None:
     kind, address = store
     here("migrate", "--store", address, cwd=tmp_path)

@@ -14,27 +14,14 @@ from examples.website_summary.processes import REPOSITORY
 from signoff import Client
 from tests.examples.servers import until
 
-WHAT_IT_CALLS = """
-
-paid = []
-
-
-def fetch_order(order_id):
-    return {"id": order_id, "customer": "bob"}
-
-
-def pay_back(order_id, cents):
-    paid.append((order_id, cents))
-"""
-
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module that a reader gets who copies the code and writes the two functions it calls."""
+    """The module that a reader gets who copies the code."""
     monkeypatch.chdir(tmp_path)
     (code,) = (REPOSITORY / "README.md").read_text().split("```python\n")[1:]
     file = tmp_path / "shop.py"
-    file.write_text(code.partition("```")[0] + WHAT_IT_CALLS)
+    file.write_text(code.partition("```")[0])
     spec = importlib.util.spec_from_file_location("shop", file)
     assert spec is not None
     assert spec.loader is not None

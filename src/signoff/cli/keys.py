@@ -43,7 +43,8 @@ def create(worker: bool, namespace: str, groups: tuple[str, ...], out: Output) -
         out.object({"key": secret, "line": key.line, "namespace": namespace, "groups": sorted(groups)})
         return
     out.line(secret)
-    out.note(f"for the server's key file: {key.line}")
+    out.note("for the server's key file:")
+    out.note(key.line)
 
 
 def server_keys(file: Path | None) -> WorkerKeys:

@@ -19,7 +19,10 @@ from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
 from signoff.client import AsyncClient
+from signoff.errors import SchemaTooOld
 from signoff.stores.address import is_postgres, store_at
+from signoff.stores.migrations import schema_of
+from signoff.stores.sqlite import SqliteStore
 from signoff.stores.sqlite_schema import path_of
 
 DEFAULT_STORE = "sqlite:///signoff.db"
@@ -89,10 +92,11 @@ async def connect(
     Args:
         target: Where.
         group: The group that runs are started in.
-        may_create: Whether a database that is not there is created.
+        may_create: Whether an SQLite file that is not there is created. The schema of a database is left as it is.
 
     Raises:
         CommandFailed: There is no such database.
+        SchemaTooOld: It is not migrated.
         StoreUnavailable: The database cannot be opened, or the server not be reached.
     """
     if target.url is not None:
@@ -102,7 +106,12 @@ async def connect(
     address = target.store or DEFAULT_STORE
     if not may_create:
         require_database(address)
-    app = Signoff(store_at(address, patience_seconds=PATIENCE_SECONDS))
+    store = store_at(address, patience_seconds=PATIENCE_SECONDS, migrates=False)
+    if isinstance(store, SqliteStore) and store.path.exists():
+        schema = schema_of(store)
+        if schema.state == "pending":
+            raise SchemaTooOld(store.location, schema.found, schema.known, may_migrate=True)
+    app = Signoff(store)
     try:
         async with AsyncClient(app, group=group) as client:
             yield client

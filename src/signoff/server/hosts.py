@@ -43,7 +43,8 @@ class HostCheck:
         if len(hosts) != 1 or not self._allows(hosts[0]):
             named = ", ".join(hosts) or "nothing"
             return InvalidValue(
-                "Host", f"this server does not go by {named!r}; start it with that allowed host"
+                "Host",
+                f"this server does not go by {named!r}; start it with that name: signoff server --allow-host",
             ), 421
         if method in _SAFE:
             return None

@@ -12,13 +12,20 @@ def is_postgres(address: str) -> bool:
     return address.startswith(("postgresql://", "postgres://"))
 
 
-def store_at(address: str, *, namespace: str = "default", patience_seconds: float | None = None) -> Store:
+def store_at(
+    address: str,
+    *,
+    namespace: str = "default",
+    patience_seconds: float | None = None,
+    migrates: bool = True,
+) -> Store:
     """Return the store at an address, not yet open.
 
     Args:
         address: A path, ``sqlite:///file.db``, or ``postgresql://user:password@host:port/database``.
         namespace: The tenant.
         patience_seconds: How long operations wait for a database server that is gone; None: as long as it has it.
+        migrates: Whether opening a Postgres database brings its schema up to date.
 
     Raises:
         InvalidValue: It is no address of a store, or what the store needs is not installed.
@@ -30,8 +37,10 @@ def store_at(address: str, *, namespace: str = "default", patience_seconds: floa
             hint = "Postgres needs the extra `postgres`: pip install 'signoff[postgres]'"
             raise InvalidValue("store", f"{hint} ({error})") from error
         if patience_seconds is None:
-            return PostgresStore(address, namespace=namespace)
-        return PostgresStore(address, namespace=namespace, patience_seconds=patience_seconds)
+            return PostgresStore(address, namespace=namespace, migrates=migrates)
+        return PostgresStore(
+            address, namespace=namespace, patience_seconds=patience_seconds, migrates=migrates
+        )
     scheme, separator, _ = address.partition("://")
     if separator and scheme in ("http", "https"):
         raise InvalidValue(

@@ -54,6 +54,7 @@ class PostgresStore:
         listen_address: Where to LISTEN, if ``address`` is a pooler that shares connections by transaction (PgBouncer).
             None listens at ``address``; the empty string does not listen, and others' commits are found by looking.
         inline_below_seconds: Send single operations from the event loop while replies take less; 0 never does.
+        migrates: Bring the schema up to date when it is opened; else ``open`` refuses one that is not (SchemaTooOld).
 
     Example:
         store = PostgresStore("postgresql://signoff@db/signoff")
@@ -72,6 +73,7 @@ class PostgresStore:
         readers: int = 3,
         listen_address: str | None = None,
         inline_below_seconds: float = 0.002,
+        migrates: bool = True,
     ) -> None:
         self.namespace = namespace
         self.lease_seconds = lease_seconds
@@ -84,6 +86,7 @@ class PostgresStore:
             readers=readers,
             listen_address=listen_address,
             inline_below_seconds=inline_below_seconds,
+            migrates=migrates,
         )
         self.clock: Clock = self._database.clock
 

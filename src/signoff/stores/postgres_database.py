@@ -31,6 +31,7 @@ from signoff.stores.postgres_schema import (
     is_shared,
     location_of,
     migrate,
+    require_current,
     translate,
 )
 from signoff.stores.postgres_writer import RETRY_LATER, RETRY_SOON, Writer
@@ -54,6 +55,7 @@ class Database:
         readers: How many connections read, extend leases and look for what is due.
         listen_address: Where to LISTEN, if ``address`` is a pooler; the empty string does not listen.
         inline_below_seconds: Send single operations from the event loop while replies take less; 0 never does.
+        migrates: Whether opening brings the schema up to date; else one that is not is refused.
 
     Attributes:
         options: How to connect, with the database's secrets.
@@ -74,7 +76,9 @@ class Database:
         readers: int,
         listen_address: str | None,
         inline_below_seconds: float,
+        migrates: bool,
     ) -> None:
+        self._migrates = migrates
         self.options = connection_options(address)
         self.location = location_of(address)
         self.listeners = Listeners()
@@ -216,7 +220,10 @@ class Database:
 
     def _prepare(self) -> None:
         with psycopg.connect(self.options, autocommit=True) as connection:
-            migrate(connection, self.location)
+            if self._migrates:
+                migrate(connection, self.location)
+            else:
+                require_current(connection, self.location)
             if isinstance(self.clock, DatabaseClock):
                 self.clock.ask(connection)
 

@@ -118,6 +118,20 @@ def _apply(connection: psycopg.Connection[Any], scripts: list[str]) -> int:
     return found
 
 
+def require_current(connection: psycopg.Connection[Any], location: str) -> None:
+    """Look at the schema and change nothing.
+
+    Raises:
+        SchemaTooOld: It is not migrated yet.
+        SchemaTooNew: A newer Signoff has migrated it.
+    """
+    found, known = version(connection), len(migrations())
+    if found < known:
+        raise SchemaTooOld(location, found, known, may_migrate=True)
+    if found > known:
+        raise SchemaTooNew(location, found, known)
+
+
 def version(connection: psycopg.Connection[Any]) -> int:
     """Return how many migrations the database has."""
     if connection.execute(HAS_MIGRATIONS).fetchone() is None:
