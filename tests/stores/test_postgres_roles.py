@@ -114,7 +114,7 @@ async def test_a_role_that_may_not_migrate_is_told_who_has_to(
             migrated(database)
         grant(database, role)
         with pytest.raises(
-            SchemaTooOld, match=f"schema {len(scripts) - 1}, .* needs {len(scripts)}"
+            SchemaTooOld, match=f"schema {len(scripts) - 1}, .* needs schema {len(scripts)}"
         ) as error:
             await PostgresStore(url).open()
         assert "secret" not in str(error.value)
