@@ -16,7 +16,8 @@ from signoff.errors import BlockingCall, ClientClosed
 from signoff.groups import AsyncGroups
 from signoff.records import Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
 from signoff.schedules import AsyncSchedules
-from signoff.stores.base import Page, Store
+from signoff.stores.base import Store
+from signoff.stores.paging import Page
 
 T = TypeVar("T")
 

@@ -29,7 +29,8 @@ from signoff.records import (
 from signoff.registry import workflow_name
 from signoff.schedules import AsyncSchedules, ScheduleBackend
 from signoff.start_options import check_id, check_priority, unix_time
-from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
+from signoff.stores.base import Store
+from signoff.stores.paging import Page, PromiseFilter, RunFilter
 from signoff.traceparent import current_traceparent
 
 T = TypeVar("T")

@@ -30,8 +30,8 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.sse import read_events
-from signoff.stores.base import Page, PromiseFilter, RunFilter
 from signoff.stores.limits import check_limits
+from signoff.stores.paging import Page, PromiseFilter, RunFilter
 from signoff.wire import from_problem, from_wire
 
 R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule)

@@ -24,7 +24,8 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
-from signoff.stores.base import Page, PromiseFilter, RunFilter, Store
+from signoff.stores.base import Store
+from signoff.stores.paging import Page, PromiseFilter, RunFilter
 from signoff.watch import Watch
 
 _ENTRIES_AT_ONCE = 1000

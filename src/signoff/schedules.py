@@ -11,7 +11,7 @@ from signoff.errors import InvalidValue
 from signoff.records import CatchUp, NewSchedule, Schedule
 from signoff.registry import workflow_name
 from signoff.start_options import check_id, check_priority
-from signoff.stores.base import Page
+from signoff.stores.paging import Page
 
 Workflow = Callable[..., Any] | str
 

@@ -21,7 +21,7 @@ import pytest
 
 from signoff import AsyncClient
 from signoff.records import Entry, EntryKind, NewPromise, PromiseState, RunState
-from signoff.stores.base import RunFilter
+from signoff.stores.paging import RunFilter
 from signoff.stores.postgres import PostgresStore
 from tests.crash import processes, programs
 from tests.postgres.account import unprivileged

@@ -21,7 +21,7 @@ from signoff import AsyncClient, Context, RetryPolicy, RunState, Signoff
 from signoff.engine.execution import Execution
 from signoff.engine.replay import DELIVERED
 from signoff.records import CallKind, Entry, EntryKind, PromiseState, Run
-from signoff.stores.base import PromiseFilter, RunFilter
+from signoff.stores.paging import PromiseFilter, RunFilter
 from signoff.testing import VirtualClock
 from tests.support import journal, new_app, opened, rebuilt, until
 

@@ -21,7 +21,7 @@ import pytest
 
 from signoff import AsyncClient, Signoff
 from signoff.records import CallKind, Entry, EntryKind, RunState
-from signoff.stores.base import RunFilter
+from signoff.stores.paging import RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from tests.crash import programs

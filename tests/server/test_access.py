@@ -14,8 +14,9 @@ from signoff.errors import AccessDenied, AlreadySettled, InvalidValue
 from signoff.records import NewPromise, NewRun, NewSchedule, PromiseKind, RunState, WorkerInfo
 from signoff.server import Server
 from signoff.server.keys import WorkerKey, WorkerKeys, new_worker_key
-from signoff.stores.base import Outcome, PromiseFilter, RunFilter, Write
+from signoff.stores.base import Outcome, Write
 from signoff.stores.operations import CHANGES_PATH, OPERATIONS, PATH
+from signoff.stores.paging import PromiseFilter, RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from tests.stores.scene import YES, Scene, entry, question

@@ -15,7 +15,7 @@ import pytest
 from signoff import AsyncClient, Client, Entry, Promise, Run, RunState, Schedule, Signoff, SignoffError
 from signoff.errors import ClientClosed
 from signoff.records import NewPromise, Rate
-from signoff.stores.base import Page, PromiseFilter
+from signoff.stores.paging import Page, PromiseFilter
 from signoff.testing import VirtualClock
 from signoff.wire import to_wire
 from tests.server.conftest import app_in, serving

@@ -27,7 +27,8 @@ from signoff.records import (
     Settlement,
 )
 from signoff.server import Server
-from signoff.stores.base import Change, Claim, Outcome, RunFilter, Store, Write
+from signoff.stores.base import Change, Claim, Outcome, Store, Write
+from signoff.stores.paging import RunFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore

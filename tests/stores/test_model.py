@@ -43,7 +43,8 @@ from signoff.records import (
     Schedule,
     Settlement,
 )
-from signoff.stores.base import Outcome, PromiseFilter, RunFilter, Write
+from signoff.stores.base import Outcome, Write
+from signoff.stores.paging import PromiseFilter, RunFilter
 from signoff.testing import MemoryStore
 from signoff.testing.model_tables import Tables
 from tests.stores.scene import STORES, Scene

@@ -27,7 +27,8 @@ from signoff.records import (
     Settlement,
 )
 from signoff.stores import postgres_database, postgres_schema
-from signoff.stores.base import Change, PromiseFilter, RunFilter, Write
+from signoff.stores.base import Change, Write
+from signoff.stores.paging import PromiseFilter, RunFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_writer import LOOP_WAITS

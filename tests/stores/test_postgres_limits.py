@@ -12,7 +12,8 @@ import pytest
 
 from signoff.records import NewRun, Rate, RunState
 from signoff.stores import postgres_operations as operations
-from signoff.stores.base import Change, RunFilter, Write
+from signoff.stores.base import Change, Write
+from signoff.stores.paging import RunFilter
 from signoff.stores.postgres import PostgresStore
 from tests.postgres.databases import fresh_database
 from tests.stores.scene import GROUP, SUCCESS, WORKFLOW

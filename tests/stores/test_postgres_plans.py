@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from signoff.records import NewPromise, NewRun, NewSchedule, PromiseKind, Rate, RunState, WorkerInfo
-from signoff.stores.base import PromiseFilter, RunFilter, Write
+from signoff.stores.base import Write
+from signoff.stores.paging import PromiseFilter, RunFilter
 from signoff.stores.postgres import PostgresStore
 from tests.postgres.databases import fresh_database, versions
 from tests.stores.scene import GROUP, KEPT_FAILURE, NO, SUCCESS, WORKFLOW, YES, entry

@@ -17,7 +17,8 @@ from signoff.engine import timers, worker
 from signoff.errors import InvalidValue, StoreError, StoreUnavailable
 from signoff.records import NewPromise, NewRun, PromiseKind, RunState
 from signoff.server import Server
-from signoff.stores.base import Change, RunFilter, Write
+from signoff.stores.base import Change, Write
+from signoff.stores.paging import RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.sqlite import SqliteStore

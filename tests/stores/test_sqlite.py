@@ -37,7 +37,8 @@ from signoff.stores import (
     sqlite_schedules,
     sqlite_states,
 )
-from signoff.stores.base import Change, RunFilter, Write
+from signoff.stores.base import Change, Write
+from signoff.stores.paging import RunFilter
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.stores.processes import outcome, process

@@ -35,7 +35,8 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
-from signoff.stores.base import Change, Outcome, PromiseFilter, RunFilter, Write
+from signoff.stores.base import Change, Outcome, Write
+from signoff.stores.paging import PromiseFilter, RunFilter
 from tests.stores.scene import (
     FAILURE,
     GROUP,

@@ -24,7 +24,7 @@ from signoff.engine import guard
 from signoff.engine.check import Finding, Verdict, check
 from signoff.engine.lease import BUSY_SECONDS
 from signoff.records import Entry, Run, RunState
-from signoff.stores.base import RunFilter
+from signoff.stores.paging import RunFilter
 from signoff.stores.sqlite import SqliteStore
 from signoff.wire import from_wire, to_wire
 

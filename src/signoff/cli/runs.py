@@ -15,7 +15,7 @@ from signoff.cli.values import JsonObject, JsonValue, Moment, check_names, login
 from signoff.cli.wording import ago, duration, one_line
 from signoff.client import AsyncClient
 from signoff.records import CallKind, EntryKind, Run, RunState
-from signoff.stores.base import RunFilter
+from signoff.stores.paging import RunFilter
 from signoff.wire import to_wire
 
 START_OPTIONS = frozenset(

@@ -18,7 +18,7 @@ from signoff.cli.timeline_text import lines_of
 from signoff.cli.wording import ago, duration, moment, one_line
 from signoff.client import AsyncClient
 from signoff.records import Promise, Run, RunState
-from signoff.stores.base import PromiseFilter
+from signoff.stores.paging import PromiseFilter
 from signoff.wire import to_wire
 
 

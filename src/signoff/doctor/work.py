@@ -9,9 +9,10 @@ from typing import Final, Protocol, TypeVar
 from signoff.doctor.findings import Check, Verdict, failure, ok, warning
 from signoff.errors import AccessDenied
 from signoff.records import Group, Run, RunState, Schedule, WorkerInfo
-from signoff.stores.base import COUNTED_AT_MOST, ENLIST_SECONDS, Page, RunFilter
+from signoff.stores.base import COUNTED_AT_MOST, ENLIST_SECONDS
 from signoff.stores.inspection import COUNTED_AT_MOST as LATE_COUNTED
 from signoff.stores.inspection import Late
+from signoff.stores.paging import Page, RunFilter
 
 T = TypeVar("T")
 

@@ -13,7 +13,8 @@ from signoff.errors import AccessDenied, NotFound
 from signoff.http_connection import is_loopback
 from signoff.records import NewRun, WorkerInfo
 from signoff.server.keys import WorkerKeys
-from signoff.stores.base import PromiseFilter, RunFilter, Store, Write
+from signoff.stores.base import Store, Write
+from signoff.stores.paging import PromiseFilter, RunFilter
 
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 

@@ -14,7 +14,7 @@ from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import check_id
-from signoff.stores.base import PromiseFilter
+from signoff.stores.paging import PromiseFilter
 
 router = APIRouter(prefix="/v1/promises", tags=["promises"])
 

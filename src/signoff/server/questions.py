@@ -13,7 +13,7 @@ from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.services import ServicesOf
-from signoff.stores.base import PromiseFilter
+from signoff.stores.paging import PromiseFilter
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"])
 

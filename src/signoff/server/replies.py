@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from signoff.records import Promise, Run
-from signoff.stores.base import Page
+from signoff.stores.paging import Page
 from signoff.wire import Record, to_wire
 
 After = Annotated[str | None, Query(description="A former page's `next`")]

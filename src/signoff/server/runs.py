@@ -18,7 +18,7 @@ from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
-from signoff.stores.base import RunFilter
+from signoff.stores.paging import RunFilter
 from signoff.traceparent import current_traceparent, read_header
 from signoff.wire import to_wire
 

@@ -37,8 +37,8 @@ operation may be repeated:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol
 
 from signoff.clock import Clock
 from signoff.records import (
@@ -50,7 +50,6 @@ from signoff.records import (
     NewSchedule,
     Promise,
     PromiseKind,
-    PromiseState,
     Rate,
     Run,
     RunState,
@@ -58,8 +57,7 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
-
-T = TypeVar("T")
+from signoff.stores.paging import Page, PromiseFilter, RunFilter
 
 ENLIST_SECONDS = 15.0
 FORGET_SECONDS = 60.0
@@ -141,33 +139,6 @@ class Change:
     ended: frozenset[str] = frozenset()
     ready: bool = True
     due: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs to list; None means any."""
-
-    states: frozenset[RunState] | None = None
-    workflow: str | None = None
-    group: str | None = None
-    parent_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PromiseFilter:
-    """Which promises to list; None means any."""
-
-    kind: PromiseKind | None = None
-    state: PromiseState | None = None
-    run_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """Part of a list, and where the next part begins (None at the end)."""
-
-    items: tuple[T, ...] = field(default_factory=tuple)
-    next: str | None = None
 
 
 class Store(Protocol):

@@ -29,8 +29,9 @@ from signoff.stores import postgres_operations as operations
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
 from signoff.stores import postgres_schedules as schedules
-from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import check_limits
+from signoff.stores.paging import Page, PromiseFilter, RunFilter
 from signoff.stores.postgres_database import Database
 from signoff.stores.touched import Touched
 

@@ -19,8 +19,7 @@ from signoff.records import (
     RunState,
     WorkerInfo,
 )
-from signoff.stores.base import Page, PromiseFilter, RunFilter
-from signoff.stores.paging import LAST_NUMBER, page_number
+from signoff.stores.paging import LAST_NUMBER, Page, PromiseFilter, RunFilter, page_number
 from signoff.stores.postgres_rows import (
     ENTRY_COLUMNS,
     MESSAGE_COLUMNS,

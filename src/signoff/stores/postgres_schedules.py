@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from signoff.errors import NotFound
 from signoff.records import CatchUp, NewRun, NewSchedule, Schedule
-from signoff.stores.base import Page
+from signoff.stores.paging import Page
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import from_run
 from signoff.stores.touched import Touched

@@ -33,9 +33,10 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
-from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import check_limits
 from signoff.stores.operations import OPERATIONS, PATH
+from signoff.stores.paging import Page, PromiseFilter, RunFilter
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock

@@ -38,9 +38,10 @@ from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_retention as retention
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
-from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
+from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import check_limits
 from signoff.stores.listeners import Listeners
+from signoff.stores.paging import Page, PromiseFilter, RunFilter
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
 from signoff.stores.sqlite_writer import Writer

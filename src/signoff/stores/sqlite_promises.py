@@ -11,8 +11,7 @@ from signoff.codec import encode_error
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
 from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores import sqlite_messages as messages
-from signoff.stores.base import Page, PromiseFilter
-from signoff.stores.paging import page_number
+from signoff.stores.paging import Page, PromiseFilter, page_number
 from signoff.stores.same import same_json
 from signoff.stores.sqlite_rows import PROMISE_COLUMNS, to_promise
 from signoff.stores.sqlite_transaction import Refused, Transaction

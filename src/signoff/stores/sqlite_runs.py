@@ -16,8 +16,8 @@ from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_states as states
-from signoff.stores.base import Outcome, Page, RunFilter
-from signoff.stores.paging import LAST_NUMBER, page_number
+from signoff.stores.base import Outcome
+from signoff.stores.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.same import same_json
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from signoff.errors import NotFound
 from signoff.records import CatchUp, NewRun, NewSchedule, Schedule
 from signoff.stores import sqlite_states as states
-from signoff.stores.base import Page
+from signoff.stores.paging import Page
 from signoff.stores.sqlite_transaction import Transaction
 
 COLUMNS = """namespace, id, workflow, group_name, arguments, cron, timezone, catch_up, next_at, priority,

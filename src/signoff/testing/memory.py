@@ -24,8 +24,8 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
-from signoff.stores.base import Change, Claim, Outcome, Page, PromiseFilter, RunFilter, Write
-from signoff.stores.paging import page_number
+from signoff.stores.base import Change, Claim, Outcome, Write
+from signoff.stores.paging import Page, PromiseFilter, RunFilter, page_number
 from signoff.testing.model import Model
 from signoff.testing.model_tables import Commit
 
