@@ -14,8 +14,9 @@ import pytest
 
 from signoff import Context, RetryPolicy, RunState, SignalTimeout, Signoff, telemetry
 from signoff.engine.schedules import fire_due
-from signoff.errors import AlreadySettled, NotFound, WrongAnswer
-from signoff.records import CallKind, NewSchedule, WorkerInfo
+from signoff.errors import AlreadySettled, NotFound, StoreUnavailable, WrongAnswer
+from signoff.people import answers
+from signoff.records import CallKind, NewSchedule, PromiseState, Run, WorkerInfo
 from signoff.telemetry import (
     AnswerGiven,
     AttemptCancelled,
@@ -127,6 +128,38 @@ async def test_a_refused_answer_is_told_with_the_run_it_was_meant_for(
         ("r", "refund", "AlreadySettled"),
         ("r", "refund", "NotFound"),
     ]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("here", "it is away"), None])
+@in_asyncio
+async def test_an_answer_stands_when_its_run_cannot_be_read_for_telling_of_it(
+    error: Exception | None,
+    tmp_path: Path,
+    events: list[Event],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def get_run(_: str) -> Run:
+        if error is not None:
+            raise error
+        return await asyncio.Future()
+
+    app = refunds(new_app(tmp_path))
+    async with opened(app) as client:
+        async with app.worker():
+            await client.start("refund", "o-1", id="r")
+            await pauses(app, "r")
+        monkeypatch.setattr(answers, "READ_SECONDS", 0.05)
+        monkeypatch.setattr(app.store, "get_run", get_run)
+        caplog.set_level(logging.DEBUG, "signoff.people")
+        await client.answer("r.2", SECRET)
+        assert (await app.store.get_promise("r.2")).state is PromiseState.RESOLVED
+    [answer] = of(events, AnswerGiven)
+    assert (answer.question_id, answer.run_id, answer.outcome) == ("r.2", None, "accepted")
+    [record] = [record for record in caplog.records if record.name == "signoff.people"]
+    assert record.exc_info is not None
+    assert "r.2 (accepted)" in record.getMessage()
+    assert SECRET not in caplog.text
 
 
 @in_asyncio

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+import logging
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,8 @@ from signoff.records import Entry, Promise, PromiseKind, PromiseState, Run, Sett
 from signoff.stores.base import Store
 from signoff.telemetry import AnswerGiven
 from signoff.traceparent import traceparent_of
+
+log = logging.getLogger("signoff.people")
 
 READ_SECONDS: Final = 1.0
 """How long an answer waits for what subscribers are told of its run."""
@@ -130,9 +132,11 @@ async def _announce(
         return
     run: Run | None = None
     if promise is not None and promise.run_id is not None:
-        with contextlib.suppress(Exception):  # the answer stands, whatever became of the store
+        try:
             async with asyncio.timeout(READ_SECONDS):
                 run = await store.get_run(promise.run_id)
+        except Exception:  # the answer stands, whatever became of the store
+            log.debug("telling of answer %s (%s), not of its run", question_id, outcome, exc_info=True)
     given = AnswerGiven(
         store.namespace,
         question_id,
