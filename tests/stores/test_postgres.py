@@ -589,11 +589,13 @@ async def test_a_store_closed_while_a_loop_waits_for_a_reply_finishes_that_and_c
 
         sent.set()
         async with asyncio.timeout(PATIENCE_SECONDS):
-            closed = asyncio.create_task(asyncio.to_thread(close))
-            await asyncio.sleep(0.05)  # in a turn of its own a signal is sent from the loop
-            assert await store.signal("r", "go", "1")
+            closed = asyncio.get_running_loop().run_in_executor(None, close)
+            left = 0
+            while not closing.is_set():  # a loop sends for itself when the writer's thread has nothing to do
+                assert await store.signal("r", "go", str(left))
+                left += 1
             await closed
-        assert await _values(other, "r") == ["1"]
+        assert await _values(other, "r") == [str(number) for number in range(left)]
 
 
 @in_asyncio

@@ -92,7 +92,10 @@ def shop(store: Store) -> Signoff:
 
 @pytest.mark.parametrize("place", sorted(PLACES))
 @in_asyncio
-async def test_a_server_with_a_worker_tells_of_both_and_counts_once(place: str, tmp_path: Path) -> None:
+async def test_a_server_with_a_worker_tells_of_both_and_counts_once(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrape, "FRESH_SECONDS", 0)  # the store is read for each of three answers
     async with PLACES[place](tmp_path) as new_store:
         app = shop(new_store())
         async with (
@@ -104,13 +107,11 @@ async def test_a_server_with_a_worker_tells_of_both_and_counts_once(place: str, 
             async with app.worker(hot_runs=0):
                 run = await client.start("measured", SECRET, id="r-1-id")
                 await pauses(app, "r-1-id")
-            await asyncio.sleep(1.1)  # what was read of the store is told for a second
             waiting = await scraped(http)
             async with app.worker(hot_runs=0):
                 async with AsyncClient(server.url) as remote:
                     await remote.answer("r-1-id.2", SECRET, user_id="user:ana")
                 assert await run.result() == SECRET
-                await asyncio.sleep(1.1)
                 after = await scraped(http)
 
     def grown(name: str, **labels: str) -> float:
