@@ -20,7 +20,7 @@ from signoff.stores import sqlite_inspection
 from signoff.stores.base import Store, Write
 from signoff.stores.sqlite_schema import connect_to_look
 from tests.cli.conftest import Here
-from tests.cli.diagnoses import examine, levels, on_store, sql, worker
+from tests.cli.diagnoses import examine, findings, levels, on_store, sql, worker
 from tests.postgres.databases import fresh_database
 from tests.stores.scene import KEPT_FAILURE
 
@@ -222,6 +222,16 @@ def test_a_disk_that_is_nearly_full_and_one_that_is_elsewhere(
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: mounts)
     [(level, message)] = examine(here, cwd=file.parent)["file system"]
     assert (level, "nfs4, a network file system" in message) == ("failure", True)
+
+
+def test_a_check_that_is_skipped_is_told_and_fails_nothing(
+    here: Here, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "disk_partitions", lambda all: [])
+    ended = here("doctor", "--json", cwd=file.parent)
+    assert findings(ended)["file system"] == [("skipped", "its file system is not known here")]
+    assert (ended.code, ended.json["failures"], ended.json["skipped"]) == (0, 0, 1)
+    assert "skipped  file system " in here("doctor", cwd=file.parent).out
 
 
 # How checks are run and judged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import click
@@ -16,7 +17,7 @@ from signoff.doctor.findings import Finding, Level, TookTooLong
 from signoff.doctor.work import Known
 from signoff.stores.address import store_at
 
-_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "red"}
+_STYLES = {Level.OK: "green", Level.SKIPPED: "cyan", Level.WARNING: "yellow", Level.FAILURE: "red"}
 
 
 @click.command()
@@ -28,7 +29,7 @@ def doctor(address: str | None, key: str | None, target: Target | None, out: Out
     """Check a deployment and say what is wrong: the store of MODULE:APP, --store, or a server.
 
     Nothing is changed. With MODULE:APP it also knows which workflows there are. It fails with 1 if a check does;
-    warnings alone do not.
+    warnings, and checks that are skipped, do not.
     """
     findings: list[Finding] = []
     is_stuck = False
@@ -71,18 +72,14 @@ def _examination(address: str | None, key: str | None, target: Target | None) ->
 
 
 def _conclude(findings: list[Finding], out: Output) -> None:
-    failures = sum(finding.level is Level.FAILURE for finding in findings)
-    warnings = sum(finding.level is Level.WARNING for finding in findings)
+    levels = Counter(finding.level for finding in findings)
+    failures = levels[Level.FAILURE]
+    counts = {"failures": failures, "warnings": levels[Level.WARNING], "skipped": levels[Level.SKIPPED]}
     if out.as_json:
         items = [
             {"check": finding.check, "level": finding.level.value, "message": finding.message}
             for finding in findings
         ]
-        out.object({"items": items, "next": None, "failures": failures, "warnings": warnings})
+        out.object({"items": items, "next": None, **counts})
     if failures:
-        raise CommandFailed(
-            ExitCode.FAILED,
-            f"{failures} of {len(findings)} findings are failures",
-            failures=failures,
-            warnings=warnings,
-        )
+        raise CommandFailed(ExitCode.FAILED, f"{failures} of {len(findings)} findings are failures", **counts)

@@ -20,6 +20,7 @@ class Level(StrEnum):
     """How bad a finding is. Only a failure fails the examination."""
 
     OK = "ok"
+    SKIPPED = "skipped"  # nothing could be looked at
     WARNING = "warning"
     FAILURE = "failure"
 
@@ -53,6 +54,10 @@ class TookTooLong(Exception):
 
 def ok(message: str) -> Verdict:
     return Verdict(Level.OK, message)
+
+
+def skipped(message: str) -> Verdict:
+    return Verdict(Level.SKIPPED, message)
 
 
 def warning(message: str) -> Verdict:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 
 import signoff
-from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, said, warning
+from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, said, skipped, warning
 from signoff.stores.operations import PATH
 
 ANSWERS: Final = 7
@@ -84,7 +84,7 @@ def key(server: Server) -> Iterable[Verdict]:
             f"{'the worker key is' if server.key else 'without a key it is'} good for {server.namespace!r}"
         )
     elif server.key is None and response.status_code == FORBIDDEN:
-        yield ok("not checked: no worker key is given (--key, SIGNOFF_WORKER_KEY)")
+        yield skipped("no worker key is given (--key, SIGNOFF_WORKER_KEY)")
     else:
         yield failure(f"it does not let workers in: {_detail(response)}")
 

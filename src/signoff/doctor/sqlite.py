@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from signoff.doctor.findings import Check, Verdict, failure, latency, ok, warning
+from signoff.doctor.findings import Check, Verdict, failure, latency, ok, skipped, warning
 from signoff.doctor.work import LATE_SECONDS, time
 from signoff.stores import sqlite_inspection as inspection
 from signoff.stores.sqlite_schema import connect, connect_to_look
@@ -84,7 +84,7 @@ def file_system(file: File) -> Iterable[Verdict]:
             f"use Postgres"
         )
     else:
-        yield ok(f"it is on {kind}" if kind else "its file system is not known here")
+        yield ok(f"it is on {kind}") if kind else skipped("its file system is not known here")
 
 
 def commits(file: File) -> Iterable[Verdict]:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
-from signoff.doctor.findings import Check, Verdict, failure, ok, warning
+from signoff.doctor.findings import Check, Verdict, failure, ok, skipped, warning
 from signoff.errors import AccessDenied
 from signoff.records import Group, Run, RunState, Schedule, WorkerInfo
 from signoff.stores.base import COUNTED_AT_MOST, ENLIST_SECONDS
@@ -173,7 +173,7 @@ def unless_closed(name: str, check: Check[Work]) -> Check[Work]:
     """Return a check that says so if the worker key does not open what it looks at."""
 
     def checked(work: Work) -> Iterable[Verdict]:
-        return [ok("not checked: this worker key does not open it")] if name in work.closed else check(work)
+        return [skipped("this worker key does not open it")] if name in work.closed else check(work)
 
     return checked
 
