@@ -1,19 +1,25 @@
 -- Many operations of one process in one statement, and so in one transaction and one commit.
 
+-- Have a function, and what it calls, find rows by an index. Each of their statements has one; plans are made once for
+-- a connection, when a table may still be empty, and must be the right ones for a table that is large.
+CREATE PROCEDURE signoff.plan_by_index(p_function regproc)
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format(
+        'ALTER FUNCTION %s'
+        ' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off'
+        ' SET jit = off SET plan_cache_mode = force_generic_plan',
+        p_function
+    );
+END $$;
+
 -- Append an entry to a journal behind the fence of its epoch. Returns {} if it fits, else a list with what signoff.write
 -- says of it. The run is locked before the journal is looked at: a later statement sees what was committed meanwhile.
 CREATE FUNCTION signoff.append_entry(
     p_namespace text, p_run_id text, p_epoch integer, p_seq integer, p_at double precision, p_kind text, p_n integer,
     p_call text, p_name text, p_value text, p_error text, p_details text
 ) RETURNS jsonb
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     entry signoff.entry;
 BEGIN
@@ -39,19 +45,13 @@ BEGIN
         0  -- entries have their own time
     ));
 END $$;
+CALL signoff.plan_by_index('signoff.append_entry');
 
 -- Append entries to many journals at once, each behind the fence of its epoch. The runs come in the order in which
 -- everybody locks them; the entries are rows of the journal. Returns {} if all fit; else, in order, {} for each run, or
 -- what signoff.write says of one that does not fit.
 CREATE FUNCTION signoff.append(p_runs jsonb, p_entries jsonb) RETURNS jsonb
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     count_runs constant integer := jsonb_array_length(p_runs);
     count_held integer;
@@ -94,6 +94,7 @@ BEGIN
         FROM jsonb_array_elements(p_runs) WITH ORDINALITY AS listed (run, place)
     );
 END $$;
+CALL signoff.plan_by_index('signoff.append');
 
 -- The runs that an operation changes, as far as that can be known before.
 CREATE FUNCTION signoff.concerned(p_op jsonb) RETURNS text[]
@@ -309,18 +310,9 @@ LANGUAGE sql STABLE AS $$
     )
 $$;
 
--- Every statement has its index; plans are made once for a connection, when a table may still be empty, and must be
--- the right ones for a table that is large.
 -- A batch: {"appends": [...], "entries": [...], "operations": [...]}, with "now" and "lease_now" where time is not the database's.
 CREATE FUNCTION signoff.apply(p_batch jsonb) RETURNS jsonb
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     db_now constant double precision := extract(epoch FROM clock_timestamp());
     v_now constant double precision := coalesce((p_batch ->> 'now')::double precision, db_now);
@@ -349,3 +341,4 @@ BEGIN
     END LOOP;
     RETURN jsonb_build_object('appended', appended, 'results', to_jsonb(replies));
 END $$;
+CALL signoff.plan_by_index('signoff.apply');

@@ -77,14 +77,7 @@ END $$;
 CREATE FUNCTION signoff.due(
     p_now double precision, p_lease_now double precision, p_limit integer, p_forget_seconds double precision
 ) RETURNS jsonb
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     db_now constant double precision := extract(epoch FROM clock_timestamp());
     v_now constant double precision := coalesce(p_now, db_now);
@@ -112,6 +105,7 @@ BEGIN
         'next', next_at, 'now', db_now, 'woken', woken, 'freed', freed, 'opened', opened
     );
 END $$;
+CALL signoff.plan_by_index('signoff.due');
 
 -- Extend leases: one statement for all runs of a worker. Returns those that it still holds.
 CREATE FUNCTION signoff.heartbeat(

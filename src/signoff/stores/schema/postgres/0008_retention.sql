@@ -23,14 +23,7 @@ END $$;
 -- Delete runs without a parent that ended before a time. Those that another process deletes just now are left to it.
 -- Returns their ids.
 CREATE FUNCTION signoff.delete_ended(p_namespace text, p_before double precision, p_limit integer) RETURNS SETOF text
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     run signoff.runs;
 BEGIN
@@ -45,3 +38,4 @@ BEGIN
         RETURN NEXT run.id;
     END LOOP;
 END $$;
+CALL signoff.plan_by_index('signoff.delete_ended');

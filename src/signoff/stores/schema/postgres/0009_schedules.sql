@@ -5,11 +5,7 @@ CREATE FUNCTION signoff.fire_schedule(
     p_namespace text, p_id text, p_expected double precision, p_runs jsonb, p_next_at double precision,
     p_now double precision
 ) RETURNS boolean
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));
     new jsonb;
@@ -28,3 +24,4 @@ BEGIN
     END IF;
     RETURN true;
 END $$;
+CALL signoff.plan_by_index('signoff.fire_schedule');
