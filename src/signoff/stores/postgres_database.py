@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import psycopg
@@ -35,6 +32,7 @@ from signoff.stores.postgres_schema import (
     translate,
 )
 from signoff.stores.postgres_writer import RETRY_LATER, RETRY_SOON, Writer
+from signoff.stores.readers import Readers
 from signoff.stores.touched import Touched
 
 T = TypeVar("T")
@@ -88,14 +86,13 @@ class Database:
         self._own_clock = clock
         self._lease_clock = lease_clock
         self._patience_seconds = patience_seconds
-        self._readers = readers
+        self._readers = Readers(
+            readers, name="signoff-postgres-reader", location=self.location, connect=self._connect_to_read
+        )
         self._inline_below_seconds = inline_below_seconds
         self.lookups = Lookups(self._get_runs)
         self._writer: Writer | None = None
         self._notifier: Notifier | None = None
-        self._threads: ThreadPoolExecutor | None = None
-        self._connections: set[reads.Connection] = set()  # of the readers
-        self._mine = threading.local()
         self._opening = threading.Lock()
         self._closing = False
         self._pid = os.getpid()
@@ -133,8 +130,7 @@ class Database:
             self._pid = os.getpid()
             self._closing = False
             self._patiently(self._prepare, given_up)
-            self._mine = threading.local()
-            self._threads = ThreadPoolExecutor(self._readers, thread_name_prefix="signoff-postgres-reader")
+            self._readers.open()
             if (listen_options := self.listen_options) is not None:
                 self._notifier = Notifier(
                     lambda: psycopg.connect(listen_options, autocommit=True),
@@ -161,15 +157,11 @@ class Database:
             if os.getpid() != self._pid:
                 return  # forked: the connections are the parent's
             writer, self._writer = self._writer, None
-            threads, self._threads = self._threads, None
             notifier, self._notifier = self._notifier, None
             if writer is not None:
                 writer.close()
             self._closing = True
-            if threads is not None:
-                threads.shutdown()
-            while self._connections:
-                self._connections.pop().close()
+            self._readers.close()
             if notifier is not None:
                 notifier.close()
 
@@ -180,13 +172,7 @@ class Database:
             StoreUnavailable: The database is not open, or has been gone for ``patience_seconds``.
         """
         self.writer.check_usable()
-        threads, calling = self._threads, None
-        if threads is not None:
-            with contextlib.suppress(RuntimeError):  # another thread has just shut them down
-                calling = asyncio.get_running_loop().run_in_executor(threads, self._call_here, work)
-        if calling is None:
-            raise StoreUnavailable(self.location, "it is closed")
-        return await calling
+        return await self._readers.call(lambda: self._call_here(work))
 
     async def due(self, limit: int) -> float | None:
         """Do what time has brought. The contract is in ``signoff.stores.base.Store``, for all namespaces."""
@@ -227,24 +213,22 @@ class Database:
             if isinstance(self.clock, DatabaseClock):
                 self.clock.ask(connection)
 
+    def _connect_to_read(self) -> reads.Connection:
+        # A pooler gives each transaction another connection, which knows no prepared statements of ours.
+        return psycopg.connect(
+            self.options, autocommit=True, prepare_threshold=None if self._is_pooled else 5
+        )
+
     def _call_here(self, work: Callable[[reads.Connection], T]) -> T:
         def once() -> T:
-            connection: reads.Connection | None = getattr(self._mine, "connection", None)
-            if connection is None:
-                # A pooler gives each transaction another connection, which knows no prepared statements of ours.
-                connection = self._mine.connection = psycopg.connect(
-                    self.options, autocommit=True, prepare_threshold=None if self._is_pooled else 5
-                )
-                self._connections.add(connection)
+            connection = self._readers.connection()
             try:
                 return work(connection)
             except psycopg.Error as error:
                 if is_shared(error):
                     self._is_pooled = True
                 if is_gone(error) or is_shared(error):
-                    del self._mine.connection
-                    self._connections.discard(connection)
-                    connection.close()
+                    self._readers.disconnect()
                 raise
 
         return self._patiently(once)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -42,6 +40,7 @@ from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import check_limits
 from signoff.stores.listeners import Listeners
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
+from signoff.stores.readers import Readers
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
 from signoff.stores.sqlite_writer import Writer
@@ -318,9 +317,12 @@ class _File:
         self.busy_seconds = busy_seconds
         self._inline_below_seconds = inline_below_seconds
         self._writer: Writer | None = None
-        self._readers: ThreadPoolExecutor | None = None
-        self._connections: list[sqlite3.Connection] = []
-        self._mine = threading.local()
+        self._readers = Readers(
+            READERS,
+            name="signoff-sqlite-reader",
+            location=self.location,
+            connect=lambda: connect_to_read(self.path, busy_seconds=self.busy_seconds),
+        )
         self._opening = threading.Lock()
         self._pid = os.getpid()
         clock.on_jump(self.listeners.tell_jump)
@@ -350,19 +352,14 @@ class _File:
                 committed=self._tell_commit,
                 disturbed=self.listeners.tell_disturbance,
             )
-            self._mine = threading.local()
-            self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="signoff-sqlite-reader")
+            self._readers.open()
 
     def close(self) -> None:
         with self._opening:
             if os.getpid() != self._pid:
                 return  # forked: the connections are the parent's
             writer, self._writer = self._writer, None
-            readers, self._readers = self._readers, None
-            if readers is not None:
-                readers.shutdown()
-            while self._connections:
-                self._connections.pop().close()
+            self._readers.close()
             if writer is not None:
                 writer.close()
 
@@ -372,13 +369,7 @@ class _File:
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Read on a reader's thread."""
         self.writer.check_usable()
-        readers, reading = self._readers, None
-        if readers is not None:
-            with contextlib.suppress(RuntimeError):  # another thread has just shut them down
-                reading = asyncio.get_running_loop().run_in_executor(readers, self._read_here, read)
-        if reading is None:
-            raise StoreUnavailable(self.location, "it is closed")
-        return await reading
+        return await self._readers.call(lambda: self._read_here(read))
 
     async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Do a small read at once if the writer is idle, else on a reader's thread."""
@@ -387,11 +378,6 @@ class _File:
 
     def _read_here(self, read: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
-            if connection is None:
-                connection = connect_to_read(self.path, busy_seconds=self.busy_seconds)
-                self._mine.connection = connection
-                self._connections.append(connection)
-            return read(connection)
+            return read(self._readers.connection())
         except sqlite3.Error as error:
             raise translate(error, self.location) from error

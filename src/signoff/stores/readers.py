@@ -1,0 +1,82 @@
+"""Threads beside a database's writer, for what does not have to be committed with others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, Protocol, TypeVar
+
+from signoff.errors import StoreUnavailable
+
+
+class Connection(Protocol):
+    """What a thread has of its own."""
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Connection)
+T = TypeVar("T")
+
+
+class Readers(Generic[C]):
+    """Threads that each have a connection as soon as they ask for one.
+
+    Args:
+        count: How many threads there are.
+        name: What the threads are called.
+        location: The database's address without secrets, for messages.
+        connect: Makes a connection.
+    """
+
+    def __init__(self, count: int, *, name: str, location: str, connect: Callable[[], C]) -> None:
+        self._count = count
+        self._name = name
+        self._location = location
+        self._connect = connect
+        self._threads: ThreadPoolExecutor | None = None
+        self._connections: set[C] = set()
+        self._mine = threading.local()
+
+    def open(self) -> None:
+        """Have threads, which may have been closed before."""
+        self._mine = threading.local()
+        self._threads = ThreadPoolExecutor(self._count, thread_name_prefix=self._name)
+
+    def close(self) -> None:
+        """Finish what was begun and disconnect. Safe to call twice."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown()
+        while self._connections:
+            self._connections.pop().close()
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Do something on one of the threads. Raises StoreUnavailable if they are closed."""
+        threads, calling = self._threads, None
+        if threads is not None:
+            with contextlib.suppress(RuntimeError):  # another thread has just shut them down
+                calling = asyncio.get_running_loop().run_in_executor(threads, work)
+        if calling is None:
+            raise StoreUnavailable(self._location, "it is closed")
+        return await calling
+
+    # On their threads
+
+    def connection(self) -> C:
+        """Return the connection of this thread."""
+        connection: C | None = getattr(self._mine, "connection", None)
+        if connection is None:
+            connection = self._mine.connection = self._connect()
+            self._connections.add(connection)
+        return connection
+
+    def disconnect(self) -> None:
+        """Close the connection of this thread, which then gets another one."""
+        connection: C = self._mine.connection
+        del self._mine.connection
+        self._connections.discard(connection)
+        connection.close()
