@@ -68,11 +68,11 @@ def test_a_wrong_answer_is_refused_by_field_and_the_question_stays_open(here: He
     question = ask(here, open_shop, "wrong-1", "ship")
     wrong = here("answer", question, "--value", '{"street": "Main St", "parcels": "two"}', cwd=open_shop)
     assert wrong.code == 4
-    assert "parcels: 'two' is not of type 'integer'" in wrong.err
+    assert 'parcels: "two" is not of type "integer"' in wrong.err
     as_json = here("answer", question, "--approve", "--json", cwd=open_shop)
     error = json.loads(as_json.err)["error"]
     assert (error["type"], error["exit_code"]) == ("WrongAnswer", 4)
-    assert error["fields"][0]["message"] == "True is not of type 'object'"
+    assert error["fields"][0]["message"] == 'true is not of type "object"'
     right = here("answer", question, "--value", '{"street": "Main St", "parcels": 2}', cwd=open_shop)
     assert right.code == 0
     assert result(here, open_shop, "wrong-1") == {"street": "Main St", "parcels": 2, "express": False}
@@ -102,7 +102,7 @@ def test_on_a_terminal_a_form_is_put_field_by_field_until_it_is_right(here: Here
         terminal.type("parcels [integer]:", '"many"')
         terminal.type("express (optional) [y/n] [n]:", "y")
         terminal.type("Note:", "")
-        terminal.expect("parcels: 'many' is not of type 'integer'")
+        terminal.expect('parcels: "many" is not of type "integer"')
         terminal.type("street:", "Main St")
         terminal.type("parcels [integer]:", "3")
         terminal.type("express (optional) [y/n] [n]:", "y")

@@ -38,7 +38,7 @@ def question(http: httpx.Client, id: str) -> dict[str, Any]:
         ({"approved": 1}, "approved"),
         ({"approved": []}, "approved"),
         ({"Approved": True}, "approved"),
-        ({"approved": True, "amount": 3}, ""),
+        ({"approved": True, "amount": 3}, "amount"),
     ],
     ids=repr,
 )

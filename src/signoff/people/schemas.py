@@ -1,37 +1,153 @@
-"""Checking values and schemas with jsonschema, which takes a fifth of Signoff's import time and so comes late."""
+"""Checking values and schemas with jsonschema-rs, which is large and so is imported late.
+
+A schema may come from anywhere, and the values come from people. So nothing is fetched, whatever a schema refers to;
+patterns run in linear time, or give up; and what is said of a value stays short, however long the value is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, time
+from decimal import Decimal
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import TypeAdapter, ValidationError
 
 if TYPE_CHECKING:
-    from jsonschema import ValidationError
+    import jsonschema_rs
+
+MAX_PROBLEMS: Final = 100
+"""How many problems of one value are listed."""
+
+MAX_MESSAGE: Final = 300
+"""How long a problem's field and its message may each be, in characters."""
+
+BACKTRACKS: Final = 10_000
+"""How many steps back a pattern with look-around or back-references may take in one text. Others take none."""
 
 
-def schema_problem(schema: dict[str, Any]) -> str | None:
+def schema_problem(schema: Mapping[str, Any]) -> str | None:
     """Say what is wrong with a JSON Schema, or None."""
-    from jsonschema import Draft202012Validator, SchemaError
+    import jsonschema_rs
 
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        return error.message
+        _validator(schema)
+    except jsonschema_rs.ValidationError as error:
+        return ": ".join(part for part in (_field(error.instance_path), shorten(error.message)) if part)
     return None
 
 
-def problems(schema: dict[str, Any], value: Any) -> list[tuple[str, str]]:
+def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
     """Say what is wrong with a value: ``(field, message)`` each, the field ``""`` for the whole."""
-    from jsonschema import Draft202012Validator
+    import jsonschema_rs
 
-    errors: Iterable[ValidationError] = Draft202012Validator(schema).iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
-    return [(_field(error), error.message) for error in errors]
+    try:
+        validator = _validator(schema)
+    except jsonschema_rs.ValidationError as error:
+        return [("", f"nothing fits the schema that it is asked with: {shorten(error.message)}")]
+    found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
+    if len(found) > MAX_PROBLEMS:
+        found[-1] = ("", f"and there is more: these are the first {MAX_PROBLEMS} problems")
+    return found
 
 
-def _field(error: ValidationError) -> str:
-    """Name the field that is wrong: the missing one, where one is missing."""
-    path = [str(part) for part in error.absolute_path]
-    if error.validator == "required":
-        required = cast(list[str], error.validator_value)
-        path += [name for name in required if error.message.startswith(f"{name!r} ")]
-    return ".".join(path)
+def listed(found: Iterable[tuple[str, str]], whole: str) -> str:
+    """Put problems into one line, with ``whole`` for the value itself."""
+    return shorten("; ".join(f"{field or whole}: {message}" for field, message in found), 10 * MAX_MESSAGE)
+
+
+def shorten(text: str, width: int = MAX_MESSAGE) -> str:
+    """Cut what is too long out of the middle, and escape what is no print.
+
+    A message names the value first, and ends with what was expected.
+    """
+    half = (width - 5) // 2
+    short = text if len(text) <= width else f"{text[:half]} ... {text[-half:]}"
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
+
+
+def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
+    """Raises ValidationError: it is no schema, or it refers to something that is not in it."""
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft202012Validator(
+        dict(schema),
+        offline=True,
+        validate_formats=True,
+        formats=dict(_FORMATS),
+        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS),
+    )
+
+
+def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tuple[str, str]]:
+    """Name the field of each problem: the missing and the unknown one, where one is missing or unknown."""
+    import jsonschema_rs
+
+    kinds = jsonschema_rs.ValidationErrorKind
+    for error in errors:
+        path, kind = error.instance_path, error.kind
+        match kind:
+            case kinds.Required():
+                yield _field([*path, kind.property]), shorten(error.message)
+            case kinds.AdditionalProperties() | kinds.UnevaluatedProperties():
+                for name in kind.unexpected:
+                    yield _field([*path, name]), "there is no such field"
+            case kinds.FalseSchema():
+                yield _field(path), "must be left out here"
+            case kinds.BacktrackLimitExceeded():
+                yield _field(path), "takes too long to compare with its pattern"
+            case kinds.AnyOf() | kinds.OneOfNotValid() if meant := _meant(error, kind.context):
+                yield from _explained(meant)
+            case _:
+                yield _field(path), shorten(error.message)
+
+
+def _meant(
+    error: jsonschema_rs.ValidationError, branches: list[list[jsonschema_rs.ValidationError]]
+) -> list[jsonschema_rs.ValidationError] | None:
+    """Return what is wrong by the only branch that is for values of this type, such as a model or null."""
+    import jsonschema_rs
+
+    def is_other(each: jsonschema_rs.ValidationError) -> bool:
+        is_whole = each.instance_path == error.instance_path
+        return is_whole and isinstance(each.kind, jsonschema_rs.ValidationErrorKind.Type)
+
+    near = [branch for branch in branches if not any(is_other(each) for each in branch)]
+    return near[0] if len(near) == 1 else None
+
+
+def _field(path: Iterable[str | int]) -> str:
+    return shorten(".".join(str(part) for part in path))
+
+
+# Formats: what a form's field of that type can read
+
+
+def _is_datetime(text: str) -> bool:
+    return "-" in text[1:] and _reads(datetime, text)
+
+
+def _is_time(text: str) -> bool:
+    return ":" in text and _reads(time, text)
+
+
+def _is_decimal(text: str) -> bool:
+    return _reads(Decimal, text)
+
+
+def _reads(kind: type, text: str) -> bool:
+    try:
+        _adapter(kind).validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+_FORMATS: Final = {"date-time": _is_datetime, "time": _is_time, "decimal": _is_decimal}
