@@ -29,6 +29,7 @@ from signoff.errors import ContinueAsNew, RegistrationError, SignalTimeout
 from signoff.handles import Detached, Invocation, Note, Opening
 from signoff.logs import RunLogger
 from signoff.people.answers import Answer, read_answer
+from signoff.people.attachments import Attachment
 from signoff.people.questions import InputType, Question
 from signoff.records import CallKind, Entry
 
@@ -224,6 +225,16 @@ class Context:
         metadata: dict[str, Any] | None = None,
         timeout_seconds: float | None = None,
         skippable: bool = False,
+        help: str | None = None,
+        default: Any = None,
+        attachments: Sequence[Attachment] = (),
+        other: str | None = None,
+        min_choices: int | None = None,
+        max_choices: int | None = None,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        proposal: Any = None,
+        proposal_type: Any = None,
     ) -> QuestionCall:
         """Ask a person, and wait without using anything until one has answered.
 
@@ -231,24 +242,46 @@ class Context:
             question: The text they read.
             input_type: ``approval`` (yes or no), ``text``, ``select`` and ``multiselect`` (of ``options``), or
                 ``form`` (of the fields of ``answer_type``).
-            options: What can be selected: texts, or ``{"value": ..., "label": ...}``.
+            options: What can be selected: texts, or ``{"value": ..., "label": ..., "help": ...}``.
             answer_type: A pydantic model or dataclass (or a JSON Schema) that a form's answer must fit;
                 ``answer.value`` is then an instance.
             metadata: What else to show to them.
             timeout_seconds: After how long to give up.
             skippable: Whether a person may skip it; ``answer.skipped`` is then true and ``answer.value`` None.
+            help: A longer text beside the question.
+            default: What the form begins with. It is no answer by itself, and an approval has none.
+            attachments: What they may look at: ``{"name": ..., "url": ..., "media_type": ...}``, by ``http`` or
+                ``https``; the last may be missing.
+            other: For ``select`` and ``multiselect``: has them write a text of their own if nothing fits, under this
+                label; ``answer.is_other`` is then true.
+            min_choices: For ``multiselect``: how many they choose at least.
+            max_choices: And at most.
+            min_length: For ``text``: how many characters it has at least; an empty text is never an answer.
+            max_length: And at most.
+            proposal: For ``approval``: a value that they approve as it is, or edit and approve, or reject.
+                ``answer.proposal`` is what was approved, ``answer.edits`` how that differs. None proposes nothing.
+            proposal_type: A type (or a JSON Schema) that the proposal and its edits must fit; ``answer.proposal`` is
+                then an instance. By default any JSON does.
 
         Returns:
             An awaitable for an ``Answer``.
 
         Raises:
-            RegistrationError: The question makes no sense, such as a select without options.
+            RegistrationError: The question makes no sense, such as a select without options, or a default that would be
+                no answer.
+            NotSerializable: A part of it is not JSON.
             SignalTimeout: (when awaited) Nobody answered in time.
+            InvalidValue: (when awaited) The answer fits the JSON Schema of ``answer_type`` or ``proposal_type``, but
+                not the type itself.
 
         Example::
 
             answer = await ctx.wait_for_user(f"Refund {amount}?", timeout_seconds=3600)
             if answer.approved: ...
+
+            answer = await ctx.wait_for_user("Send this mail?", proposal=draft, proposal_type=Mail)
+            if answer.approved:
+                await ctx.step("send", send, answer.proposal)
         """
         asked = Question.make(
             question,
@@ -257,8 +290,19 @@ class Context:
             answer_type=answer_type,
             metadata=metadata,
             skippable=skippable,
+            help=help,
+            default=default,
+            attachments=attachments,
+            other=other,
+            min_choices=min_choices,
+            max_choices=max_choices,
+            min_length=min_length,
+            max_length=max_length,
+            proposal=proposal,
+            proposal_type=proposal_type,
         )
-        return QuestionCall(self._execution, asked, timeout_seconds, answer_type)
+        declared = answer_type if proposal_type is None else proposal_type
+        return QuestionCall(self._execution, asked, timeout_seconds, declared)
 
     def wait_for_signal(
         self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any
@@ -321,14 +365,14 @@ class QuestionCall(PromiseCall):
     """A question to a person; awaiting it gives an ``Answer``."""
 
     kind = CallKind.QUESTION
-    __slots__ = ("answer_type", "question")
+    __slots__ = ("declared", "question")
 
     def __init__(
-        self, execution: Execution, question: Question, timeout_seconds: float | None, answer_type: Any
+        self, execution: Execution, question: Question, timeout_seconds: float | None, declared: Any
     ) -> None:
         super().__init__(execution, question.text, timeout=timeout_seconds)
         self.question = question
-        self.answer_type = answer_type
+        self.declared = declared
 
     def begin(self) -> asyncio.Future[Answer]:
         if self.future is None and self._execution.last_n + 1 not in self._execution.past.opened:
@@ -336,7 +380,7 @@ class QuestionCall(PromiseCall):
         return super().begin()
 
     def answered(self, entry: Entry) -> Answer:
-        return read_answer(self.question, entry, self.answer_type)
+        return read_answer(self.question, entry, self.declared)
 
     def timed_out(self) -> Exception:
         return SignalTimeout(f"an answer to {self.name!r}", self.timeout or 0.0)

@@ -6,14 +6,17 @@ import asyncio
 import json
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from signoff import codec, telemetry
-from signoff.errors import NotFound, RegistrationError, SignoffError, WrongAnswer
-from signoff.people.questions import Question, form_schema
-from signoff.people.schemas import problems
+from signoff.errors import NotFound, RegistrationError, SignoffError
+from signoff.people.checks import check_answer, check_texts, own_text, read_value, to_keep
+from signoff.people.edits import Edit
+from signoff.people.forms import form_of
+from signoff.people.questions import Question
 from signoff.records import Entry, Promise, PromiseKind, PromiseState, Run, Settlement
 from signoff.stores.base import Store
 from signoff.telemetry import AnswerGiven
@@ -30,12 +33,17 @@ class Answer:
     """What settled a question.
 
     Attributes:
-        value: What was chosen, written or filled in; an instance of ``answer_type`` if there is one.
+        value: What was chosen, written or filled in; an instance of ``answer_type`` if there is one. For an approval
+            the same as ``approved``.
         approved: For an approval: whether it was approved. None for other questions, which is never a yes.
         user_id: Who answered, if they said.
         note: What they added in words.
         answered_at: When (UTC).
         skipped: Whether they skipped a skippable question; ``value`` is None then.
+        others: What of ``value`` are texts of their own instead of options.
+        proposal: What was approved, for a question with a proposal: as it was proposed or as they edited it, an
+            instance of ``proposal_type`` if there is one. None if it was rejected or skipped.
+        edits: What they changed of the proposal; empty if nothing.
 
     ``answer["approved"]`` and ``answer.get("note", "")`` read the same fields.
     """
@@ -46,6 +54,14 @@ class Answer:
     note: str | None
     answered_at: datetime
     skipped: bool = False
+    others: Sequence[str] = ()
+    proposal: Any = None
+    edits: Sequence[Edit] = ()
+
+    @property
+    def is_other(self) -> bool:
+        """Whether they wrote a text of their own."""
+        return bool(self.others)
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.__slots__:
@@ -58,24 +74,51 @@ class Answer:
         return default if value is None else value
 
 
-def read_answer(question: Question, entry: Entry, answer_type: Any) -> Answer:
-    """Make an answer of the journal entry that settled ``question``."""
-    value: Any = json.loads(entry.value or "null")
-    skipped = question.skippable and entry.value in (None, "null")
-    approved: bool | None = None
-    if question.input_type == "approval" and not skipped:
-        value = approved = value["approved"] is True
-    elif question.input_type == "form" and not skipped and not isinstance(answer_type, dict):
-        value = codec.decode(entry.value or "null", answer_type)
+def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
+    """Make an answer of the journal entry that settled a question.
+
+    Args:
+        question: The question.
+        entry: The entry.
+        declared: The type of the form, or of the proposal; None or a JSON Schema gives plain data.
+
+    Raises:
+        InvalidValue: The value fits the schema but not the type, whose own validators a schema cannot say.
+    """
+    kept: Any = json.loads(entry.value or "null")
     settled = json.loads(entry.details or "{}")
-    return Answer(
-        value=value,
-        approved=approved,
+    answer = Answer(
+        value=kept,
+        approved=None,
         user_id=settled["by"],
         note=settled["note"],
         answered_at=datetime.fromtimestamp(settled["at"], UTC),
-        skipped=skipped,
     )
+    if question.skippable and kept is None:
+        return replace(answer, skipped=True)
+    match question.input_type:
+        case "approval":
+            approved = kept["approved"] is True
+            proposal = _instance(kept.get("proposal"), declared, "proposal") if approved else None
+            edits = kept.get("edits", ()) if approved else ()
+            return replace(answer, value=approved, approved=approved, proposal=proposal, edits=edits)
+        case "select":
+            own, value = own_text(kept)
+            return replace(answer, value=value, others=(value,) if own else ())
+        case "multiselect":
+            chosen = [own_text(each) for each in kept]
+            others = tuple(value for own, value in chosen if own)
+            return replace(answer, value=[value for _, value in chosen], others=others)
+        case "form":
+            return replace(answer, value=_instance(kept, declared, "value"))
+        case "text":
+            return answer
+
+
+def _instance(plain: Any, declared: Any, path: str) -> Any:
+    if plain is None or declared is None or isinstance(declared, dict):
+        return plain
+    return codec.decode(codec.encode(plain), cast("object", declared), path=path)
 
 
 async def answer(
@@ -93,8 +136,8 @@ async def answer(
     Args:
         store: Where the question is.
         question_id: The question.
-        value: ``{"approved": true}`` or ``true`` for an approval, else what the question's schema describes; None
-            skips a skippable question.
+        value: What the question's schema describes: ``{"approved": true}``, with ``"edited"`` for another value than
+            the one that is proposed; ``True`` and ``False`` stand for a decision. None skips a skippable question.
         user_id: Who answers.
         note: What they add in words.
         request_id: Makes a repetition of this very answer a success without effect.
@@ -105,10 +148,14 @@ async def answer(
         WrongAnswer: The value does not fit, or the digest is another. The question stays open.
         AlreadySettled: Somebody was first, or it is closed.
         RequestConflict: The request id was used with another value.
+        NotSerializable: The value is not JSON.
+        PayloadTooLarge: The value is over the limit, with its edits if a proposal was edited.
+        InvalidValue: A text beside the value cannot be kept.
     """
     began = time.perf_counter()
     promise: Promise | None = None
     try:
+        check_texts(user_id=user_id, note=note, request_id=request_id)
         promise = await _get_promise(store, question_id)
         settled = await _settle(store, promise, value, user_id, note, request_id, digest)
     except SignoffError as error:
@@ -161,20 +208,13 @@ async def _settle(
 ) -> Promise:
     _check_kind(promise)
     asked = Question.from_json(promise.data or "null")
-    plain = _as_asked(asked, json.loads(codec.encode(value, path="value")))
+    plain = read_value(asked, value)
     if promise.state is PromiseState.PENDING:  # else ``settle`` says what became of it
         check_answer(promise.id, asked, plain, digest)
-    text = codec.encode(plain, path="value")
+    text = codec.encode(to_keep(asked, plain), path="value")
     settlement = Settlement(PromiseState.RESOLVED, text, by=user_id, note=note, request_id=request_id)
     settled, _ = await store.settle(promise.id, PromiseKind.QUESTION, settlement)
     return settled
-
-
-def _as_asked(question: Question, value: object) -> object:
-    """Give a bare decision the form that an approval's schema asks for."""
-    skips = value is None and question.skippable
-    bare = question.input_type == "approval" and not isinstance(value, dict)
-    return {"approved": value} if bare and not skips else value  # pyright: ignore[reportUnknownVariableType]
 
 
 async def get_question(store: Store, question_id: str) -> Promise:
@@ -194,34 +234,6 @@ async def _get_promise(store: Store, question_id: str) -> Promise:
 def _check_kind(promise: Promise) -> None:
     if promise.kind is not PromiseKind.QUESTION:
         raise NotFound("question", promise.id)
-
-
-def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
-    """Raise WrongAnswer, naming each field that is wrong, unless the question accepts ``value``."""
-    if digest is not None and digest != question.digest:
-        raise WrongAnswer(
-            question_id, [("digest", "what you saw is not what is asked; look at the question again")]
-        )
-    if value is None and question.skippable:
-        return
-    if _plainly_fits(question, value):
-        return
-    wrong = problems(question.answer_schema, value)
-    if wrong:
-        raise WrongAnswer(question_id, wrong)
-
-
-def _plainly_fits(question: Question, value: Any) -> bool:
-    """Whether a simple question accepts a simple answer. A no is for the schema's validator to explain."""
-    match question.input_type:
-        case "approval":
-            return type(value) is dict and value.keys() == {"approved"} and type(value["approved"]) is bool  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        case "text":
-            return type(value) is str and value != ""
-        case "select":
-            return type(value) is str and any(value == option["value"] for option in question.options)
-        case _:
-            return False
 
 
 def unclear_outcome(step_name: str, run_id: str, returns: Any) -> str:
@@ -251,6 +263,6 @@ def unclear_outcome(step_name: str, run_id: str, returns: Any) -> str:
 
 def _schema_or_any(returns: Any) -> dict[str, Any]:
     try:
-        return form_schema("", returns)
+        return form_of("", "returns", returns)
     except RegistrationError:
         return {}

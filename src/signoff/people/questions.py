@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast, get_args
-
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
+from math import inf
+from typing import Any, Final, Literal, get_args
 
 from signoff import codec
-from signoff.errors import RegistrationError
-from signoff.people.schemas import schema_problem
+from signoff.errors import InvalidValue, RegistrationError
+from signoff.people import forms
+from signoff.people.attachments import Attachment, check_attachments
+from signoff.people.schemas import listed, problems
 
 InputType = Literal["approval", "text", "select", "multiselect", "form"]
-_INPUT_TYPES = get_args(InputType)
+_INPUT_TYPES: Final = get_args(InputType)
+
+_BELONGS: Final[Mapping[str, tuple[InputType, ...]]] = {
+    "default": ("text", "select", "multiselect", "form"),  # nothing stands for a decision
+    "other": ("select", "multiselect"),
+    "min_choices": ("multiselect",),
+    "max_choices": ("multiselect",),
+    "min_length": ("text",),
+    "max_length": ("text",),
+    "proposal": ("approval",),
+    "proposal_type": ("approval",),
+}
+"""Which input types a part of a question makes sense for; the others take any."""
+
+_LATER: Final = ("help", "default", "attachments", "other", "proposal")
+"""Parts that a question without them is written without, as before there were any: its digest stays what it was."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +42,14 @@ class Question:
         text: What they read.
         input_type: Which kind of form they fill in.
         answer_schema: The JSON Schema that the answer's value must fit.
-        options: ``{"value": ..., "label": ...}`` of what can be selected.
+        options: ``{"value": ..., "label": ..., "help": ...}`` of what can be selected; ``help`` may be missing.
         metadata: What else they are shown.
         skippable: Whether they may skip it.
+        help: A longer text beside the question.
+        default: What the form begins with; it is no answer. None is nothing.
+        attachments: What they may look at.
+        other: The label of a text of their own, where they may write one instead of selecting.
+        proposal: What they approve, as plain data. None is nothing.
     """
 
     text: str
@@ -38,6 +58,11 @@ class Question:
     options: Sequence[dict[str, Any]] = ()
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     skippable: bool = False
+    help: str | None = None
+    default: Any = None
+    attachments: Sequence[Attachment] = ()
+    other: str | None = None
+    proposal: Any = None
 
     @classmethod
     def make(
@@ -49,15 +74,24 @@ class Question:
         answer_type: Any = None,
         metadata: dict[str, Any] | None = None,
         skippable: bool = False,
+        help: str | None = None,
+        default: Any = None,
+        attachments: Sequence[Attachment] = (),
+        other: str | None = None,
+        min_choices: int | None = None,
+        max_choices: int | None = None,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        proposal: Any = None,
+        proposal_type: Any = None,
     ) -> Question:
-        """Check and complete what a workflow asks.
+        """Check and complete what a workflow asks; ``Context.wait_for_user`` says what each part is.
 
         Raises:
             RegistrationError: The parts do not fit together.
-            NotSerializable: The metadata is not JSON.
+            NotSerializable: The metadata, the default or the proposal is not JSON.
         """
-        if not text.strip():
-            raise RegistrationError("a question needs a text")
+        _check_text(text)
         if input_type not in _INPUT_TYPES:
             raise RegistrationError(f"input_type {input_type!r} is not one of {', '.join(_INPUT_TYPES)}")
         if bool(options) != (input_type in ("select", "multiselect")):
@@ -68,14 +102,54 @@ class Question:
             raise RegistrationError(
                 f"question {text!r}: answer_type belongs to input_type='form', which needs one"
             )
-        listed = [_option(text, option) for option in options]
+        given = {
+            "default": default,
+            "other": other,
+            "min_choices": min_choices,
+            "max_choices": max_choices,
+            "min_length": min_length,
+            "max_length": max_length,
+            "proposal": proposal,
+            "proposal_type": proposal_type,
+        }
+        for name, kinds in _BELONGS.items():
+            if given[name] is not None and input_type not in kinds:
+                raise RegistrationError(f"question {text!r}: {name} belongs to {' and '.join(kinds)}")
+        if other is not None and not other.strip():
+            raise RegistrationError(
+                f"question {text!r}: other is the label of a text of one's own, and is empty"
+            )
+        _check_range(text, "length", min_length, max_length)
+        _check_range(text, "choices", min_choices, max_choices, inf if other else len(options))
+
+        choices = _choices(text, options)
+        values = [choice["value"] for choice in choices]
+        with_other = other is not None
+        match input_type:
+            case "approval":
+                proposal, schema = _proposed(text, proposal, proposal_type)
+            case "text":
+                schema = forms.text_form(min_length, max_length)
+            case "select":
+                schema = forms.select_form(values, with_other=with_other)
+            case "multiselect":
+                schema = forms.multiselect_form(
+                    values, with_other=with_other, min_choices=min_choices, max_choices=max_choices
+                )
+            case "form":
+                schema = forms.form_of(text, "answer_type", answer_type)
         return cls(
             text=text,
             input_type=input_type,
-            answer_schema=_answer_schema(text, input_type, listed, answer_type),
-            options=listed,
-            metadata=json.loads(codec.encode(metadata or {}, path="metadata")),
+            answer_schema=schema,
+            options=choices,
+            metadata=_plain(metadata or {}, "metadata"),
             skippable=skippable,
+            help=help,
+            default=_fitting(text, "default", default, schema),
+            attachments=tuple(check_attachments(text, attachments)),
+            other=other,
+            proposal=proposal,
         )
 
     @classmethod
@@ -94,9 +168,14 @@ class Question:
         """A hash of all that is asked and shown. An answer may say which digest it saw."""
         return codec.digest(self._text)
 
+    @property
+    def proposal_schema(self) -> dict[str, Any]:
+        """The JSON Schema of what may be approved instead of the proposal, a schema of its own."""
+        return self.answer_schema["properties"]["edited"]
+
     @cached_property
     def _text(self) -> str:
-        parts = {
+        parts: dict[str, Any] = {
             "text": self.text,
             "input_type": self.input_type,
             "answer_schema": self.answer_schema,
@@ -104,53 +183,77 @@ class Question:
             "metadata": self.metadata,
             "skippable": self.skippable,
         }
+        later = {name: getattr(self, name) for name in _LATER}
+        parts |= {name: part for name, part in later.items() if part is not None and part != ()}
         return codec.encode(parts, path="question")
 
 
-def _option(text: str, option: str | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(option, str):
-        return {"value": option, "label": option}
-    if not isinstance(option.get("value"), str):
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise RegistrationError("a question needs a text")
+    if "\0" in text:
+        raise RegistrationError(
+            f"question {text!r}: its text has a NUL character, which Postgres cannot keep"
+        )
+
+
+def _check_range(text: str, what: str, low: int | None, high: int | None, most: float = inf) -> None:
+    """Refuse bounds that nothing is within."""
+    first = low or 0
+    if first < 0 or first > most or (high is not None and high < max(first, 1)):
+        raise RegistrationError(
+            f"question {text!r}: no answer is between min_{what}={low} and max_{what}={high}"
+        )
+
+
+def _choices(text: str, options: Sequence[str | dict[str, Any]]) -> list[dict[str, Any]]:
+    choices = [_choice(text, option) for option in options]
+    if len({choice["value"] for choice in choices}) != len(choices):
+        raise RegistrationError(f"question {text!r}: two options have the same value")
+    return choices
+
+
+def _choice(text: str, option: str | dict[str, Any]) -> dict[str, Any]:
+    choice = {"value": option} if isinstance(option, str) else option
+    if not isinstance(choice.get("value"), str):
         raise RegistrationError(
             f"question {text!r}: an option is a text or has a text 'value', not {option!r}"
         )
-    return {"label": option["value"], **option}
+    choice = {"label": choice["value"], **choice}
+    for name in ("label", "help"):
+        if not isinstance(choice.get(name, ""), str):
+            raise RegistrationError(
+                f"question {text!r}: the {name!r} of option {choice['value']!r} is no text"
+            )
+    return choice
 
 
-def _answer_schema(
-    text: str, input_type: InputType, options: Sequence[dict[str, Any]], answer_type: Any
-) -> dict[str, Any]:
-    values = [option["value"] for option in options]
-    if len(set(values)) != len(values):
-        raise RegistrationError(f"question {text!r}: two options have the same value")
-    match input_type:
-        case "approval":
-            return {
-                "type": "object",
-                "properties": {"approved": {"type": "boolean"}},
-                "required": ["approved"],
-                "additionalProperties": False,
-            }
-        case "text":
-            return {"type": "string", "minLength": 1}
-        case "select":
-            return {"enum": values}
-        case "multiselect":
-            return {"type": "array", "items": {"enum": values}, "uniqueItems": True}
-        case "form":
-            return form_schema(text, answer_type)
-
-
-def form_schema(text: str, answer_type: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a form's answer type, or the schema itself if it is one."""
-    if isinstance(answer_type, dict):
-        schema = cast("dict[str, Any]", answer_type)
-    else:
+def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a proposal as plain data, and the form of an approval of it."""
+    if proposal is None:
+        if proposal_type is not None:
+            raise RegistrationError(f"question {text!r}: there is a proposal_type, but no proposal")
+        return None, forms.approval_form()
+    schema = {} if proposal_type is None else forms.form_of(text, "proposal_type", proposal_type)
+    plain = _fitting(text, "proposal", proposal, schema)
+    if proposal_type is not None and not isinstance(proposal_type, dict):
         try:
-            schema = TypeAdapter(answer_type).json_schema()
-        except PydanticUserError as error:
-            raise RegistrationError(f"question {text!r}: answer_type has no JSON Schema: {error}") from None
-    problem = schema_problem(schema)
-    if problem is not None:
-        raise RegistrationError(f"question {text!r}: answer_type is not a JSON Schema: {problem}")
-    return schema
+            codec.decode(codec.encode(plain), proposal_type, path="proposal")
+        except InvalidValue as error:
+            raise RegistrationError(f"question {text!r}: {error}") from None
+    return plain, forms.approval_form(schema)
+
+
+def _fitting(text: str, what: str, value: Any, schema: dict[str, Any]) -> Any:
+    """Return a value as plain data, if it fits."""
+    if value is None:
+        return None
+    plain = _plain(value, what)
+    wrong = problems(schema, plain)
+    if wrong:
+        raise RegistrationError(f"question {text!r}: its {what} does not fit: {listed(wrong, what)}")
+    return plain
+
+
+def _plain(value: Any, path: str) -> Any:
+    return json.loads(codec.encode(value, path=path))

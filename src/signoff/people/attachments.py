@@ -1,0 +1,67 @@
+"""What a person may look at beside a question: files elsewhere, by their addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any, NotRequired
+
+from pydantic import AfterValidator, AnyHttpUrl, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
+
+from signoff.errors import RegistrationError
+
+
+def _address(text: str) -> str:
+    """Return an address in normal form. Raises PydanticCustomError."""
+    try:
+        url = _urls().validate_python(text)
+    except ValidationError as error:
+        raise PydanticCustomError("address", "{why}", {"why": error.errors()[0]["msg"]}) from None
+    if url.username is not None or url.password is not None:
+        raise PydanticCustomError("address", "People would be shown the user name or password in it")
+    return str(url)
+
+
+@with_config(ConfigDict(extra="forbid"))
+class Attachment(TypedDict):
+    """Something to look at, by reference.
+
+    Attributes:
+        name: What it is called.
+        url: Where it is: an ``http`` or ``https`` address without a user name. Nothing is fetched from there.
+        media_type: What it is, such as ``application/pdf``.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    url: Annotated[str, AfterValidator(_address)]
+    media_type: NotRequired[Annotated[str, Field(pattern=r"^[\w.+-]+/[\w.+-]+$")]]
+
+
+def check_attachments(text: str, attachments: Sequence[Attachment]) -> list[Attachment]:
+    """Return attachments with their addresses in normal form.
+
+    Args:
+        text: The question's text, for the error.
+        attachments: What the workflow gave.
+
+    Raises:
+        RegistrationError: One of them is no attachment.
+    """
+    try:
+        return _attachments().validate_python(list(attachments))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        raise RegistrationError(f"question {text!r}: attachments{where}: {first['msg']}") from None
+
+
+@cache
+def _attachments() -> TypeAdapter[list[Attachment]]:
+    return TypeAdapter(list[Attachment])
+
+
+@cache
+def _urls() -> TypeAdapter[Any]:
+    return TypeAdapter(AnyHttpUrl)

@@ -1,0 +1,87 @@
+"""What is done with an answer before it counts: it is read, checked, and made into what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from signoff import codec
+from signoff.errors import InvalidValue, WrongAnswer
+from signoff.people.edits import edits_between
+from signoff.people.questions import Question
+from signoff.people.schemas import problems
+
+EXACT = 2**53
+"""From here on a number written with an exponent is read as the integer that it is: 1e20 is one for every reader."""
+
+
+def read_value(question: Question, value: Any) -> Any:
+    """Return what somebody answered as plain data, a bare decision in the form that an approval's schema asks for.
+
+    Raises:
+        NotSerializable: It is not JSON.
+        PayloadTooLarge: It is over the limit.
+    """
+    plain: object = json.loads(codec.encode(value, path="value"), parse_float=_number)
+    skips = plain is None and question.skippable
+    if question.input_type != "approval" or isinstance(plain, dict) or skips:
+        return cast("Any", plain)
+    return {"approved": plain}
+
+
+def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
+    """Raise WrongAnswer, naming each field that is wrong, unless the question accepts ``value``.
+
+    Args:
+        question_id: The question's id.
+        question: What was asked.
+        value: An answer as ``read_value`` returned it.
+        digest: What the answerer saw, if they say it.
+    """
+    if digest is not None and digest != question.digest:
+        raise WrongAnswer(
+            question_id, [("digest", "what you saw is not what is asked; look at the question again")]
+        )
+    if value is None and question.skippable:
+        return
+    wrong = problems(question.answer_schema, value)
+    if wrong:
+        raise WrongAnswer(question_id, wrong)
+
+
+def check_texts(**texts: str | None) -> None:
+    """Raise InvalidValue if a text beside the answer's value is none that every store can keep."""
+    for name, text in texts.items():
+        if text is not None and "\0" in text:
+            raise InvalidValue(name, "has a NUL character, which Postgres cannot keep; leave it out")
+        if text is not None and not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise InvalidValue(name, "has half of a surrogate pair, which is no Unicode text") from None
+
+
+def to_keep(question: Question, value: Any) -> Any:
+    """Return what a checked answer settles its question with.
+
+    Of an approved proposal it says what was approved and how that differs from what was proposed:
+    ``{"approved": true, "proposal": ..., "edits": [...]}``. Any other answer is kept as it was given.
+    """
+    if question.proposal is None or not isinstance(value, dict):
+        return value
+    decision = cast("dict[str, Any]", value)
+    if decision.get("approved") is not True:
+        return decision
+    approved = decision.get("edited", question.proposal)
+    edits = edits_between(question.proposal, approved)
+    return {"approved": True, "proposal": approved, "edits": edits}
+
+
+def own_text(chosen: str | dict[str, str]) -> tuple[bool, str]:
+    """Return whether something chosen is a text of one's own, and the text or the option's value."""
+    return (False, chosen) if isinstance(chosen, str) else (True, chosen["other"])
+
+
+def _number(text: str) -> int | float:
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) >= EXACT else number

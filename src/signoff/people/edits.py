@@ -1,0 +1,96 @@
+"""What somebody changed about a value: operations as in a JSON Patch (RFC 6902), with the old values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
+
+
+class Edit(TypedDict):
+    """One change of a value. Edits apply in their order, as the operations of a JSON Patch do.
+
+    Attributes:
+        op: ``add``, ``remove`` or ``replace``.
+        path: Where, as a JSON Pointer (RFC 6901): ``/lines/0/amount``; ``""`` is the whole.
+        value: What is there now, if it was not removed.
+        old: What was there before, if it was not added.
+    """
+
+    op: Literal["add", "remove", "replace"]
+    path: str
+    value: NotRequired[Any]
+    old: NotRequired[Any]
+
+
+def edits_between(old: Any, new: Any) -> list[Edit]:
+    """Say what was changed about plain JSON data.
+
+    Args:
+        old: What it was.
+        new: What it is.
+
+    Returns:
+        The edits that make ``new`` of ``old``; none if they are the same. Items in the middle of a list are
+        compared by their place.
+
+    Example::
+
+        edits_between({"amount": 7}, {"amount": 5}) == [
+            {"op": "replace", "path": "/amount", "value": 5, "old": 7}
+        ]
+    """
+    return list(_edits(old, new, ""))
+
+
+def _edits(old: Any, new: Any, path: str) -> Iterator[Edit]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _of_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), path)
+    elif isinstance(old, list) and isinstance(new, list):
+        yield from _of_lists(cast("list[Any]", old), cast("list[Any]", new), path)
+    elif not is_same(old, new):
+        yield {"op": "replace", "path": path, "value": new, "old": old}
+
+
+def _of_objects(old: dict[str, Any], new: dict[str, Any], path: str) -> Iterator[Edit]:
+    for name, item in old.items():
+        if name in new:
+            yield from _edits(item, new[name], _under(path, name))
+        else:
+            yield {"op": "remove", "path": _under(path, name), "old": item}
+    for name, item in new.items():
+        if name not in old:
+            yield {"op": "add", "path": _under(path, name), "value": item}
+
+
+def _of_lists(old: list[Any], new: list[Any], path: str) -> Iterator[Edit]:
+    shorter = min(len(old), len(new))
+    head = 0
+    while head < shorter and is_same(old[head], new[head]):
+        head += 1
+    tail = 0
+    while tail < shorter - head and is_same(old[-1 - tail], new[-1 - tail]):
+        tail += 1
+    both = shorter - tail
+    for place in range(head, both):
+        yield from _edits(old[place], new[place], _under(path, place))
+    for place in range(both, len(new) - tail):
+        yield {"op": "add", "path": _under(path, place), "value": new[place]}
+    for place in reversed(range(both, len(old) - tail)):
+        yield {"op": "remove", "path": _under(path, place), "old": old[place]}
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: 1 is 1.0, and true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        one, other = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        one, other = cast("list[Any]", one), cast("list[Any]", other)
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def _under(path: str, key: str | int) -> str:
+    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"

@@ -1,0 +1,117 @@
+"""The JSON Schemas that answers must fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DecimalSchema
+
+from signoff import codec
+from signoff.errors import RegistrationError
+from signoff.people.schemas import schema_problem
+
+Form = dict[str, Any]
+
+_DECISION: Final[Form] = {"type": "boolean"}
+
+
+def approval_form(proposed: Form | None = None) -> Form:
+    """Return the form of a decision; if something is proposed, with what may be approved instead of it.
+
+    Args:
+        proposed: The form of what is proposed. It is a schema of its own: references in it stay in it.
+    """
+    form: Form = {
+        "type": "object",
+        "properties": {"approved": _DECISION},
+        "required": ["approved"],
+        "additionalProperties": False,
+    }
+    if proposed is not None:
+        form["properties"] = {"approved": _DECISION, "edited": {"$id": "urn:signoff:proposal", **proposed}}
+        form["if"] = {"properties": {"approved": {"const": False}}, "required": ["approved"]}
+        form["then"] = {"properties": {"edited": False}}
+    return form
+
+
+def text_form(min_length: int | None, max_length: int | None) -> Form:
+    """Return the form of a text. An empty one is never an answer."""
+    form: Form = {"type": "string", "minLength": max(1, min_length or 1)}
+    return form if max_length is None else {**form, "maxLength": max_length}
+
+
+def select_form(values: Sequence[str], *, with_other: bool) -> Form:
+    """Return the form of one of ``values``, or of ``{"other": text}`` where people may write their own."""
+    return _with_other(values) if with_other else {"enum": list(values)}
+
+
+def multiselect_form(
+    values: Sequence[str], *, with_other: bool, min_choices: int | None, max_choices: int | None
+) -> Form:
+    """Return the form of a list of what can be selected."""
+    items: Form = {"$ref": "#/$defs/choice"} if with_other else {"enum": list(values)}
+    form: Form = {"type": "array", "items": items, "uniqueItems": True}
+    if min_choices is not None:
+        form["minItems"] = min_choices
+    if max_choices is not None:
+        form["maxItems"] = max_choices
+    if with_other:
+        choice = _with_other(values)
+        form["$defs"] = {**choice.pop("$defs"), "choice": choice}
+    return form
+
+
+def _with_other(values: Sequence[str]) -> Form:
+    """A text must be one of the values, so that a slip of the pen is no text of one's own."""
+    option: Form = {"$ref": "#/$defs/option"}
+    return {
+        "if": {"type": "object"},
+        "then": {
+            "properties": {"other": {"type": "string", "minLength": 1, "not": option}},
+            "required": ["other"],
+            "additionalProperties": False,
+        },
+        "else": option,
+        "$defs": {"option": {"enum": list(values)}},
+    }
+
+
+def form_of(text: str, what: str, annotation: Any) -> Form:
+    """Return the JSON Schema of a type, or the schema itself if it is one.
+
+    Args:
+        text: The question's text, for the error.
+        what: What the type is called there.
+        annotation: A type, or a JSON Schema.
+
+    Raises:
+        RegistrationError: There is no such schema, or it is none, or it refers to something outside of it.
+        NotSerializable: It is no JSON.
+    """
+    if isinstance(annotation, dict):
+        schema = json.loads(codec.encode(cast("object", annotation), path=what))
+    else:
+        try:
+            schema = TypeAdapter(annotation).json_schema(schema_generator=_Generator)
+        except PydanticUserError as error:
+            raise RegistrationError(f"question {text!r}: {what} has no JSON Schema: {error}") from None
+    problem = schema_problem(schema)
+    if problem is not None:
+        raise RegistrationError(f"question {text!r}: {what} is not a JSON Schema: {problem}")
+    return schema
+
+
+class _Generator(GenerateJsonSchema):
+    """Has texts that stand for decimal numbers checked, which no standard format says."""
+
+    def decimal_schema(self, schema: DecimalSchema) -> JsonSchemaValue:
+        written = super().decimal_schema(schema)
+        for branch in written.get("anyOf", ()):
+            if branch.get("type") == "string":
+                branch["format"] = "decimal"
+        return written

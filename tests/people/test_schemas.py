@@ -1,0 +1,170 @@
+"""What is said of values that do not fit, and what a schema can't do to who checks with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from signoff.people.forms import form_of
+from signoff.people.schemas import MAX_MESSAGE, MAX_PROBLEMS, problems, schema_problem
+
+
+class Line(BaseModel):
+    amount: int
+
+
+class Invoice(BaseModel, extra="forbid"):
+    lines: list[Line]
+    tip: Line | None = None
+    paid_at: datetime | None = None
+
+
+INVOICE = form_of("", "answer_type", Invoice)
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        ({}, ["lines"]),
+        (None, [""]),
+        ({"lines": [{"amount": 1}, {"amount": "2"}]}, ["lines.1.amount"]),
+        ({"lines": [{}]}, ["lines.0.amount"]),
+        ({"lines": [], "tip": {"amount": "x"}}, ["tip.amount"]),
+        ({"lines": [], "tip": {}}, ["tip.amount"]),
+        ({"lines": [], "tip": 3}, ["tip"]),
+        ({"lines": [], "paid_at": "yesterday"}, ["paid_at"]),
+        ({"lines": [], "note": "x", "more": 1}, ["note", "more"]),
+        ({"lines": "x", "tip": {"amount": None}, "note": 1}, ["lines", "tip.amount", "note"]),
+    ],
+    ids=repr,
+)
+def test_every_wrong_field_is_named_by_its_path(value: Any, fields: list[str]) -> None:
+    assert sorted(field for field, _ in problems(INVOICE, value)) == sorted(fields)
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [
+        (datetime, ["2026-03-01T10:00:00Z", "2026-03-01T10:00:00"], ["banana", "20260301T10", "12345"]),
+        (Decimal, ["5.00", 5, 5.5], ["banana", "", "NaN", True]),
+    ],
+)
+def test_what_a_model_could_not_read_does_not_fit_its_schema(
+    kind: type, right: list[Any], wrong: list[Any]
+) -> None:
+    schema = form_of("", "answer_type", kind)
+    assert [value for value in right if problems(schema, value)] == []
+    assert [value for value in wrong if not problems(schema, value)] == []
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[str, list[str]]]:
+    """The address of a schema on a server, and what the server was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"type": "integer"}')
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/schema.json", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_no_schema_is_fetched_from_anywhere(elsewhere: tuple[str, list[str]]) -> None:
+    url, asked = elsewhere
+    for schema in (
+        {"$ref": url},
+        {"$schema": url, "$ref": url},
+        {"$id": url, "properties": {"a": {"$ref": "other.json"}}},
+        {"properties": {"a": {"$dynamicRef": url}}},
+        {"$ref": "file:///etc/hostname"},
+        {"$ref": "#/$defs/nothing"},
+    ):
+        assert schema_problem(schema) is not None
+        [(field, message)] = problems(schema, 1)
+        assert field == ""
+        assert "nothing fits the schema" in message
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^(a+)+$", "a" * 500_000 + "!"),
+        (r"^(\w+\s?)*$", "a" * 500_000 + "!"),
+        (r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$", "0" * 500_000 + "!"),
+        (r"^(?=(a+)+$)", "a" * 5_000 + "!"),
+        (r"^(a|aa)+\1$", "a" * 5_000 + "!"),
+    ],
+)
+def test_no_pattern_takes_long_for_any_text(pattern: str, text: str) -> None:
+    began = time.monotonic()
+    assert problems({"type": "string", "pattern": pattern}, text) != []
+    assert time.monotonic() - began < 5
+
+
+def test_nor_for_many_short_texts_that_a_slower_engine_would_compare_to_the_end() -> None:
+    began = time.monotonic()
+    assert problems({"items": {"pattern": r"^(a|aa)+\1$"}}, ["a" * 25 + "!"] * 500) != []
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}]},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_a_schema_that_refers_to_itself_for_ever_stops_nobody(schema: dict[str, Any]) -> None:
+    problems(schema, {"a": [1]})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"enum": [f"option {n}" for n in range(10_000)]}, "none of them"),
+        ({"type": "integer"}, "x" * 1_000_000),
+        ({"type": "object", "additionalProperties": False}, {"x" * 1_000_000: 1}),
+        ({"additionalProperties": {"type": "integer"}}, {"x" * 1_000_000: "1"}),
+        ({"required": ["x" * 1_000_000]}, {}),
+        ({"const": ["x"] * 100_000}, 1),
+    ],
+)
+def test_what_is_said_is_short_however_long_value_and_schema_are(schema: dict[str, Any], value: Any) -> None:
+    [(field, message)] = problems(schema, value)
+    assert len(field) <= MAX_MESSAGE
+    assert 0 < len(message) <= MAX_MESSAGE
+
+
+def test_of_many_problems_the_first_are_listed_and_that_there_are_more() -> None:
+    found = problems({"items": {"type": "integer"}}, ["x"] * 1000)
+    assert len(found) == MAX_PROBLEMS + 1
+    assert [field for field, _ in found[:-1]] == [str(n) for n in range(MAX_PROBLEMS)]
+    assert "there is more" in found[-1][1]
+
+
+@pytest.mark.parametrize("text", ["\x1b[31m", "\u202egnp.exe", "\x00", "\x7f", "\n"])
+def test_what_is_said_is_print(text: str) -> None:
+    for schema, value in (({"type": "integer"}, text), ({"additionalProperties": False}, {text: 1})):
+        for field, message in problems(schema, value):
+            assert (field + message).isprintable()
