@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -168,3 +169,23 @@ def test_what_is_said_is_print(text: str) -> None:
     for schema, value in (({"type": "integer"}, text), ({"additionalProperties": False}, {text: 1})):
         for field, message in problems(schema, value):
             assert (field + message).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"enum": [f"option {n}" for n in range(10_000)]}}, ["x"] * 100_000),
+        (
+            {"anyOf": [{"type": "null"}, {"items": {"enum": [f"option {n}" for n in range(10_000)]}}]},
+            ["x"] * 100_000,
+        ),
+        ({"required": [f"field {n}" for n in range(1_000)]}, {"x": [1] * 500_000}),
+    ],
+)
+def test_a_wrong_answer_of_a_megabyte_is_refused_at_no_great_cost(schema: dict[str, Any], value: Any) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
+    [(field, message)] = problems(schema, value)
+    assert (field, "too much" in message) == ("", True)
+    assert time.monotonic() - began < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB

@@ -6,12 +6,13 @@ patterns run in linear time, or give up; and what is said of a value stays short
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, time
 from decimal import Decimal
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,6 +24,13 @@ MAX_PROBLEMS: Final = 100
 
 MAX_MESSAGE: Final = 300
 """How long a problem's field and its message may each be, in characters."""
+
+MAX_DETAIL: Final = 20_000_000
+"""How many values a wrong answer may hold, times the length of its schema, for its problems to be listed.
+
+The validator finds all of them at once, each with what is expected there: a megabyte of wrong options where there are
+10,000 would take more memory than there is.
+"""
 
 BACKTRACKS: Final = 10_000
 """How many steps back a pattern with look-around or back-references may take in one text. Others take none."""
@@ -47,6 +55,10 @@ def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
         validator = _validator(schema)
     except jsonschema_rs.ValidationError as error:
         return [("", f"nothing fits the schema that it is asked with: {shorten(error.message)}")]
+    if validator.is_valid(value):
+        return []
+    if _size(value) * len(json.dumps(schema)) > MAX_DETAIL:
+        return [("", "it does not fit, and holds too much to say where")]
     found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
     if len(found) > MAX_PROBLEMS:
         found[-1] = ("", f"and there is more: these are the first {MAX_PROBLEMS} problems")
@@ -79,6 +91,19 @@ def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
         formats=dict(_FORMATS),
         pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS),
     )
+
+
+def _size(value: object) -> int:
+    """Count the values in a value, itself included."""
+    count, rest = 0, [value]
+    while rest:
+        each = rest.pop()
+        count += 1
+        if isinstance(each, dict):
+            rest.extend(cast("dict[str, object]", each).values())
+        elif isinstance(each, list):
+            rest.extend(cast("list[object]", each))
+    return count
 
 
 def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tuple[str, str]]:

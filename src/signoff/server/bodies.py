@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Annotated
+import json
+from collections import Counter
+from collections.abc import Callable, Container, Coroutine
+from typing import Annotated, Any
 
 from fastapi import Request
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.codec import MAX_BYTES
@@ -33,6 +37,32 @@ class Body(BaseModel):
     """Base of what bodies hold: unknown fields and values of other types are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ExactRoute(APIRoute):
+    """A route that refuses a body in which an object has one key twice: who passed it on may have read another one."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_exactly(request: Request) -> Response:
+            return await handle(_ExactRequest(request.scope, request.receive))
+
+        return handle_exactly
+
+
+class _ExactRequest(Request):
+    async def json(self) -> Any:
+        return json.loads(await self.body(), object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object. Raises JSONDecodeError, which is how a body says that it is no JSON."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise json.JSONDecodeError(f"the key {twice[:100]!r} is there twice", "", 0)
+    return made
 
 
 async def read_batch(request: Request) -> bytes:

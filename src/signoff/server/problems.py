@@ -67,7 +67,7 @@ async def _ours(_: Request, error: Exception) -> Response:
 
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    fields = [{"field": _field(each["loc"]), "message": each["msg"]} for each in error.errors()]
+    fields = [{"field": _field(each["loc"]), "message": _message(each)} for each in error.errors()]
     first = InvalidValue(fields[0]["field"], fields[0]["message"])
     return _response(422, {**to_problem(first), "fields": fields})
 
@@ -76,6 +76,12 @@ def _field(location: tuple[str | int, ...]) -> str:
     if not all(isinstance(part, str) for part in location[:2]):
         return str(location[0])  # no JSON at all: the position is in the message
     return ".".join(str(part) for part in location[1:]) or str(location[0])
+
+
+def _message(problem: dict[str, Any]) -> str:
+    if problem["type"] == "json_invalid":
+        return f"it is no JSON: {problem['ctx']['error']}"
+    return problem["msg"]
 
 
 async def _http(_: Request, error: Exception) -> Response:

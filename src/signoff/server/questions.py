@@ -9,17 +9,21 @@ from starlette.responses import Response
 
 from signoff.people.answers import get_question
 from signoff.records import PromiseKind, PromiseState
-from signoff.server.bodies import Body, Text
+from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import PromiseFilter
 
-router = APIRouter(prefix="/v1/questions", tags=["questions"])
+router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
 
 
 class GiveAnswer(Body):
-    """An answer: its value must be what the question's schema describes. For an approval, true or false do too."""
+    """An answer: its value must be what the question's ``answer_schema`` describes; null skips, where that is allowed.
+
+    An approval takes ``true`` and ``false`` too. With a proposal it takes ``{"approved": true, "edited": ...}``, which
+    approves another value. Where the question has ``other``, ``{"other": "..."}`` stands for an option.
+    """
 
     value: Any
     user_id: Text | None = None
