@@ -67,6 +67,19 @@ async def ship(ctx: Context) -> dict:
 
 
 @app.workflow
+async def send(ctx: Context) -> dict:
+    answer = await ctx.wait_for_user(
+        "Send it?",
+        help="It cannot be taken back.",
+        attachments=[{"name": "Label", "url": "https://example.com/label.pdf"}],
+        proposal=Shipping(street="Main St", parcels=2),
+        proposal_type=Shipping,
+    )
+    sent = answer.proposal
+    return {"approved": answer.approved, "parcels": sent and sent.parcels, "edits": len(answer.edits)}
+
+
+@app.workflow
 async def wait(ctx: Context) -> object:
     return await ctx.wait_for_signal("go")
 

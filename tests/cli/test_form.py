@@ -26,6 +26,10 @@ class Order(BaseModel):
     tags: list[str] = []
 
 
+SELECT = {"input_type": "select", "options": ["red", "blue"]}
+MANY = {"input_type": "multiselect", "options": ["red", "blue"]}
+
+
 def typed(question: Question, *lines: str) -> Any:
     """What ``ask`` makes of the lines typed. (All of them are read, or it fails.)"""
     values: list[Any] = []
@@ -55,6 +59,45 @@ def typed(question: Question, *lines: str) -> Any:
             {"size": "L", "address": {"city": "Rome"}, "gift": False, "tags": ["a"]},
         ),
         ({"input_type": "form", "answer_type": int}, ["", "7"], 7),
+        ({"input_type": "text", "default": "as ever"}, [""], "as ever"),
+        ({"input_type": "text", "default": "as ever"}, ["new"], "new"),
+        ({"input_type": "text", "default": "two\nlines"}, [""], "two\nlines"),
+        ({**SELECT, "default": "blue"}, [""], "blue"),
+        ({**SELECT, "default": "blue"}, ["1"], "red"),
+        ({**SELECT, "other": "Another"}, ["4", "3", "", "pink"], {"other": "pink"}),
+        ({**SELECT, "other": "Another"}, ["Another", "pink"], {"other": "pink"}),
+        ({**SELECT, "other": "Another"}, ["pink", "red"], "red"),
+        ({**SELECT, "other": "Another", "default": {"other": "pink"}}, [""], {"other": "pink"}),
+        ({**MANY, "default": ["red", "blue"]}, [""], ["red", "blue"]),
+        ({**MANY, "default": ["red", "blue"]}, ["0"], []),
+        ({**MANY, "default": ["red", "blue"]}, ["2"], ["blue"]),
+        ({**MANY, "other": "Another"}, ["1, 3", "pink"], ["red", {"other": "pink"}]),
+        (
+            {
+                "input_type": "form",
+                "answer_type": Order,
+                "default": Order(size="L", address=Address(city="Rome")),
+            },
+            ["", "", "n", "gently", ""],
+            {"size": "L", "address": {"city": "Rome"}, "gift": False, "note": "gently", "tags": []},
+        ),
+        ({"proposal": {"amount": 7}}, ["a"], True),
+        ({"proposal": {"amount": 7}}, ["r"], False),
+        ({"proposal": {"amount": 7}}, ["e", '{"amount": 5}'], {"approved": True, "edited": {"amount": 5}}),
+        ({"proposal": {"amount": 7}}, ["e", ""], {"approved": True, "edited": {"amount": 7}}),
+        (
+            {"proposal": Address(city="Rome"), "proposal_type": Address},
+            ["e", "Paris"],
+            {"approved": True, "edited": {"city": "Paris"}},
+        ),
+        (
+            {"proposal": Order(size="S", address=Address(city="Rome"), gift=False), "proposal_type": Order},
+            ["e", "2", "", "", "", ""],
+            {
+                "approved": True,
+                "edited": {"size": "L", "address": {"city": "Rome"}, "gift": False, "tags": []},
+            },
+        ),
     ],
 )
 def test_what_is_typed(parts: dict[str, Any], lines: list[str], value: Any) -> None:
@@ -76,3 +119,23 @@ def test_what_is_typed(parts: dict[str, Any], lines: list[str], value: Any) -> N
 )
 def test_durations_are_spelled_in_two_units(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_an_edit_is_only_offered_where_something_is_proposed() -> None:
+    with pytest.raises(AssertionError, match="e.* is not one of"):
+        typed(Question.make("What?"), "e")
+
+
+def test_nothing_that_is_shown_reaches_the_terminal_as_a_command() -> None:
+    evil = "\x1b[31m\u202e"
+    question = Question.make(
+        "What?",
+        input_type="select",
+        options=[{"value": evil, "label": evil, "help": evil}, "b"],
+        other=evil,
+        default={"other": f"{evil}!"},
+    )
+    command = click.Command("ask", callback=lambda: ask(question))
+    shown = CliRunner().invoke(command, input="2\n").output
+    assert "b" in shown
+    assert not set("\x1b\u202e") & set(shown)

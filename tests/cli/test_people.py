@@ -91,7 +91,7 @@ def test_without_a_terminal_it_says_which_options_there_are(here: Here, open_sho
     question = ask(here, open_shop, "mute-1", "refund", "--arg", '"o-1"')
     ended = signoff("answer", question, cwd=open_shop)
     assert ended.code == 2
-    assert "--approve, --reject, --value JSON or --text" in ended.err
+    assert "--approve, --reject, --edit JSON, --value JSON or --text" in ended.err
 
 
 def test_on_a_terminal_a_form_is_put_field_by_field_until_it_is_right(here: Here, open_shop: Path) -> None:
@@ -121,6 +121,53 @@ def test_on_a_terminal_an_approval_is_put_with_what_it_is_about(here: Here, open
         terminal.type("Note:", "as agreed")
         assert terminal.ends() == 0
     assert result(here, open_shop, "form-2") == {"approved": True, "by": "ana", "note": "as agreed"}
+
+
+def test_an_edit_changes_the_fields_that_it_names_and_is_kept_with_the_answer(
+    here: Here, open_shop: Path
+) -> None:
+    question = ask(here, open_shop, "edit-1", "send")
+    wrong = here("answer", question, "--edit", '{"parcels": "two"}', cwd=open_shop)
+    assert wrong.code == 4
+    assert 'edited.parcels: "two" is not of type "integer"' in wrong.err
+    done = here("answer", question, "--edit", '{"parcels": 5}', cwd=open_shop)
+    assert done.out == f"question {question} is answered: approved with 1 edit\n"
+    assert result(here, open_shop, "edit-1") == {"approved": True, "parcels": 5, "edits": 1}
+    shown = here("show", "edit-1", "--json", cwd=open_shop).json["timeline"]
+    [value] = [item["value"] for item in shown if item["kind"] == "question"]
+    assert value["edits"] == [{"op": "replace", "path": "/parcels", "value": 5, "old": 2}]
+    assert "approved with 1 edit" in here("show", "edit-1", cwd=open_shop).out
+
+
+def test_an_edit_needs_a_proposal_and_json(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "edit-2", "refund", "--arg", '"o-1"')
+    nothing = here("answer", question, "--edit", "{}", cwd=open_shop)
+    assert nothing.code == 2
+    assert "proposes nothing that --edit could change" in nothing.err
+    no_json = here("answer", question, "--edit", "{amount: 5}", cwd=open_shop)
+    assert no_json.code == 2
+    assert "is not JSON" in no_json.err
+    assert here("answer", question, "--reject", "--edit", "{}", cwd=open_shop).code == 2
+    assert here("inbox", "--run", "edit-2", "--json", cwd=open_shop).json["items"]
+
+
+def test_on_a_terminal_a_proposal_is_shown_with_help_and_attachments_and_edited_by_field(
+    here: Here, open_shop: Path
+) -> None:
+    question = ask(here, open_shop, "edit-3", "send")
+    with Terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
+        terminal.expect("Send it?")
+        terminal.expect("It cannot be taken back.")
+        terminal.expect("Label: https://example.com/label.pdf")
+        terminal.expect('"parcels": 2')
+        terminal.type("[a]pprove, [e]dit and approve, [r]eject:", "e")
+        terminal.type("street [Main St]:", "")
+        terminal.type("parcels [integer] [2]:", "3")
+        terminal.type("express (optional) [y/n] [n]:", "")
+        terminal.type("Note:", "")
+        terminal.expect("approved with 1 edit")
+        assert terminal.ends() == 0
+    assert result(here, open_shop, "edit-3") == {"approved": True, "parcels": 3, "edits": 1}
 
 
 class Terminal:

@@ -66,7 +66,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("doctor --url nonsense", USAGE, "'nonsense' is no URL of a server"),
     ("start add --id \t", USAGE, "is not 1 to 256 printable characters"),
     ("signal known go {", USAGE, "'{' is not JSON"),
-    ("answer known --approve --text x", USAGE, "give one of --approve, --reject, --value and --text"),
+    ("answer known --approve --text x", USAGE, "give one of --approve, --reject, --edit, --value and --text"),
     ("answer known --value {", USAGE, "'{' is not JSON"),
     # what is not there
     ("show missing", NOT_FOUND, "no run 'missing'"),

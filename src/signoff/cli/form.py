@@ -19,90 +19,141 @@ _SKIP = "empty to skip"
 
 def ask(question: Question) -> Any:
     """Prompt for an answer to a question. What comes back is not checked yet; None means to skip."""
+    required, default = not question.skippable, question.default
     match question.input_type:
         case "approval":
-            return _approval(question.skippable)
+            return _approval(question)
         case "text":
-            return _line("Answer", required=not question.skippable)
+            return _line("Answer", required=required, default=default)
         case "select":
-            return _option(question.options, required=not question.skippable)
+            return _option(question.options, required=required, default=default, other=question.other)
         case "multiselect":
-            return _options(question.options, skippable=question.skippable)
+            return _options(question.options, required=required, default=default, other=question.other)
         case "form":
             if question.skippable and not click.confirm(
                 "Fill in the form? (no skips it)", default=True, err=True
             ):
                 return None
-            return _value("Answer", question.answer_schema, question.answer_schema, required=True)
+            schema = question.answer_schema
+            return _value("Answer", schema, schema, required=True, default=default)
 
 
-def _approval(skippable: bool) -> bool | None:
-    choices = {"a": True, "r": False} | ({"s": None} if skippable else {})
-    words = "[a]pprove, [r]eject" + (" or [s]kip" if skippable else "")
-    letter = click.prompt(words, type=click.Choice(list(choices)), show_choices=False, err=True)
-    return choices[letter]
+def _approval(question: Question) -> Any:
+    choices: dict[str, Any] = {"a": True, "e": ..., "r": False, "s": None}
+    words = {"a": "[a]pprove", "e": "[e]dit and approve", "r": "[r]eject", "s": "[s]kip"}
+    left_out = {"e"} if question.proposal is None else set[str]()
+    left_out |= set[str]() if question.skippable else {"s"}
+    letters = [letter for letter in choices if letter not in left_out]
+    asked = ", ".join(words[letter] for letter in letters)
+    letter = click.prompt(asked, type=click.Choice(letters), show_choices=False, err=True)
+    if letter != "e":
+        return choices[letter]
+    schema = question.proposal_schema
+    edited = _value("Instead", schema, schema, required=True, default=question.proposal)
+    return {"approved": True, "edited": edited}
 
 
-def _line(label: str, *, required: bool, default: Any = None) -> str | None:
+def _line(label: str, *, required: bool, default: str | None = None) -> str | None:
+    """Prompt for a line; an empty one is the default. Returns None for nothing."""
+    shown = f"{label} [{one_line(default)}]" if default else label
     while True:
-        text: str = click.prompt(label, default=default or "", show_default=bool(default), err=True)
+        text: str = click.prompt(shown, default=default or "", show_default=False, err=True)
         if text.strip() or not required:
             return text if text.strip() else None
         click.echo("it needs a text", err=True)
 
 
-def _option(options: Sequence[Mapping[str, Any]], *, required: bool) -> Any:
-    _list(options)
+# Options
+
+Options = Sequence[Mapping[str, Any]]
+
+
+def _option(options: Options, *, required: bool, default: Any = None, other: str | None = None) -> Any:
+    _list(options, other)
+    shown = _shown(default, options)
     while True:
-        text = _line("Number", required=required)
+        text = _line("Number", required=required, default=shown)
         if text is None:
             return None
-        chosen = _numbered(text, options)
-        if chosen is not None:
-            return chosen["value"]
-        click.echo(f"{one_line(text)} is none of 1 to {len(options)}", err=True)
+        if text == shown:
+            return default
+        found, value = _chosen(text, options, other)
+        if found:
+            return value
+        click.echo(f"{one_line(text)} is none of 1 to {_last(options, other)}", err=True)
 
 
-def _options(options: Sequence[Mapping[str, Any]], *, skippable: bool) -> list[Any] | None:
-    _list(options)
+def _options(options: Options, *, required: bool, default: Any, other: str | None) -> list[Any] | None:
+    _list(options, other)
+    shown = ", ".join(str(_shown(each, options)) for each in default) if default else None
+    hint = ", 0 for none" if shown else "" if required else f", {_SKIP}"
     while True:
-        text = _line(f"Numbers, with commas between{', ' + _SKIP if skippable else ''}", required=False)
+        text = _line(f"Numbers, with commas between{hint}", required=False, default=shown)
         if text is None:
-            return None if skippable else []
-        chosen = [_numbered(part.strip(), options) for part in text.split(",")]
-        if all(option is not None for option in chosen):
-            return [option["value"] for option in chosen if option is not None]
-        click.echo(f"{one_line(text)} is not a list of numbers from 1 to {len(options)}", err=True)
+            return [] if required else None
+        if text == shown:
+            return default
+        if text.strip() == "0":
+            return []
+        chosen = [_chosen(part.strip(), options, other) for part in text.split(",")]
+        if all(found for found, _ in chosen):
+            return [value for _, value in chosen]
+        click.echo(f"{one_line(text)} is not a list of numbers from 1 to {_last(options, other)}", err=True)
 
 
-def _list(options: Sequence[Mapping[str, Any]]) -> None:
+def _list(options: Options, other: str | None) -> None:
     for number, option in enumerate(options, start=1):
         click.echo(f"  {number}  {one_line(str(option['label']))}", err=True)
+        if option.get("help"):
+            click.echo(f"     {one_line(option['help'])}", err=True)
+    if other is not None:
+        click.echo(f"  {len(options) + 1}  {one_line(other)} (you are asked for it)", err=True)
 
 
-def _numbered(text: str, options: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def _last(options: Options, other: str | None) -> int:
+    return len(options) + (other is not None)
+
+
+def _shown(default: Any, options: Options) -> str | None:
+    """Return what stands for a default in a prompt: its number, or the text of one's own."""
+    if default is None:
+        return None
+    if isinstance(default, dict):
+        return str(cast("dict[str, Any]", default)["other"])
+    return next(str(number) for number, option in enumerate(options, start=1) if option["value"] == default)
+
+
+def _chosen(text: str, options: Options, other: str | None) -> tuple[bool, Any]:
+    """Return whether something was chosen by its number, value or label, and its value."""
     if text.isdecimal() and 0 < int(text) <= len(options):
-        return options[int(text) - 1]
-    return next((option for option in options if text in (option["value"], option["label"])), None)
+        return True, options[int(text) - 1]["value"]
+    if other is not None and text in (str(len(options) + 1), other):
+        return True, {"other": _line(one_line(other), required=True)}
+    for option in options:
+        if text in (option["value"], option["label"]):
+            return True, option["value"]
+    return False, None
 
 
 # Forms
 
 
-def _value(label: str, schema: Schema, whole: Schema, *, required: bool) -> Any:
+def _value(label: str, schema: Schema, whole: Schema, *, required: bool, default: Any = None) -> Any:
     """Prompt for what a schema describes. Returns None where nothing was given."""
     schema = _resolved(schema, whole)
+    if default is None:
+        default = schema.get("default")
     if "enum" in schema:
-        return _choice(label, schema["enum"], required=required)
+        return _choice(label, schema["enum"], required=required, default=default)
     match schema.get("type"):
         case "object" if "properties" in schema:
-            return _fields(schema, whole)
+            return _fields(schema, whole, cast("Schema", default if isinstance(default, dict) else {}))
         case "boolean":
-            return _boolean(label, schema, required=required)
+            return _boolean(label, required=required, default=default)
         case "string":
-            return _line(label, required=required, default=schema.get("default"))
+            return _line(label, required=required, default=default if isinstance(default, str) else None)
         case _:
-            return _json(label, schema, required=required)
+            return _json(label, schema, required=required, default=default)
 
 
 def _resolved(schema: Schema, whole: Schema) -> Schema:
@@ -119,40 +170,40 @@ def _resolved(schema: Schema, whole: Schema) -> Schema:
     return schema
 
 
-def _fields(schema: Schema, whole: Schema) -> dict[str, Any]:
+def _fields(schema: Schema, whole: Schema, defaults: Schema) -> dict[str, Any]:
     needed = schema.get("required", [])
     filled: dict[str, Any] = {}
     for name, field in schema["properties"].items():
         if text := field.get("description"):
             click.echo(f"  {one_line(text)}", err=True)
         label = name if name in needed else f"{name} (optional)"
-        value = _value(label, field, whole, required=name in needed)
+        value = _value(label, field, whole, required=name in needed, default=defaults.get(name))
         if value is not None:
             filled[name] = value
     return filled
 
 
-def _choice(label: str, values: Sequence[Any], *, required: bool) -> Any:
+def _choice(label: str, values: Sequence[Any], *, required: bool, default: Any) -> Any:
     options = [
         {"value": value, "label": value if isinstance(value, str) else json.dumps(value)} for value in values
     ]
     click.echo(f"{label}:", err=True)
-    return _option(options, required=required)
+    return _option(options, required=required, default=default if default in values else None)
 
 
-def _boolean(label: str, schema: Schema, *, required: bool) -> bool | None:
+def _boolean(label: str, *, required: bool, default: Any) -> bool | None:
     letters = {"y": True, "n": False, "yes": True, "no": False}
-    default = {"true": "y", "false": "n"}.get(json.dumps(schema.get("default")))
+    shown = {"true": "y", "false": "n"}.get(json.dumps(default))
     while True:
-        text = _line(f"{label} [y/n]", required=required, default=default)
+        text = _line(f"{label} [y/n]", required=required, default=shown)
         if text is None or text.lower() in letters:
             return None if text is None else letters[text.lower()]
         click.echo("y or n", err=True)
 
 
-def _json(label: str, schema: Schema, *, required: bool) -> Any:
+def _json(label: str, schema: Schema, *, required: bool, default: Any) -> Any:
     kind = str(schema.get("type", "JSON"))
-    shown = json.dumps(schema["default"]) if schema.get("default") is not None else None
+    shown = None if default is None else json.dumps(default, ensure_ascii=False)
     while True:
         text = _line(f"{label} [{kind}]", required=required, default=shown)
         if text is None:

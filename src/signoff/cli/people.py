@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -14,7 +14,7 @@ from signoff.cli.form import ask
 from signoff.cli.output import Output
 from signoff.cli.target import on_client
 from signoff.cli.values import login_name, parse_json
-from signoff.cli.wording import ago, brief, moment, one_line
+from signoff.cli.wording import ago, answered, brief, moment, one_line
 from signoff.client import AsyncClient
 from signoff.errors import AlreadySettled, NotFound, WrongAnswer
 from signoff.people.questions import Question
@@ -53,6 +53,11 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
 @click.option("--approve/--reject", "approved", default=None, help="Say yes or no.")
 @click.option("--value", metavar="JSON", help="An option, a list of options or a form; null skips.")
 @click.option("--text", help="A text, or the value of an option.")
+@click.option(
+    "--edit",
+    metavar="JSON",
+    help="Approve the proposal with these fields, or this value, instead of its own.",
+)
 @click.option("--note", help="What to add in words.")
 @click.option("--user", help="Who answers.  [default: your login name]")
 @on_client
@@ -63,24 +68,30 @@ async def answer(
     approved: bool | None,
     value: str | None,
     text: str | None,
+    edit: str | None,
     note: str | None,
     user: str | None,
 ) -> None:
     """Answer QUESTION. On a terminal, without a value, it is put to you."""
-    given = [each for each in (approved, value, text) if each is not None]
+    given = [each for each in (approved, value, text, edit) if each is not None]
     if len(given) > 1:
-        raise click.UsageError("give one of --approve, --reject, --value and --text")
+        raise click.UsageError("give one of --approve, --reject, --edit, --value and --text")
     user = user or login_name()
-    if given:
-        said = parse_json(value) if value is not None else given[0]
-        await _question(client, question_id)
+    said = parse_json(value) if value is not None else given[0] if given else None
+    change = None if edit is None else parse_json(edit)
+    promise = await _question(client, question_id)
+    if edit is not None:
+        asked = Question.from_json(promise.data or "null")
+        said = _edited(promise, asked, change)
+        promise = await client.answer(question_id, said, user_id=user, note=note, digest=asked.digest)
+    elif given:
         promise = await client.answer(question_id, said, user_id=user, note=note)
     else:
-        promise = await _put(client, out, await _question(client, question_id), user, note)
+        promise = await _put(client, out, promise, user, note)
     if out.as_json:
         out.object(to_wire(promise))
     else:
-        out.line(f"question {promise.id} is answered: {_answered(promise)}")
+        out.line(f"question {promise.id} is answered: {answered(promise.value)}")
 
 
 async def _question(client: AsyncClient, question_id: str) -> Promise:
@@ -97,6 +108,16 @@ async def _question(client: AsyncClient, question_id: str) -> Promise:
     return promise
 
 
+def _edited(promise: Promise, asked: Question, change: Any) -> dict[str, Any]:
+    """Return the approval of a proposal with some fields changed, or of another value if it has no fields."""
+    if asked.proposal is None:
+        raise click.UsageError(f"question {promise.id!r} proposes nothing that --edit could change")
+    proposal: object = asked.proposal
+    if isinstance(proposal, dict) and isinstance(change, dict):
+        change = cast("dict[str, Any]", proposal) | cast("dict[str, Any]", change)
+    return {"approved": True, "edited": change}
+
+
 async def _put(
     client: AsyncClient, out: Output, promise: Promise, user: str | None, note: str | None
 ) -> Promise:
@@ -104,7 +125,9 @@ async def _put(
     if promise.state is not PromiseState.PENDING:
         raise AlreadySettled(promise.id, promise.state, promise.settled_by, promise.settled_at)
     if out.as_json or not sys.stdin.isatty():
-        raise click.UsageError("say what the answer is: --approve, --reject, --value JSON or --text TEXT")
+        raise click.UsageError(
+            "say what the answer is: --approve, --reject, --edit JSON, --value JSON or --text TEXT"
+        )
     asked = Question.from_json(promise.data or "null")
     _show(out, promise, asked)
     while True:
@@ -119,14 +142,18 @@ async def _put(
 
 def _show(out: Output, promise: Promise, asked: Question) -> None:
     out.note(one_line(asked.text, 2000), "bold")
+    if asked.help is not None:
+        for line in asked.help.splitlines():
+            out.note(f"  {one_line(line, 2000)}")
     for name, value in asked.metadata.items():
         out.note(f"  {one_line(name)}: {brief(json.dumps(value), 500)}")
+    for attachment in asked.attachments:
+        out.note(f"  {one_line(attachment['name'])}: {one_line(attachment['url'], 4000)}")
+    if asked.proposal is not None:
+        out.note("  proposed:")
+        shown = json.dumps(asked.proposal, ensure_ascii=False, indent=2)
+        for line in shown.splitlines():
+            indent = len(line) - len(line.lstrip())
+            out.note(f"    {' ' * indent}{one_line(line, 2000)}")
     if promise.due_at:
         out.note(f"  until {moment(promise.due_at)}")
-
-
-def _answered(promise: Promise) -> str:
-    value: Any = json.loads(promise.value or "null")
-    if isinstance(value, dict) and "approved" in value:
-        return "approved" if value["approved"] is True else "rejected"
-    return "skipped" if value is None else brief(promise.value)

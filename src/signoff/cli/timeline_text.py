@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from signoff.cli.exits import run_error
 from signoff.cli.timeline import Item
-from signoff.cli.wording import ago, brief, duration, moment, one_line
+from signoff.cli.wording import ago, answered, brief, duration, moment, one_line
 from signoff.records import CallKind
 
 _STYLES = {"failed": "red", "open": "yellow", "retrying": "yellow", "timed_out": "red", "rejected": "red"}
@@ -82,7 +82,7 @@ def _question(item: Item, now: float) -> Sequence[str]:
     if item.is_open:
         return [title, f"waits {_since(item, now)} for an answer: signoff answer {item.id}"]
     if item.state == "succeeded":
-        return [title, f"{_waited(item)}: {_answer(item.value)}{_noted(item)}"]
+        return [title, f"{_waited(item)}: {answered(item.value)}{_noted(item)}"]
     return [title, _unsettled(item, "answered")]
 
 
@@ -149,13 +149,6 @@ def _unsettled(item: Item, verb: str) -> str:
     if item.state == "cancelled":
         return f"withdrawn after {duration(item.seconds or 0.0)}"
     return f"not {verb} when the run ended"
-
-
-def _answer(value: str | None) -> str:
-    raw = json.loads(value or "null")
-    if isinstance(raw, dict) and set(raw) == {"approved"}:  # pyright: ignore[reportUnknownArgumentType]
-        return "approved" if raw["approved"] is True else "rejected"
-    return "skipped" if raw is None else brief(value)
 
 
 def _noted(item: Item) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Any, cast
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -53,3 +54,17 @@ def one_line(text: str, width: int = 160) -> str:
     """Put a text on one line, cut to ``width``, without anything that a terminal would obey."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def answered(text: str | None) -> str:
+    """Say what a question was answered with, given the JSON that is kept of it."""
+    value = json.loads(text or "null")
+    if value is None:
+        return "skipped"
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if fields.keys() == {"approved"}:
+        return "approved" if fields["approved"] is True else "rejected"
+    if fields.keys() == {"approved", "proposal", "edits"}:
+        count = len(fields["edits"])
+        return "approved" if count == 0 else f"approved with {count} {'edit' if count == 1 else 'edits'}"
+    return brief(text)

@@ -121,6 +121,8 @@ def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tupl
                     yield _field([*path, name]), "there is no such field"
             case kinds.FalseSchema():
                 yield _field(path), "must be left out here"
+            case kinds.Not():
+                yield _field(path), "is not allowed here"
             case kinds.BacktrackLimitExceeded():
                 yield _field(path), "takes too long to compare with its pattern"
             case kinds.AnyOf() | kinds.OneOfNotValid() if meant := _meant(error, kind.context):
