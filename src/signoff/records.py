@@ -93,6 +93,37 @@ class MessageKind(StrEnum):
     DEADLINE = "deadline"
 
 
+class AuditKind(StrEnum):
+    """What an audit event tells of a question.
+
+    The store itself records ``ASKED`` and how the question was settled, in the transaction that does it.
+    A kind that a newer version has recorded is kept as it is.
+    """
+
+    ASKED = "asked"
+    RESOLVED = "resolved"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    VIEWED = "viewed"
+    VOTED = "voted"
+    REFUSED = "refused"
+    CLAIMED = "claimed"
+    RELEASED = "released"
+    DELEGATED = "delegated"
+    REMINDED = "reminded"
+    ESCALATED = "escalated"
+    DEFAULTED = "defaulted"
+
+    @classmethod
+    def _missing_(cls, value: object) -> AuditKind | None:
+        if not isinstance(value, str):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_ = unknown._value_ = value
+        return unknown
+
+
 @dataclass(frozen=True, slots=True)
 class NewRun:
     """What a caller says when it starts a run."""
@@ -112,6 +143,9 @@ class NewRun:
     concurrency_limit: int | None = None
     traceparent: str | None = (
         None  # the trace it belongs to, as W3C writes it; no part of what makes it this run
+    )
+    started_by: str | None = (
+        None  # who asked for it, such as user:ana; no part of what makes it this run either
     )
 
 
@@ -144,6 +178,7 @@ class Run:
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
     traceparent: str | None = None
+    started_by: str | None = None
 
     @property
     def is_delayed(self) -> bool:
@@ -185,6 +220,10 @@ class NewPromise:
     n: int | None = None
     due_at: float | None = None
     data: str | None = None  # JSON: a question's text, form, metadata; or what the creator wants to show
+    assignees: tuple[
+        str, ...
+    ] = ()  # of a question: who may answer, such as user:ana, group:finance; () is anybody
+    act_at: float | None = None  # of a question: when its policy has something to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +244,10 @@ class Promise:
     settled_by: str | None = None
     note: str | None = None
     request_id: str | None = None
+    assignees: tuple[str, ...] = ()
+    act_at: float | None = None
+    version: int = 0  # counts amendments
+    progress: str | None = None  # JSON: what a question's policy keeps, such as votes
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +259,65 @@ class Settlement:
     by: str | None = None
     note: str | None = None
     request_id: str | None = None
+    version: int | None = None  # of the question, for which it was made; None: whichever it has
+
+
+@dataclass(frozen=True, slots=True)
+class NewAuditEvent:
+    """What is to be recorded of a question for ever."""
+
+    id: str  # unique in its namespace; recorded twice, it is there once
+    kind: AuditKind
+    question_id: str
+    run_id: str | None = None
+    by: str | None = None
+    details: str | None = None  # JSON object
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """One thing that happened to a question: a row that nothing changes."""
+
+    namespace: str
+    id: str
+    at: float
+    kind: AuditKind
+    question_id: str
+    run_id: str | None = None
+    by: str | None = None
+    details: str | None = None  # JSON object
+    seq: int | None = None  # its place in the namespace's chain, once it is sealed
+    hash: str | None = None  # of it and all before it in the chain
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The place of an audit event in its namespace's chain."""
+
+    seq: int
+    event_id: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Amendment:
+    """What changes about a pending question, and is recorded of it, in one step.
+
+    Attributes:
+        version: The version it was made for; if the question has another one, nothing is done.
+        progress: What its policy keeps from now on (JSON).
+        assignees: Who may answer from now on.
+        act_at: When its policy has something to do next.
+        settlement: How it is settled, if it is.
+        events: What is recorded.
+    """
+
+    version: int
+    progress: str | None
+    assignees: tuple[str, ...]
+    act_at: float | None
+    settlement: Settlement | None = None
+    events: tuple[NewAuditEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ import inspect
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from signoff.records import (
+    AuditEvent,
     CallKind,
     Entry,
     EntryKind,
@@ -96,8 +98,10 @@ class Scene:
     async def complete(self, run: Run, outcome: Outcome = SUCCESS, **more: Any) -> None:
         await self.store.complete(Write(run.id, run.epoch, **more), outcome)
 
-    async def settle(self, id: str, settlement: Settlement = YES) -> tuple[Promise, bool]:
-        return await self.store.settle(id, PromiseKind.QUESTION, settlement)
+    async def settle(
+        self, id: str, settlement: Settlement = YES, *, kind: PromiseKind = PromiseKind.QUESTION
+    ) -> tuple[Promise, bool]:
+        return await self.store.settle(id, kind, settlement)
 
     async def state(self, id: str = "r") -> RunState:
         return (await self.store.get_run(id)).state
@@ -126,6 +130,10 @@ def entry(seq: int, kind: EntryKind = EntryKind.COMPLETED, **more: Any) -> Entry
 
 def question(run_id: str, n: int = 0, *, id: str | None = None, **more: Any) -> NewPromise:
     return NewPromise(id or f"{run_id}.{n}", PromiseKind.QUESTION, run_id, n, **more)
+
+
+def promise(run_id: str, n: int = 0, *, id: str | None = None, **more: Any) -> NewPromise:
+    return replace(question(run_id, n, id=id, **more), kind=PromiseKind.PROMISE)
 
 
 async def until(true: Callable[[], bool], *, seconds: float = 10.0) -> None:
@@ -209,6 +217,12 @@ class Untimed:
 
     async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
         return [], None
+
+    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+        return [], None
+
+    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
+        return []
 
 
 @asynccontextmanager

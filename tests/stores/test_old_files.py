@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from signoff import AsyncClient, RunState, Signoff
+from signoff.records import AuditKind, PromiseKind, PromiseState
+from signoff.stores.paging import AuditFilter, PromiseFilter
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.stores.processes import outcome
 from tests.stores.released import orders
+from tests.stores.scene import YES
 from tests.support import in_asyncio, reaches, until
 
 RELEASED = sorted(Path(orders.__file__).parent.glob("*.sql"))
@@ -86,6 +90,24 @@ async def test_runs_begun_under_a_former_schema_finish_under_the_newest(
         assert (await client.promises.resolve("p")).state == "resolved"
     await app.store.close()
     assert sorted(orders.calls) == ["after", "fetch o-2", "fetch o-3", "pay o-1", "pay o-2", "pay o-3"]
+
+
+@pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)
+@in_asyncio
+async def test_questions_that_were_open_under_a_former_schema_are_in_everybodys_inbox(
+    tmp_path: Path, recorded: Path
+) -> None:
+    store = SqliteStore(old_file(recorded, tmp_path / "signoff.db"))
+    await store.open()
+    pending = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING)
+    [asked] = (await store.list_promises(pending)).items
+    inbox = replace(pending, answerable_by=frozenset({"user:ana"}))
+    assert (await store.list_promises(inbox)).items == (asked,)
+    await store.settle(asked.id, PromiseKind.QUESTION, YES)
+    assert (await store.list_promises(inbox)).items == ()
+    [settled] = (await store.list_audit(AuditFilter(asked.id))).items
+    assert (settled.kind, settled.by) == (AuditKind.RESOLVED, YES.by)
+    await store.close()
 
 
 @pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)

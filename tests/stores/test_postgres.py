@@ -17,7 +17,10 @@ import pytest
 from signoff import AsyncClient, Context, Signoff
 from signoff.errors import AlreadySettled, InvalidValue, NotFound, SchemaTooNew, StoreUnavailable
 from signoff.records import (
+    Amendment,
+    AuditKind,
     MessageKind,
+    NewAuditEvent,
     NewPromise,
     NewRun,
     PromiseKind,
@@ -28,7 +31,7 @@ from signoff.records import (
 )
 from signoff.stores import postgres_database, postgres_schema
 from signoff.stores.base import Change, Write
-from signoff.stores.paging import PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_writer import LOOP_WAITS
@@ -142,6 +145,12 @@ async def _kept(scene: Scene, id: str) -> Run:
     return run
 
 
+def _voted(id: str) -> tuple[NewAuditEvent, ...]:
+    return tuple(
+        NewAuditEvent(f"{id}-{n}", AuditKind.VOTED, f"{id}.0", id, "user:ana", "{}") for n in range(2)
+    )
+
+
 @operation(_nothing)
 async def create_run(scene: Scene, id: str, _: None) -> Any:
     return await scene.store.create_run(NewRun(id, WORKFLOW, GROUP, '{"args": []}'))
@@ -199,6 +208,27 @@ async def settle_a_late_one(scene: Scene, id: str, _: Run) -> Any:
 
 
 @operation(_paused)
+async def amend(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.store.amend(f"{id}.0", Amendment(0, "1", ("user:bob",), 5e6, events=_voted(id)))
+
+
+@operation(_paused)
+async def amend_and_settle(scene: Scene, id: str, _: Run) -> Any:
+    return await scene.store.amend(f"{id}.0", Amendment(0, "1", (), None, YES, _voted(id)))
+
+
+@operation(_paused)
+async def amend_a_late_one(scene: Scene, id: str, _: Run) -> Any:
+    await scene.store.create_promise(NewPromise(f"{id}-late", PromiseKind.QUESTION, due_at=1.0))
+    return await scene.store.amend(f"{id}-late", Amendment(0, "1", (), None, YES))
+
+
+@operation(_nothing)
+async def record(scene: Scene, id: str, _: None) -> Any:
+    return await scene.store.record(_voted(id))
+
+
+@operation(_paused)
 async def signal(scene: Scene, id: str, _: Run) -> Any:
     return await scene.store.signal(id, "go", "1")
 
@@ -233,6 +263,8 @@ async def _everything_of(scene: Scene, id: str) -> str:
         found += await scene.store.read_messages([run.id])
     promises = (await scene.store.list_promises(PromiseFilter())).items
     found += [promise for promise in promises if promise.id.startswith(id)]
+    events = (await scene.store.list_audit(AuditFilter())).items
+    found += [replace(event, id="") for event in events if event.question_id.startswith(id)]
     return repr(found).replace(id, "ID")
 
 
@@ -437,6 +469,37 @@ async def test_parents_and_children_in_two_processes_never_wait_for_each_other_i
             for error in results
             if isinstance(error, Exception) and not isinstance(error, AlreadySettled)
         ]
+        with psycopg.connect(database) as connection:
+            counted = connection.execute(
+                "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+            ).fetchone()
+        assert counted == (0,)
+
+
+@in_asyncio
+async def test_votes_and_the_ends_of_their_runs_never_wait_for_each_other_in_a_circle(database: str) -> None:
+    """A vote that settles wakes the run, while the run gives its questions up: both lock both."""
+    async with (
+        opened(database, inline_below_seconds=0) as one,
+        opened(database, inline_below_seconds=0) as two,
+    ):
+        count = 100
+        for number in range(count):
+            await one.create_run(NewRun(f"r{number}", WORKFLOW, GROUP, "{}"))
+        runs = [claim.run for claim in await one.claim("w", GROUP, [WORKFLOW], count)]
+        for run in runs:
+            await one.append(Write(run.id, run.epoch, opens=[question(run.id), question(run.id, 1)]))
+        vote = Amendment(0, "1", (), None, YES)
+
+        async def give_up() -> None:
+            for run in runs:
+                await one.append(Write(run.id, run.epoch, closes=[f"{run.id}.1", f"{run.id}.0"]))
+
+        async def decide() -> None:
+            for run in runs:
+                await asyncio.gather(*(two.amend(f"{run.id}.{n}", vote) for n in range(2)))
+
+        await asyncio.gather(give_up(), decide())
         with psycopg.connect(database) as connection:
             counted = connection.execute(
                 "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"

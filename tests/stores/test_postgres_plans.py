@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
-from signoff.records import NewPromise, NewRun, NewSchedule, PromiseKind, Rate, RunState, WorkerInfo
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    NewSchedule,
+    PromiseKind,
+    PromiseState,
+    Rate,
+    RunState,
+    Seal,
+    WorkerInfo,
+)
 from signoff.stores.base import Write
-from signoff.stores.paging import PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
 from signoff.stores.postgres import PostgresStore
 from tests.postgres.databases import fresh_database, versions
 from tests.stores.scene import GROUP, KEPT_FAILURE, NO, SUCCESS, WORKFLOW, YES, entry
@@ -23,6 +37,7 @@ HELD = 20  # runs that others hold: their leases are looked at, to know which on
 MOST_ROWS = 60  # that one operation may look at, where each has a few runs of its own
 
 # Finished, failed, paused, running and ready runs of others, with journals, questions, messages and joined runs.
+# A third of the questions is anybody's to answer, and half of what is recorded of them is sealed.
 LIE = """
 INSERT INTO signoff.runs (id, namespace, workflow, group_name, state, created_at, ready_at, ended_at, wake_at,
     deadline_at, retryable, epoch, wakes, worker_id, claim_token, lease_until, slots, concurrency_key,
@@ -42,9 +57,13 @@ WHERE kind <> 'running' OR n <= %(held)s
 LIE_BESIDE = """
 INSERT INTO signoff.journal (run_id, namespace, seq, at, kind)
 SELECT id, namespace, seq, 1, 'started' FROM signoff.runs, generate_series(0, 3) AS seq WHERE arguments_digest = '';
-INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id, n, due_at)
-SELECT id, namespace, id || '.1', 'question', 'pending', 1, id, 1, 4e9 FROM signoff.runs
+INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id, n, due_at, act_at, assignees)
+SELECT id, namespace, id || '.1', 'question', 'pending', 1, id, 1, 4e9, 4e9,
+    CASE number % 3 WHEN 0 THEN '{}' WHEN 1 THEN '{group:finance}' ELSE ARRAY['user:' || number] END FROM signoff.runs
 WHERE state = 'paused' AND arguments_digest = '';
+WITH sealed AS (DELETE FROM signoff.unsealed WHERE number % 2 = 0 RETURNING *)
+INSERT INTO signoff.seals (namespace, seq, shard, event_id, hash)
+SELECT namespace, 1 + row_number() OVER (ORDER BY number), shard, event_id, '' FROM sealed;
 INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id, n, settled_at)
 SELECT id, namespace, id || '.1', 'question', 'resolved', 1, id, 1, 2 FROM signoff.runs
 WHERE state = 'succeeded' AND arguments_digest = '';
@@ -110,6 +129,36 @@ async def children(store: PostgresStore, id: str) -> None:
 async def promises(store: PostgresStore, id: str) -> None:
     await store.create_promise(NewPromise(id, PromiseKind.PROMISE))
     await store.settle(id, PromiseKind.PROMISE, NO)
+
+
+async def inboxes(store: PostgresStore, id: str) -> None:
+    me = f"user:{id}"
+    new = NewPromise(id, PromiseKind.QUESTION, assignees=(me, "group:finance"), act_at=1.0)
+    asked, _ = await store.create_promise(new)
+    for names in ({me}, {me, "group:finance"}):
+        which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, answerable_by=frozenset(names))
+        page = await store.list_promises(which, limit=5)
+        await store.list_promises(which, after=page.next, limit=5)
+    [due], _ = await store.due_questions(5)
+    assert due.id == id
+    handed_on = Amendment(asked.version, "1", ("user:bob",), 4e9)
+    assert (await store.amend(id, handed_on))[1]
+    assert (await store.amend(id, replace(handed_on, version=1, settlement=YES)))[1]
+    late = NewPromise(f"{id}-late", PromiseKind.QUESTION, due_at=1.0)
+    await store.create_promise(late)
+    assert not (await store.amend(late.id, Amendment(0, None, (), None)))[1]
+
+
+async def trail(store: PostgresStore, id: str) -> None:
+    await store.record([NewAuditEvent(f"{id}-{n}", AuditKind.VIEWED, f"{id}.0", id) for n in range(3)])
+    for which in (AuditFilter(f"{id}.0"), AuditFilter(run_id=id), AuditFilter(f"{id}.0", id)):
+        assert len((await store.list_audit(which, limit=5)).items) == 3
+    page = await store.list_audit(AuditFilter(), limit=5)
+    await store.list_audit(AuditFilter(), after=page.next, limit=5)
+    waiting = await store.unsealed(2)
+    chain = await store.read_chain(after=LYING // 2 - 5)
+    end = chain[-1][0].seq + 1 if chain else 0
+    assert await store.seal([Seal(end + place, event.id, "h") for place, event in enumerate(waiting)])
 
 
 async def signals(store: PostgresStore, id: str) -> None:
@@ -180,6 +229,8 @@ OPERATIONS: Sequence[Operation] = (
     answer,
     children,
     promises,
+    inboxes,
+    trail,
     signals,
     keys,
     beats,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
@@ -11,13 +12,26 @@ import pytest
 
 from signoff import AsyncClient, Context, Signoff
 from signoff.errors import SchemaTooOld, StoreUnavailable
-from signoff.records import NewRun, Rate
+from signoff.people.audit import seal_events
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    PromiseState,
+    Rate,
+)
 from signoff.stores import postgres_schema
+from signoff.stores.base import Store
+from signoff.stores.paging import AuditFilter, PromiseFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.postgres_schema import connected, migrate
 from tests.postgres.databases import fresh_database
 from tests.postgres.roles import fresh_role, grant
 from tests.postgres.server import FAST, PostgresServer
+from tests.stores.scene import YES
 from tests.support import asked, in_asyncio, opens, until
 
 
@@ -53,6 +67,22 @@ def everything(url: str) -> Signoff:
     return app
 
 
+async def decide_together(store: Store) -> None:
+    """Ask a question that is of no run, hand it on, settle it, and seal what is recorded of that."""
+    new = NewPromise("q", PromiseKind.QUESTION, assignees=("user:ana",), act_at=9e9)
+    await store.create_promise(new)
+    await store.record([NewAuditEvent("seen", AuditKind.VIEWED, "q", by="user:ana")])
+    assert (await store.amend("q", Amendment(0, "1", ("user:bob",), None)))[1]
+    pending = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING)
+    inbox = replace(pending, answerable_by=frozenset({"user:bob"}))
+    assert [each.id for each in (await store.list_promises(inbox)).items] == ["q"]
+    assert (await store.amend("q", Amendment(1, "2", (), None, YES)))[1]
+    assert await store.due_questions(5) == ([], None)
+    while await store.unsealed(1):
+        await seal_events(store)
+    assert [event.hash is None for event in (await store.list_audit(AuditFilter("q"))).items] == [False] * 3
+
+
 @in_asyncio
 async def test_a_role_with_the_documented_rights_can_do_everything_but_change_the_schema(
     database: str,
@@ -73,6 +103,7 @@ async def test_a_role_with_the_documented_rights_can_do_everything_but_change_th
             await client.promises.resolve("o-shared", 7)
             assert await run.result(20) == [2, True, "gone", 7]
             assert len(await client.workers()) == 1
+            await decide_together(app.store)
             await client.schedules.put("s", "child", 1, cron="* * * * *")
             await client.schedules.pause("s")
             await client.schedules.resume("s")
@@ -82,8 +113,14 @@ async def test_a_role_with_the_documented_rights_can_do_everything_but_change_th
             assert await client.prune(timedelta()) == 3
             assert (await client.list()).items == ()
         await app.store.close()
-        with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
-            connection.execute("CREATE TABLE signoff.more (id integer)")
+        for statement in (
+            "CREATE TABLE signoff.more (id integer)",
+            "UPDATE signoff.audit SET by = 'user:bob'",
+            "DELETE FROM signoff.seals",
+            "ALTER TABLE signoff.audit DISABLE TRIGGER ALL",
+        ):
+            with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
 
 
 @in_asyncio
@@ -109,17 +146,18 @@ async def test_a_role_that_may_not_migrate_is_told_who_has_to(
     with fresh_role(database) as (role, url):
         with pytest.raises(SchemaTooOld, match=r"no schema yet.* run `signoff migrate`"):
             await PostgresStore(url).open()
-        with monkeypatch.context() as older:
-            older.setattr(postgres_schema, "migrations", lambda: scripts[:-1])
-            migrated(database)
+        migrated(database)
         grant(database, role)
+        monkeypatch.setattr(
+            postgres_schema, "migrations", lambda: [*scripts, "CREATE TABLE signoff.added ()"]
+        )
         with pytest.raises(
-            SchemaTooOld, match=f"schema {len(scripts) - 1}, .* needs schema {len(scripts)}"
+            SchemaTooOld, match=f"schema {len(scripts)}, .* needs schema {len(scripts) + 1}"
         ) as error:
             await PostgresStore(url).open()
         assert "secret" not in str(error.value)
         with psycopg.connect(database) as connection:
-            assert postgres_schema.version(connection) == len(scripts) - 1
+            assert postgres_schema.version(connection) == len(scripts)
         migrated(database)
         store = PostgresStore(url)
         await store.open()

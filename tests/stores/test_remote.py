@@ -15,10 +15,18 @@ import pytest
 
 from signoff.engine import timers, worker
 from signoff.errors import InvalidValue, StoreError, StoreUnavailable
-from signoff.records import NewPromise, NewRun, PromiseKind, RunState
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    RunState,
+)
 from signoff.server import Server
 from signoff.stores.base import Change, Write
-from signoff.stores.paging import RunFilter
+from signoff.stores.paging import AuditFilter, RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.sqlite import SqliteStore
@@ -245,6 +253,25 @@ async def _settle(scene: Scene) -> None:
     assert len(await scene.messages()) == 1
 
 
+async def _amend(scene: Scene) -> None:
+    change = Amendment(0, "1", ("user:bob",), None, YES, (NewAuditEvent("e", AuditKind.VOTED, "r.0", "r"),))
+    question, amended_it = await scene.store.amend("r.0", change)
+    assert (question.version, question.assignees, question.value, amended_it) == (
+        1,
+        ("user:bob",),
+        "true",
+        True,
+    )
+    assert len(await scene.messages()) == 1
+    kinds = [event.kind for event in (await scene.store.list_audit(AuditFilter())).items]
+    assert kinds == [AuditKind.ASKED, AuditKind.VOTED, AuditKind.RESOLVED]
+
+
+async def _record(scene: Scene) -> None:
+    await scene.store.record([NewAuditEvent(id, AuditKind.VIEWED, "r.0") for id in ("a", "b")])
+    assert [event.id for event in (await scene.store.list_audit(AuditFilter("r.0"))).items] == ["a", "b"]
+
+
 async def _claim(scene: Scene) -> None:
     [claim] = await scene.claim()
     assert (claim.run.epoch, claim.run.state) == (1, RunState.RUNNING)
@@ -283,6 +310,8 @@ CALLS: dict[str, tuple[Callable[[Scene], Awaitable[object]], Callable[[Scene], A
     "signal": (Scene.start, _signal),
     "signal with a request id": (Scene.start, _signal_with_request_id),
     "settle": (Scene.paused, _settle),
+    "amend": (Scene.paused, _amend),
+    "record": (_nothing, _record),
     "claim": (Scene.start, _claim),
     "append": (Scene.run, _append),
     "pause": (Scene.run, _pause),
@@ -318,6 +347,20 @@ async def test_a_call_whose_reply_is_lost_is_done_once_and_says_so(
             await made.restart_server()
         made.proxy.fate = lambda _: FINE
         await calling
+
+
+@in_asyncio
+async def test_what_one_caller_does_to_a_question_is_done_in_that_order(tmp_path: Path) -> None:
+    """Each is made for what the one before it leaves."""
+    async with line(tmp_path) as (store, made):
+        scene = scene_of(store)
+        await scene.paused()
+        made.proxy.fate = lambda _: Fate(delay=0.05, copies=[0.0])
+        results = await asyncio.gather(
+            *(store.amend("r.0", Amendment(n, str(n), (), None)) for n in range(5)), scene.settle("r.0")
+        )
+        assert [done for _, done in results] == [True] * 6
+        assert (await store.get_promise("r.0")).version == 5
 
 
 @in_asyncio

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from signoff.errors import NotFound
-from signoff.records import NewPromise, NewRun, RunState
+from signoff.records import Amendment, NewPromise, NewRun, RunState
+from signoff.stores.base import Store
+from signoff.stores.paging import AuditFilter, PromiseFilter
+from signoff.stores.postgres import PostgresStore
 from tests.stores.scene import (
     FAILURE,
     GROUP,
@@ -19,10 +24,12 @@ from tests.stores.scene import (
     WORKFLOW,
     Scene,
     entry,
+    postgres_scene,
     question,
     rule,
     sqlite_scene,
 )
+from tests.support import in_asyncio
 
 LONG = 1_000_000.5  # after everything that ends as a test begins
 
@@ -125,27 +132,49 @@ async def test_a_run_that_had_joined_a_deleted_one_has_been_told(scene: Scene) -
     assert await scene.store.delete_ended(LONG, 100) == 1
 
 
-def test_a_deleted_run_leaves_no_row(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with sqlite_scene(tmp_path) as scene:
-            target = await scene.run("target")
-            await scene.append(target, opens=[question("target", id="shared")])
-            await scene.store.create_promise(NewPromise("of nobody"))
-            run = await scene.run("r")
-            await scene.append(run, opens=[NewPromise("of nobody", run_id="r", n=9)])
-            await scene.store.signal("r", "go", "1", request_id="q")
-            joined = [NewRun("target", WORKFLOW, GROUP, '{"args": []}', "r", 7)]
-            await scene.append(
-                run, entry(0), opens=[question("r"), question("r", 8, id="shared")], starts=joined
-            )
-            await scene.complete(run)
-            await scene.complete(target)
-            assert await scene.store.delete_ended(LONG, 100) == 2
+@pytest.mark.parametrize("scene_of", [sqlite_scene, postgres_scene])
+@in_asyncio
+async def test_a_deleted_run_leaves_no_row_but_what_is_recorded_of_its_questions(
+    tmp_path: Path, scene_of: Callable[[Path], AbstractAsyncContextManager[Scene]]
+) -> None:
+    async with scene_of(tmp_path) as scene:
+        target = await scene.run("target")
+        await scene.append(target, opens=[question("target", id="shared")])
+        await scene.store.create_promise(NewPromise("of nobody"))
+        run = await scene.run("r")
+        await scene.append(run, opens=[NewPromise("of nobody", run_id="r", n=9)])
+        await scene.store.signal("r", "go", "1", request_id="q")
+        joined = [NewRun("target", WORKFLOW, GROUP, '{"args": []}', "r", 7)]
+        await scene.append(run, entry(0), opens=[question("r"), question("r", 8, id="shared")], starts=joined)
+        assert (await scene.store.amend("r.0", Amendment(0, "1", ("user:ana",), None), token="t"))[1]
+        await scene.complete(run)
+        await scene.complete(target)
+        assert await scene.store.delete_ended(LONG, 100) == 2
+        assert _filled_tables(scene.store, tmp_path) == {"promises", "audit", "unsealed"}
+        [promise] = (await scene.store.list_promises(PromiseFilter())).items
+        assert promise.id == "of nobody"
+        events = (await scene.store.list_audit(AuditFilter())).items
+        assert [(event.question_id, event.kind.value) for event in events] == [
+            ("shared", "asked"),
+            ("r.0", "asked"),
+            ("r.0", "cancelled"),
+            ("shared", "cancelled"),
+        ]
 
-    asyncio.run(play())
-    with closing(sqlite3.connect(tmp_path / "signoff.db")) as connection:
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        assert {name for name in tables if connection.execute(f"SELECT 1 FROM {name}").fetchone()} == {
-            "promises"
-        }
-        assert connection.execute("SELECT id FROM promises").fetchall() == [("of nobody",)]
+
+def _filled_tables(store: Store, folder: Path) -> set[str]:
+    """Return the tables that have rows."""
+    if isinstance(store, PostgresStore):
+        with psycopg.connect(store.conninfo) as connection:
+            found = connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = 'signoff' AND tablename <> 'migrations'"
+            )
+            looking = SQL("SELECT FROM signoff.{} LIMIT 1")
+            return {
+                name
+                for (name,) in found.fetchall()
+                if connection.execute(looking.format(Identifier(name))).rowcount
+            }
+    with closing(sqlite3.connect(folder / "signoff.db")) as file:
+        names = [row[0] for row in file.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name for name in names if file.execute(f"SELECT 1 FROM {name}").fetchone()}

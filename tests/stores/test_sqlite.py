@@ -23,8 +23,17 @@ from typing import Any
 import pytest
 
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
-from signoff.records import NewRun, PromiseKind, PromiseState, RunState
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewRun,
+    PromiseKind,
+    PromiseState,
+    RunState,
+)
 from signoff.stores import (
+    sqlite_audit,
     sqlite_claims,
     sqlite_groups,
     sqlite_journal,
@@ -32,6 +41,7 @@ from signoff.stores import (
     sqlite_leases,
     sqlite_messages,
     sqlite_promises,
+    sqlite_questions,
     sqlite_retention,
     sqlite_runs,
     sqlite_schedules,
@@ -42,7 +52,7 @@ from signoff.stores.paging import RunFilter
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.stores.processes import outcome, process
-from tests.stores.scene import GROUP, SUCCESS, Scene, entry, multiply, question, sqlite_scene, until
+from tests.stores.scene import GROUP, SUCCESS, YES, Scene, entry, multiply, question, sqlite_scene, until
 
 RUN = NewRun("r", "refund", "default", "{}")
 
@@ -419,6 +429,17 @@ NEVER = {
     "a request that is known without its signal": """
         SELECT run_id FROM requests WHERE run_id NOT IN (SELECT run_id FROM messages WHERE kind = 'signal')
     """,
+    "a question that is open and in no inbox, or not open and in one": """
+        SELECT id FROM promises
+        WHERE (state = 'pending') <> (number IN (SELECT number FROM inbox))
+    """,
+    "a question whose asking or settling is not recorded": """
+        SELECT id FROM promises WHERE id NOT IN (SELECT question_id FROM audit WHERE kind = 'asked')
+            OR state <> 'pending' AND id NOT IN (SELECT question_id FROM audit WHERE audit.kind = promises.state)
+    """,
+    "a vote that is recorded and not counted": """
+        SELECT id FROM promises WHERE version = 0 AND id IN (SELECT question_id FROM audit WHERE kind = 'voted')
+    """,
 }
 
 
@@ -433,7 +454,16 @@ async def _answer_too_late(scene: Scene) -> None:
         await scene.settle("r.0")
 
 
+async def _vote_too_late(scene: Scene) -> None:
+    scene.clock.advance(60)
+    await scene.store.amend("r.0", VOTE)
+
+
+VOTE = Amendment(0, "1", (), None, YES, (NewAuditEvent("e", AuditKind.VOTED, "r.0", "r"),))
+
 WAKERS: dict[str, Callable[[Scene], Awaitable[object]]] = {
+    "amend": lambda scene: scene.store.amend("r.0", VOTE),
+    "amend too late": _vote_too_late,
     "settle": lambda scene: scene.settle("r.0"),
     "settle too late": _answer_too_late,
     "due": _time_passes,
@@ -724,7 +754,7 @@ def test_a_full_disk_stops_work_and_loses_nothing(tmp_path: Path) -> None:
 # Ten million rows
 
 
-def test_a_paused_run_with_a_question_costs_two_rows(tmp_path: Path) -> None:
+def test_a_paused_run_with_a_question_costs_five_small_rows(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         await scene.paused()
 
@@ -732,7 +762,8 @@ def test_a_paused_run_with_a_question_costs_two_rows(tmp_path: Path) -> None:
     with raw(tmp_path / "signoff.db") as connection:
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         counts = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
-    assert {name: count for name, count in counts.items() if count} == {"runs": 1, "promises": 1}
+    once = dict.fromkeys(("runs", "promises", "inbox", "audit", "unsealed"), 1)
+    assert {name: count for name, count in counts.items() if count} == once
 
 
 def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -> None:
@@ -783,6 +814,7 @@ def test_100_000_ready_runs_of_one_key_do_not_make_claims_slow(tmp_path: Path, o
 
 
 MODULES = (
+    sqlite_audit,
     sqlite_claims,
     sqlite_groups,
     sqlite_journal,
@@ -790,6 +822,7 @@ MODULES = (
     sqlite_leases,
     sqlite_messages,
     sqlite_promises,
+    sqlite_questions,
     sqlite_retention,
     sqlite_runs,
     sqlite_schedules,
@@ -828,7 +861,8 @@ def listing_statements() -> list[tuple[str, str]]:
         for kinds in (tuple(PromiseKind), (PromiseKind.QUESTION,))
         for of_run in (False, True)
     ]
-    return runs + promises
+    inboxes = [(f"inbox of {names}", sqlite_promises.inbox_statement(names)) for names in (1, 2, 20)]
+    return runs + promises + inboxes
 
 
 STATEMENTS = (
@@ -855,8 +889,10 @@ def test_no_statement_reads_a_table_from_end_to_end_or_sorts(
 ) -> None:
     if name.endswith("LIST_WORKERS"):
         pytest.skip("the register of workers is small, and asked for as a whole")
+    if name.endswith("UNSEALED"):
+        pytest.skip("the beginning of a queue is read, in the order of its key")
     with raw(empty_file) as connection:
-        names = re.findall(r"[^\w:]:([a-z_]+)", statement)
+        names = re.findall(r"[^\w:]:([a-z_]+\d*)", statement)
         numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
         values = (
             dict.fromkeys(names) if names else [None] * (max(numbers) if numbers else statement.count("?"))

@@ -47,6 +47,7 @@ from tests.stores.scene import (
     YES,
     Scene,
     entry,
+    promise,
     question,
     rule,
     until,
@@ -704,12 +705,12 @@ async def test_a_late_answer_never_wins(scene: Scene) -> None:
 
 @rule
 async def test_every_run_that_waits_for_a_promise_is_told(scene: Scene) -> None:
-    await scene.store.create_promise(NewPromise("go", PromiseKind.QUESTION))
+    await scene.store.create_promise(NewPromise("go"))
     names = ["a", "b", "c"]
     for name in names:
         run = await scene.run(name)
-        assert await scene.pause(run, opens=[question(name, 3, id="go")])
-    await scene.settle("go")
+        assert await scene.pause(run, opens=[promise(name, 3, id="go")])
+    await scene.settle("go", kind=PromiseKind.PROMISE)
     for name in names:
         assert await scene.state(name) is RunState.READY
         assert [(message.n, message.name) for message in await scene.messages(name)] == [(3, "go")]
@@ -718,8 +719,8 @@ async def test_every_run_that_waits_for_a_promise_is_told(scene: Scene) -> None:
 @rule
 async def test_two_calls_of_one_run_may_wait_for_one_promise(scene: Scene) -> None:
     run = await scene.run()
-    assert await scene.pause(run, opens=[question("r", 0, id="go"), question("r", 1, id="go")])
-    await scene.settle("go")
+    assert await scene.pause(run, opens=[promise("r", 0, id="go"), promise("r", 1, id="go")])
+    await scene.settle("go", kind=PromiseKind.PROMISE)
     assert sorted(message.n for message in await scene.messages() if message.n is not None) == [0, 1]
 
 
@@ -736,13 +737,13 @@ async def test_opening_a_promise_again_after_a_crash_changes_nothing(scene: Scen
 
 @rule
 async def test_joining_what_is_settled_counts_as_a_wake(scene: Scene) -> None:
-    await scene.store.create_promise(NewPromise("go", PromiseKind.QUESTION))
-    await scene.settle("go")
+    await scene.store.create_promise(NewPromise("go"))
+    await scene.settle("go", kind=PromiseKind.PROMISE)
     run = await scene.run()
-    assert not await scene.pause(run, entry(0), opens=[question("r", 0, id="go")])
+    assert not await scene.pause(run, entry(0), opens=[promise("r", 0, id="go")])
     [message] = await scene.messages()
     assert (message.n, message.state, message.value) == (0, "resolved", "true")
-    await scene.append(run, opens=[question("r", 0, id="go")])
+    await scene.append(run, opens=[promise("r", 0, id="go")])
     assert len(await scene.messages()) == 1, "the same call joins once"
 
 
@@ -759,9 +760,9 @@ async def test_joining_another_kind_leaves_a_conflict_for_the_call(scene: Scene)
 
 @rule
 async def test_a_closed_promise_is_cancelled_and_a_joined_one_left(scene: Scene) -> None:
-    await scene.store.create_promise(NewPromise("shared", PromiseKind.QUESTION))
+    await scene.store.create_promise(NewPromise("shared"))
     run = await scene.run()
-    await scene.append(run, opens=[question("r"), question("r", 1, id="shared")])
+    await scene.append(run, opens=[question("r"), promise("r", 1, id="shared")])
     await scene.append(run, opens=[question("r", 2)])
     await scene.settle("r.2")
     [message] = await scene.messages()
@@ -769,16 +770,16 @@ async def test_a_closed_promise_is_cancelled_and_a_joined_one_left(scene: Scene)
     assert (await scene.store.get_promise("r.2")).state is PromiseState.RESOLVED
     assert (await scene.store.get_promise("r.0")).state is PromiseState.CANCELLED
     assert (await scene.store.get_promise("shared")).state is PromiseState.PENDING
-    await scene.settle("shared")
+    await scene.settle("shared", kind=PromiseKind.PROMISE)
     assert await scene.messages() == []
 
 
 @rule
 async def test_closing_a_promise_tells_those_who_joined_it(scene: Scene) -> None:
     owner = await scene.run("owner")
-    await scene.append(owner, opens=[question("owner")])
+    await scene.append(owner, opens=[promise("owner")])
     run = await scene.run()
-    assert await scene.pause(run, opens=[question("r", 0, id="owner.0")])
+    assert await scene.pause(run, opens=[promise("r", 0, id="owner.0")])
     await scene.append(owner, closes=["owner.0"])
     assert [message.state for message in await scene.messages()] == ["cancelled"]
 
@@ -865,10 +866,10 @@ async def test_a_detached_run_tells_nobody(scene: Scene) -> None:
 @rule
 async def test_the_end_of_a_run_cancels_its_open_promises_but_not_its_children(scene: Scene) -> None:
     run = await scene.run()
-    await scene.append(run, opens=[question("r"), question("r", 1)])
+    await scene.append(run, opens=[question("r"), promise("r", 1)])
     await scene.append(run, starts=[NewRun("child", "other", GROUP, "{}", "r", 2)])
     waiter = await scene.run("waiter")
-    assert await scene.pause(waiter, opens=[question("waiter", 0, id="r.1")])
+    assert await scene.pause(waiter, opens=[promise("waiter", 0, id="r.1")])
     await scene.settle("r.0")
     await scene.complete(run)
     states = [(await scene.store.get_promise(id)).state for id in ("r.0", "r.1")]
@@ -877,18 +878,18 @@ async def test_the_end_of_a_run_cancels_its_open_promises_but_not_its_children(s
     assert [message.state for message in await scene.messages("waiter")] == ["cancelled"]
     assert await scene.messages() == []
     with pytest.raises(AlreadySettled):
-        await scene.settle("r.1")
+        await scene.settle("r.1", kind=PromiseKind.PROMISE)
 
 
 @rule
 async def test_a_run_that_has_ended_is_told_nothing(scene: Scene) -> None:
-    await scene.store.create_promise(NewPromise("go", PromiseKind.QUESTION))
+    await scene.store.create_promise(NewPromise("go"))
     run = await scene.run()
     child = NewRun("child", "other", GROUP, "{}", "r", 1)
-    await scene.append(run, opens=[question("r", id="go")], starts=[child])
+    await scene.append(run, opens=[promise("r", id="go")], starts=[child])
     await scene.complete(run)
     ended = await scene.store.get_run("r")
-    await scene.settle("go")
+    await scene.settle("go", kind=PromiseKind.PROMISE)
     [claim] = await scene.claim(workflows=["other"])
     await scene.complete(claim.run)
     assert await scene.messages() == []

@@ -4,7 +4,8 @@ Every method is one transaction: it happens whole or not at all, and what it did
 returns. ``tests/stores/`` holds the rules as one suite that runs against every store.
 
 A store object is bound to one namespace; nothing it does or returns concerns another, except ``due``,
-``due_schedules``, ``release`` and the workers' register, which serve the whole database.
+``due_schedules``, ``due_questions``, ``unsealed``, ``release`` and the workers' register, which serve the whole
+database.
 
 The run's states and who moves them (no other transition exists):
 
@@ -29,8 +30,8 @@ operation may be repeated:
   word for word, while no later lease was given, was done under this lease: it succeeds without effect, also if the
   run has left ``running`` by it. (One without entries is done again, which changes nothing more; once the run
   has left ``running`` it gets ``LeaseLost``.)
-- ``create_run``, ``create_promise``, ``settle``, ``signal``, ``retry`` and ``claim`` take a ``token``, a unique id of
-  the call. With the same token and the same arguments they return what they returned, without effect.
+- ``create_run``, ``create_promise``, ``settle``, ``amend``, ``signal``, ``retry`` and ``claim`` take a ``token``, a
+  unique id of the call. With the same token and the same arguments they return what they returned, without effect.
 - All others change nothing when they are repeated.
 """
 
@@ -57,6 +58,7 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
+from signoff.stores.base_questions import QuestionStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
 
 ENLIST_SECONDS = 15.0
@@ -74,10 +76,11 @@ class Write:
         run_id: The run.
         epoch: The epoch of the lease; another one in the store means ``LeaseLost`` and nothing is written.
         entries: Journal entries; their ``seq`` must go on where the journal ends (``InvalidValue`` if not).
-        opens: Promises to create. One whose id exists already (of the same kind) is joined: the run becomes
-            a further waiter, and is sent a message at once if it is settled. The same owner opening its own
-            promise again (after a crash) changes nothing. If the id is of another kind, a ``SETTLED`` message
-            with state ``rejected`` and an ``IdConflict`` error is left for call ``n``.
+        opens: Promises to create. The same call opening its own promise again (after a crash) changes nothing.
+            A plain one whose id another plain one has is joined: the run becomes a further waiter, and is sent a
+            message at once if it is settled. Questions are never joined, since whoever had made them would have
+            chosen what is asked, and of whom: if the id is taken and one of the two is a question, a ``SETTLED``
+            message with state ``rejected`` and an ``IdConflict`` error is left for call ``n``.
         closes: Ids of promises this run waits for no longer. Its own pending ones become ``cancelled``, which
             is told to others that joined; one that it joined itself is only left.
         starts: Child runs to create. One whose id exists with the same workflow and arguments is joined likewise;
@@ -141,7 +144,7 @@ class Change:
     due: bool = True
 
 
-class Store(Protocol):
+class Store(QuestionStore, Protocol):
     """A durable home for runs. See the module's text for what holds of every method.
 
     Attributes:
@@ -352,6 +355,7 @@ class Store(Protocol):
 
         Raises:
             IdConflict: The id is taken by a promise of another kind, or by one of a run.
+            InvalidValue: It is no question, and has ``assignees`` or ``act_at``. (So do writes that open such a one.)
         """
         ...
 
@@ -374,7 +378,8 @@ class Store(Protocol):
 
         Returns:
             The promise as it is, and whether this call settled it. False means that the same ``request_id`` settled
-            it before with the same state and value.
+            it before with the same state and value; or, while it is pending, that it has another ``version`` than the
+            settlement was made for.
 
         Raises:
             NotFound: There is no such promise of this kind.

@@ -1,12 +1,34 @@
-"""Whether limits and new runs can be kept, the same for every store."""
+"""Whether limits, new runs, promises and audit events can be kept, the same for every store."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterable, Sequence
+from typing import cast
 
+from signoff.codec.refusals import MAX_DEPTH
+from signoff.codec.scalars import MAX_DIGITS
+from signoff.codec.values import MAX_BYTES
 from signoff.errors import InvalidValue
-from signoff.records import NewRun, Rate
+from signoff.names import check_user
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    PromiseState,
+    Rate,
+)
 from signoff.traceparent import is_traceparent
+
+MAX_DETAILS = 4 * MAX_BYTES
+"""What an event keeps of the largest answer takes no more: it is JSON within JSON, so escaped once more."""
+
+_RECORDED = frozenset(AuditKind) - {AuditKind.ASKED} - {AuditKind(state.value) for state in PromiseState}
+"""What the store does not record itself."""
 
 
 def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
@@ -27,5 +49,86 @@ def check_run(new: NewRun) -> None:
     """Raise InvalidValue for a concurrency key without a limit or the other way round, or a false ``traceparent``."""
     if (new.concurrency_key is None) != (new.concurrency_limit is None):
         raise InvalidValue("concurrency_limit", "a concurrency key and a limit go together")
+    if new.started_by is not None:
+        check_user("started_by", new.started_by)
     if new.traceparent is not None and not is_traceparent(new.traceparent):
         raise InvalidValue("traceparent", f"{new.traceparent[:60]!r} is no trace context as W3C writes it")
+
+
+def check_promise(new: NewPromise) -> None:
+    """Raise InvalidValue for a plain promise that has what only a question has."""
+    if new.kind is PromiseKind.QUESTION:
+        return
+    for field, value in (("assignees", new.assignees or None), ("act_at", new.act_at)):
+        if value is not None:
+            raise InvalidValue(field, f"promise {new.id!r} is no question, which alone has that")
+
+
+def check_amendment(amendment: Amendment) -> None:
+    """Raise InvalidValue for an amendment that would settle as pending, or records what cannot be recorded."""
+    settlement = amendment.settlement
+    if settlement is not None and settlement.state is PromiseState.PENDING:
+        raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
+    if settlement is not None and settlement.version is not None:
+        raise InvalidValue("settlement.version", "the amendment itself says for which version it was made")
+    check_events(amendment.events)
+
+
+def check_events(events: Sequence[NewAuditEvent]) -> None:
+    """Raise InvalidValue for an event that not every store could keep, or that nobody could read back."""
+    for event in events:
+        if event.kind not in _RECORDED:
+            raise InvalidValue("kind", f"{event.kind.value!r} is not recorded by callers")
+        check_text("id", event.id)
+        check_text("question_id", event.question_id)
+        check_text("run_id", event.run_id)
+        check_text("by", event.by)
+        if event.details is not None:
+            _check_details(event.details)
+
+
+def check_text(field: str, text: str | None) -> None:
+    """Raise InvalidValue for text with a NUL character or half of a surrogate pair."""
+    if text is None:
+        return
+    if "\0" in text:
+        raise InvalidValue(field, "it has a NUL character, which Postgres cannot keep; leave it out")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue(field, "it has half of a surrogate pair, which is no Unicode text") from None
+
+
+def _check_details(details: str) -> None:
+    check_text("details", details)
+    size = len(details.encode())
+    if size > MAX_DETAILS:
+        raise InvalidValue("details", f"{size} bytes are more than {MAX_DETAILS}")
+    try:
+        value: object = json.loads(details, parse_int=_int)
+        if not isinstance(value, dict):
+            raise ValueError("it is no object")
+        if _is_deep(cast("dict[str, object]", value)):
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue("details", f"it is not the JSON of an object: {error}") from None
+
+
+def _int(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
+        raise ValueError(f"it has a number of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _is_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for each in level for item in _items(each) if isinstance(item, dict | list)]
+    return bool(level)
+
+
+def _items(value: object) -> Iterable[object]:
+    return (
+        cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
+    )

@@ -8,9 +8,11 @@ from typing import Generic, TypeVar
 
 from signoff.errors import InvalidValue
 from signoff.records import PromiseKind, PromiseState, RunState
+from signoff.stores.limits import check_text
 
 T = TypeVar("T")
 
+MAX_NAMES = 200
 LAST_NUMBER = 2**63 - 1
 
 
@@ -26,11 +28,44 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class PromiseFilter:
-    """Which promises to list; None means any."""
+    """Which promises to list; None means any.
+
+    ``answerable_by`` lists what is asked of people: with ``kind`` question and ``state`` pending, the questions that
+    one of these names is an assignee of, and those that have no assignees, since anybody may answer them.
+    """
 
     kind: PromiseKind | None = None
     state: PromiseState | None = None
     run_id: str | None = None
+    answerable_by: frozenset[str] | None = None
+
+    def check(self) -> None:
+        """Raise InvalidValue if ``answerable_by`` is asked of anything but pending questions of all runs.
+
+        Or if it has more than ``MAX_NAMES`` names, or a text is none that a store could keep.
+        """
+        check_text("run_id", self.run_id)
+        names = self.answerable_by or ()
+        if len(names) > MAX_NAMES:
+            raise InvalidValue("answerable_by", f"{len(names)} names are more than {MAX_NAMES}")
+        for name in names:
+            check_text("answerable_by", name)
+        asked = (self.kind, self.state, self.run_id)
+        if self.answerable_by is not None and asked != (PromiseKind.QUESTION, PromiseState.PENDING, None):
+            raise InvalidValue("answerable_by", "it lists pending questions, and those of all runs")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which audit events to list; None means any."""
+
+    question_id: str | None = None
+    run_id: str | None = None
+
+    def check(self) -> None:
+        """Raises InvalidValue: a text is none that a store could keep."""
+        check_text("question_id", self.question_id)
+        check_text("run_id", self.run_id)
 
 
 @dataclass(frozen=True, slots=True)

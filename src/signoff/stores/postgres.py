@@ -9,9 +9,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock
 from signoff.records import (
+    Amendment,
+    AuditEvent,
     Entry,
     Group,
     Message,
+    NewAuditEvent,
     NewPromise,
     NewRun,
     NewSchedule,
@@ -20,18 +23,21 @@ from signoff.records import (
     Rate,
     Run,
     Schedule,
+    Seal,
     Settlement,
     WorkerInfo,
 )
+from signoff.stores import postgres_audit as audit
 from signoff.stores import postgres_groups as groups
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_operations as operations
+from signoff.stores import postgres_questions as questions
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
 from signoff.stores import postgres_schedules as schedules
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import check_limits
-from signoff.stores.paging import Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 from signoff.stores.postgres_database import Database
 from signoff.stores.touched import Touched
 
@@ -208,6 +214,41 @@ class PostgresStore:
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
         return await self._write(operations.settle, promise_id, kind, settlement, token)
+
+    # Questions
+
+    async def amend(
+        self, question_id: str, amendment: Amendment, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        return await self._write(questions.amend, question_id, amendment, token)
+
+    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+        now = self._database.now()
+        return await self._database.call(lambda db: questions.due(db, now, limit))
+
+    # The audit trail
+
+    async def record(self, events: Sequence[NewAuditEvent]) -> None:
+        await self._write(audit.record, events)
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        return await self._read(audit.list_audit, which, after, limit)
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        return await self._read(audit.read_chain, after, limit)
+
+    async def last_seal(self) -> Seal | None:
+        return await self._read(audit.last_seal)
+
+    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
+        return await self._database.call(lambda db: audit.unsealed(db, limit))
+
+    async def seal(self, seals: Sequence[Seal]) -> bool:
+        return await self._read(audit.seal, seals)
 
     # Time and leases
 

@@ -68,6 +68,14 @@ LATE_KINDS: Sequence[tuple[str, dict[str, str]]] = (
         {"table": "promises", "column": "due_at", "condition": "state = 'pending' AND due_at IS NOT NULL"},
     ),
     (
+        "reminders and escalations of questions",
+        {
+            "table": "promises",
+            "column": "act_at",
+            "condition": "kind = 'question' AND settled_at IS NULL AND act_at IS NOT NULL",
+        },
+    ),
+    (
         "timers and delayed starts",
         {"table": "runs", "column": "wake_at", "condition": "wake_at IS NOT NULL"},
     ),

@@ -40,7 +40,7 @@ from signoff.stores.postgres_rows import (
     from_settlement,
     from_write,
     message_of,
-    promise_of,
+    promise_of_values,
     run_of,
     run_of_values,
 )
@@ -193,7 +193,7 @@ def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[
             touched.touch(namespace, run.id, ready=True, due=True)
         return run, was_created
 
-    body = {"op": "create_run", "new": from_run(new), "token": token or _new_token()}
+    body = {"op": "create_run", "new": from_run(new), "token": token or new_token()}
     return JsonRequest(namespace, body, read)
 
 
@@ -205,7 +205,7 @@ def cancel(namespace: str, run_id: str, reason: str | None, by: str | None) -> R
             raise NotFound("run", run_id)
         if reply["ended"]:
             touched.touch_ended(namespace, run_id)
-        _note_woken(reply, namespace, touched)
+        note_woken(reply, namespace, touched)
         return run_of(reply["run"])
 
     error = encode_error(RunCancelled(run_id, reason))
@@ -239,7 +239,7 @@ def signal(
     token: str | None,
 ) -> Request[bool]:
     """Leave a signal for a run."""
-    token = token or _new_token()
+    token = token or new_token()
     known_as = token if request_id is None else request_id
 
     def read(reply: Reply, touched: Touched) -> bool:
@@ -251,7 +251,7 @@ def signal(
             raise NotFound("run", run_id)
         if "ended" in reply:
             raise InvalidState(run_id, reply["ended"], "signal")
-        _note_woken(reply, namespace, touched)
+        note_woken(reply, namespace, touched)
         return True
 
     body = {
@@ -293,7 +293,7 @@ def claim(
         "workflows": list(workflows),
         "limit": limit,
         "lease_seconds": lease_seconds,
-        "token": token or _new_token(),
+        "token": token or new_token(),
     }
     return JsonRequest(namespace, body, read)
 
@@ -344,17 +344,17 @@ def create_promise(namespace: str, new: NewPromise, token: str | None) -> Reques
     """Create a promise that belongs to no run, or find it."""
 
     def read(reply: Reply, touched: Touched) -> tuple[Promise, bool]:
-        promise = promise_of(reply["promise"])
+        promise = promise_of_values(reply["promise"])
         if reply["new"]:
             touched.runs.setdefault(namespace, set())
-            touched.due = touched.due or new.due_at is not None
+            touched.due = touched.due or _is_timed(new)
         elif promise.kind is not new.kind:
             raise IdConflict(new.id, f"it is a {promise.kind.value}, not a {new.kind.value}")
         elif promise.run_id is not None:
             raise IdConflict(new.id, f"it belongs to run {promise.run_id!r}")
         return promise, reply["created"] is True
 
-    body = {"op": "create_promise", "new": from_promise(new), "token": token or _new_token()}
+    body = {"op": "create_promise", "new": from_promise(new), "token": token or new_token()}
     return JsonRequest(namespace, body, read)
 
 
@@ -368,12 +368,12 @@ def settle(
     def read(reply: Reply, touched: Touched) -> tuple[Promise, bool]:
         if not reply:
             raise NotFound(kind.value, promise_id)
-        promise = promise_of(reply["promise"])
+        promise = promise_of_values(reply["promise"])
         if "woken" in reply:
             touched.runs.setdefault(namespace, set())
-            _note_woken(reply, namespace, touched)
-        if reply["settled"]:
-            return promise, True
+            note_woken(reply, namespace, touched)
+        if reply["settled"] or promise.state is PromiseState.PENDING:
+            return promise, reply["settled"] is True
         was_asked_before = "woken" not in reply and promise.request_id == settlement.request_id
         if settlement.request_id is not None and was_asked_before:
             if promise.state is settlement.state and same_json(promise.value, settlement.value):
@@ -386,7 +386,7 @@ def settle(
         "promise_id": promise_id,
         "kind": kind,
         "settlement": from_settlement(settlement),
-        "token": token or _new_token(),
+        "token": token or new_token(),
     }
     return JsonRequest(namespace, body, read)
 
@@ -398,7 +398,7 @@ def _json(body: object) -> bytes:
         raise InvalidValue("text", f"it is not Unicode text: {error}") from error
 
 
-def _new_token() -> str:
+def new_token() -> str:
     """Return an id of a call, by which it is known when its reply was lost and it is sent again."""
     return str(uuid.uuid4())
 
@@ -407,6 +407,10 @@ def _check_order(write: Write) -> None:
     for seq, entry in enumerate(write.entries, write.entries[0].seq if write.entries else 0):
         if entry.seq != seq:
             raise InvalidValue("entries", f"seq {entry.seq} follows {seq - 1} in a write to {write.run_id!r}")
+
+
+def _is_timed(new: NewPromise) -> bool:
+    return new.due_at is not None or new.act_at is not None
 
 
 def _note_write(reply: Reply, namespace: str, write: Write, touched: Touched) -> None:
@@ -421,13 +425,14 @@ def _note_write(reply: Reply, namespace: str, write: Write, touched: Touched) ->
         touched.touch(namespace, write.run_id)
     if write.opens:
         touched.runs.setdefault(namespace, set())
-        touched.due = touched.due or any(new.due_at is not None for new in write.opens)
+        touched.due = touched.due or any(_is_timed(new) for new in write.opens)
     for new in write.starts:
         due = new.deadline_at is not None or new.start_at is not None
         touched.touch(namespace, new.id, ready=True, due=due)
-    _note_woken(reply, namespace, touched)
+    note_woken(reply, namespace, touched)
 
 
-def _note_woken(reply: Reply, namespace: str, touched: Touched) -> None:
+def note_woken(reply: Reply, namespace: str, touched: Touched) -> None:
+    """Note the runs that were left a message."""
     for run_id in reply.get("woken") or ():
         touched.touch_woken(namespace, run_id)

@@ -93,6 +93,11 @@ WHERE namespace = %(namespace)s AND state = '{{state}}' AND kind = '{{kind}}' AN
 ORDER BY number LIMIT %(limit)s)
 """
 
+INBOX = f"""
+SELECT {PROMISE_COLUMNS}, number FROM signoff.answerable(%(namespace)s, %(names)s, %(after)s, %(limit)s)
+ORDER BY number
+"""
+
 
 def get_runs(db: Connection, namespace: str, run_ids: Sequence[str]) -> dict[str, Run]:
     """Return those of these runs that there are, by id."""
@@ -138,7 +143,7 @@ def list_runs(db: Connection, namespace: str, which: RunFilter, after: str | Non
     values: dict[str, Any] = {
         "namespace": namespace,
         "before": page_number(after, LAST_NUMBER),
-        "limit": _checked(limit) + 1,
+        "limit": checked(limit) + 1,
         "workflow": which.workflow,
         "group": which.group,
         "parent_id": which.parent_id,
@@ -159,15 +164,21 @@ def list_promises(
     db: Connection, namespace: str, which: PromiseFilter, after: str | None, limit: int
 ) -> Page[Promise]:
     """Return a page of promises, oldest first."""
-    states = tuple(PromiseState) if which.state is None else (which.state,)
-    kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
+    which.check()
     values: dict[str, Any] = {
         "namespace": namespace,
         "run_id": which.run_id,
         "after": page_number(after, 0),
-        "limit": _checked(limit) + 1,
+        "limit": checked(limit) + 1,
     }
-    rows = _all(db, list_promises_statement(states, kinds, of_run=which.run_id is not None), values)
+    if which.answerable_by is not None:
+        statement = INBOX
+        values["names"] = ["", *sorted(which.answerable_by)]
+    else:
+        states = tuple(PromiseState) if which.state is None else (which.state,)
+        kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
+        statement = list_promises_statement(states, kinds, of_run=which.run_id is not None)
+    rows = _all(db, statement, values)
     more = len(rows) > limit
     rows = rows[:limit]
     return Page(tuple(to_promise(row[:-1]) for row in rows), str(rows[-1][-1]) if more and rows else None)
@@ -199,7 +210,8 @@ def list_promises_statement(
     return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number LIMIT %(limit)s"
 
 
-def _checked(limit: int) -> int:
+def checked(limit: int) -> int:
+    """Return it. Raises InvalidValue."""
     if limit < 0:
         raise InvalidValue("limit", f"{limit} is no number of items")
     return limit

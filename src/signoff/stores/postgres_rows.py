@@ -9,11 +9,13 @@ from typing import Any
 from signoff.codec import encode_error
 from signoff.errors import IdConflict, RunCancelled
 from signoff.records import (
+    Amendment,
     CallKind,
     Entry,
     EntryKind,
     Message,
     MessageKind,
+    NewAuditEvent,
     NewPromise,
     NewRun,
     Promise,
@@ -25,17 +27,17 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Outcome, Write
-from signoff.stores.limits import check_run
-from signoff.stores.same import canonical
+from signoff.stores.limits import check_promise, check_run
+from signoff.stores.same import canonical, refusal_of
 
 Row = Mapping[str, Any]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n, deadline_at,
     ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq, priority,
-    start_at, concurrency_key, concurrency_limit, traceparent"""
+    start_at, concurrency_key, concurrency_limit, traceparent, started_by"""
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
-    settled_by, note, request_id"""
+    settled_by, note, request_id, assignees, act_at, version, progress"""
 
 ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
@@ -59,6 +61,7 @@ _TIMES = frozenset(
         "settled_at",
         "at",
         "start_at",
+        "act_at",
     }
 )
 
@@ -75,6 +78,7 @@ def to_promise(row: Sequence[Any]) -> Promise:
     fields = list(row)
     fields[2] = PromiseKind(fields[2])
     fields[3] = PromiseState(fields[3])
+    fields[14] = tuple(fields[14])
     return Promise(*fields)
 
 
@@ -96,12 +100,7 @@ def to_worker(row: Sequence[Any]) -> WorkerInfo:
 
 def run_of_values(values: Sequence[Any]) -> Run:
     """Make a run of its ``RUN_COLUMNS`` in JSON."""
-    return to_run(
-        [
-            float(value) if name in _TIMES and value is not None else value
-            for name, value in zip(_RUN_FIELDS, values, strict=True)
-        ]
-    )
+    return to_run(_typed(values, _RUN_FIELDS))
 
 
 def run_of(row: Row) -> Run:
@@ -129,12 +128,13 @@ def created_run(namespace: str, new: NewRun, created_at: float) -> Run:
         concurrency_key=new.concurrency_key,
         concurrency_limit=new.concurrency_limit,
         traceparent=new.traceparent,
+        started_by=new.started_by,
     )
 
 
-def promise_of(row: Row) -> Promise:
-    """Make a promise of a row in JSON."""
-    return to_promise(_fields(row, _PROMISE_FIELDS))
+def promise_of_values(values: Sequence[Any]) -> Promise:
+    """Make a promise of its ``PROMISE_COLUMNS`` in JSON."""
+    return to_promise(_typed(values, _PROMISE_FIELDS))
 
 
 def message_of(row: Row) -> Message:
@@ -157,14 +157,31 @@ def from_run(new: NewRun) -> dict[str, Any]:
         "concurrency_key": new.concurrency_key,
         "concurrency_limit": new.concurrency_limit,
         "traceparent": new.traceparent,
+        "started_by": new.started_by,
         "arguments": new.arguments,
         "arguments_digest": digest(new.arguments),
     }
 
 
 def from_promise(new: NewPromise) -> dict[str, Any]:
-    """What the database needs of a new promise."""
-    return {"id": new.id, "kind": new.kind, "n": new.n, "due_at": new.due_at, "data": new.data}
+    """What the database needs of a new promise; what a question alone has is left out if it is nothing.
+
+    Raises:
+        InvalidValue: It is no question, and has what only a question has.
+    """
+    check_promise(new)
+    made: dict[str, Any] = {
+        "id": new.id,
+        "kind": new.kind,
+        "n": new.n,
+        "due_at": new.due_at,
+        "data": new.data,
+    }
+    if new.assignees:
+        made["assignees"] = list(new.assignees)
+    if new.act_at is not None:
+        made["act_at"] = new.act_at
+    return made
 
 
 def from_settlement(settlement: Settlement) -> dict[str, Any]:
@@ -175,6 +192,33 @@ def from_settlement(settlement: Settlement) -> dict[str, Any]:
         "by": settlement.by,
         "note": settlement.note,
         "request_id": settlement.request_id,
+        "version": settlement.version,
+    }
+
+
+def from_amendment(amendment: Amendment) -> dict[str, Any]:
+    """What the database needs of an amendment."""
+    made: dict[str, Any] = {
+        "version": amendment.version,
+        "progress": amendment.progress,
+        "assignees": list(amendment.assignees),
+        "act_at": amendment.act_at,
+        "events": [from_event(event) for event in amendment.events],
+    }
+    if amendment.settlement is not None:
+        made["settlement"] = from_settlement(amendment.settlement)
+    return made
+
+
+def from_event(event: NewAuditEvent) -> dict[str, Any]:
+    """What the database needs of an audit event."""
+    return {
+        "id": event.id,
+        "kind": event.kind,
+        "question_id": event.question_id,
+        "run_id": event.run_id,
+        "by": event.by,
+        "details": event.details,
     }
 
 
@@ -232,9 +276,7 @@ def digest(json_text: str) -> str:
 
 
 def _opened(new: NewPromise) -> dict[str, Any]:
-    other = PromiseKind.PROMISE if new.kind is PromiseKind.QUESTION else PromiseKind.QUESTION
-    conflict = IdConflict(new.id, f"it is a {other.value}, not a {new.kind.value}")
-    return {**from_promise(new), "conflict": encode_error(conflict)}
+    return {**from_promise(new), "conflict": encode_error(refusal_of(new))}
 
 
 def _started(new: NewRun) -> dict[str, Any]:
@@ -246,4 +288,11 @@ def _started(new: NewRun) -> dict[str, Any]:
 
 
 def _fields(row: Row, names: Sequence[str]) -> list[Any]:
-    return [float(row[name]) if name in _TIMES and row[name] is not None else row[name] for name in names]
+    return _typed([row[name] for name in names], names)
+
+
+def _typed(values: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    return [
+        float(value) if name in _TIMES and value is not None else value
+        for name, value in zip(names, values, strict=True)
+    ]

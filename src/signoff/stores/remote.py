@@ -19,9 +19,12 @@ from signoff.clock import Clock
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.http_connection import new_client, server_url
 from signoff.records import (
+    Amendment,
+    AuditEvent,
     Entry,
     Group,
     Message,
+    NewAuditEvent,
     NewPromise,
     NewRun,
     NewSchedule,
@@ -30,13 +33,14 @@ from signoff.records import (
     Rate,
     Run,
     Schedule,
+    Seal,
     Settlement,
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_limits
+from signoff.stores.limits import check_amendment, check_events, check_limits
 from signoff.stores.operations import OPERATIONS, PATH
-from signoff.stores.paging import Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock
@@ -188,6 +192,7 @@ class RemoteStore:
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
+        which.check()
         return await self._ask("list_promises", which=which, after=after, limit=limit)
 
     async def settle(
@@ -201,6 +206,45 @@ class RemoteStore:
             kind=kind,
             settlement=settlement,
         )
+
+    # Questions
+
+    async def amend(
+        self, question_id: str, amendment: Amendment, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        check_amendment(amendment)
+        return await self._once(
+            "amend", ("promise", question_id), token, question_id=question_id, amendment=amendment
+        )
+
+    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+        return await self._ask("due_questions", limit=limit)
+
+    # The audit trail
+
+    async def record(self, events: Sequence[NewAuditEvent]) -> None:
+        check_events(events)
+        await self._ask("record", events=events)
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        which.check()
+        return await self._ask("list_audit", which=which, after=after, limit=limit)
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        return await self._ask("read_chain", after=after, limit=limit)
+
+    async def last_seal(self) -> Seal | None:
+        return await self._ask("last_seal")
+
+    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
+        return await self._ask("unsealed", limit=limit)
+
+    async def seal(self, seals: Sequence[Seal]) -> bool:
+        return await self._ask("seal", ("chain", ""), seals=seals)
 
     # Time and leases
 

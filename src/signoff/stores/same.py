@@ -1,8 +1,11 @@
-"""Whether two JSON texts say the same."""
+"""Whether two JSON texts say the same, and whether a promise that is there is the one that a call wants."""
 
 from __future__ import annotations
 
 import json
+
+from signoff.errors import IdConflict
+from signoff.records import NewPromise, PromiseKind
 
 
 def same_json(one: str | None, other: str | None) -> bool:
@@ -17,3 +20,20 @@ def same_json(one: str | None, other: str | None) -> bool:
 def canonical(text: str) -> str:
     """Return the one text of all that hold this value."""
     return json.dumps(json.loads(text), sort_keys=True)
+
+
+def may_join(new: NewPromise, found: PromiseKind) -> bool:
+    """Whether a call that wants to open a promise may wait for another's of that id: never for a question.
+
+    Who has made it would choose what is asked, and of whom.
+    """
+    return new.kind is found is PromiseKind.PROMISE
+
+
+def refusal_of(new: NewPromise) -> IdConflict:
+    """Return what a call is told that may not join what has the id of the promise it wants to open."""
+    if new.kind is PromiseKind.QUESTION:
+        return IdConflict(
+            new.id, "another call, run or caller has it, and a question is asked by one call only"
+        )
+    return IdConflict(new.id, "it is a question, not a promise")

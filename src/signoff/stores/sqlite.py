@@ -13,9 +13,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 from signoff.clock import Clock, SystemClock
 from signoff.errors import StoreUnavailable
 from signoff.records import (
+    Amendment,
+    AuditEvent,
     Entry,
     Group,
     Message,
+    NewAuditEvent,
     NewPromise,
     NewRun,
     NewSchedule,
@@ -24,22 +27,25 @@ from signoff.records import (
     Rate,
     Run,
     Schedule,
+    Seal,
     Settlement,
     WorkerInfo,
 )
+from signoff.stores import sqlite_audit as audit
 from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
+from signoff.stores import sqlite_questions as questions
 from signoff.stores import sqlite_retention as retention
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_limits
+from signoff.stores.limits import check_events, check_limits
 from signoff.stores.listeners import Listeners
-from signoff.stores.paging import Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 from signoff.stores.readers import Readers
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
@@ -204,6 +210,42 @@ class SqliteStore:
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
         return await self._write(promises.settle, promise_id, kind, settlement, token)
+
+    # Questions
+
+    async def amend(
+        self, question_id: str, amendment: Amendment, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        return await self._write(questions.amend, question_id, amendment, token)
+
+    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+        now = self.clock.now()
+        return await self._file.read_soon(lambda db: questions.due(db, now, limit))
+
+    # The audit trail
+
+    async def record(self, events: Sequence[NewAuditEvent]) -> None:
+        check_events(events)
+        await self._write(audit.record, events)
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        return await self._read(audit.list_audit, which, after, limit)
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        return await self._read(audit.read_chain, after, limit)
+
+    async def last_seal(self) -> Seal | None:
+        return await self._read_soon(audit.last_seal)
+
+    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
+        return await self._file.read_soon(lambda db: audit.unsealed(db, limit))
+
+    async def seal(self, seals: Sequence[Seal]) -> bool:
+        return await self._write(audit.seal, seals)
 
     # Time and leases
 

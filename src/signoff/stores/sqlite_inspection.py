@@ -21,6 +21,11 @@ LATE = {
         SELECT due_at AS at FROM promises INDEXED BY promises_due
         WHERE state = 'pending' AND due_at IS NOT NULL AND due_at < :before ORDER BY due_at LIMIT :limit
     """,
+    "reminders and escalations of questions": """
+        SELECT act_at AS at FROM promises INDEXED BY promises_to_act
+        WHERE kind = 'question' AND state = 'pending' AND act_at IS NOT NULL AND act_at < :before
+        ORDER BY act_at LIMIT :limit
+    """,
     "timers and delayed starts": """
         SELECT wake_at AS at FROM runs INDEXED BY runs_timers
         WHERE state = 'paused' AND wake_at IS NOT NULL AND wake_at < :before ORDER BY wake_at LIMIT :limit

@@ -11,14 +11,17 @@ from signoff.codec import encode_error
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
 from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores import sqlite_messages as messages
+from signoff.stores.limits import check_promise
 from signoff.stores.paging import Page, PromiseFilter, page_number
-from signoff.stores.same import same_json
-from signoff.stores.sqlite_rows import PROMISE_COLUMNS, to_promise
+from signoff.stores.same import may_join, refusal_of, same_json
+from signoff.stores.sqlite_rows import PROMISE_COLUMNS, PROMISE_WIDTH, assignees_text, to_promise
 from signoff.stores.sqlite_transaction import Refused, Transaction
 
 INSERT = f"""
-INSERT INTO promises (namespace, id, kind, state, created_at, run_id, n, due_at, data, create_token)
-VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?)
+INSERT INTO promises (
+    namespace, id, kind, state, created_at, run_id, n, due_at, data, create_token, assignees, act_at
+)
+VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {PROMISE_COLUMNS}
 """
@@ -31,6 +34,7 @@ SETTLE = f"""
 UPDATE promises
 SET state = ?, value = ?, settled_at = ?, settled_by = ?, note = ?, request_id = ?, settle_token = ?
 WHERE namespace = ? AND id = ? AND kind = ? AND state = 'pending' AND (due_at IS NULL OR due_at > ?)
+    AND version = coalesce(?, version)
 RETURNING {PROMISE_COLUMNS}
 """
 
@@ -79,6 +83,21 @@ WHERE namespace = :namespace AND run_id = :run_id AND state = '{{state}}' AND ki
 
 LIST_ORDER = "ORDER BY number LIMIT :limit"
 
+# One branch for each name, each in the order of the inbox: no more of them is read than is shown.
+INBOX_BRANCH = """
+SELECT number FROM (
+    SELECT number FROM inbox
+    WHERE namespace = :namespace AND assignee = :name{place} AND number > :after
+    ORDER BY number LIMIT :limit
+)
+"""
+
+INBOX = f"""
+SELECT {PROMISE_COLUMNS}, number FROM promises
+WHERE number IN (SELECT DISTINCT number FROM ({{branches}}) ORDER BY number LIMIT :limit)
+ORDER BY number
+"""
+
 
 def create_promise(
     tx: Transaction, namespace: str, new: NewPromise, token: str | None
@@ -97,7 +116,7 @@ def create_promise(
 
 
 def open_promise(tx: Transaction, namespace: str, run_id: str, new: NewPromise) -> None:
-    """Create a promise of a run, or let the run join the one that has the id."""
+    """Create a promise of a run, or let the run join a plain one that has the id."""
     if new.n is None:
         raise InvalidValue("opens", f"promise {new.id!r} does not say which call of the run waits for it")
     if _insert(tx, namespace, new, run_id=run_id, n=new.n) is not None:
@@ -105,8 +124,8 @@ def open_promise(tx: Transaction, namespace: str, run_id: str, new: NewPromise) 
     promise = get_promise(tx.db, namespace, new.id)
     if promise.run_id == run_id and promise.n == new.n:
         return
-    if promise.kind is not new.kind:
-        _refuse(tx, namespace, run_id, new, promise)
+    if not may_join(new, promise.kind):
+        _refuse(tx, namespace, run_id, new)
         return
     joined = messages.join(tx, namespace, "promise", promise.id, run_id, new.n)
     if joined and promise.state is not PromiseState.PENDING:
@@ -153,20 +172,28 @@ def settle(
             promise_id,
             kind.value,
             tx.now,
+            settlement.version,
         ),
     ).fetchone()
     if row is None:
         return _not_settled(tx, namespace, promise_id, kind, settlement, token)
     promise = to_promise(row)
-    _tell_all(tx, promise)
+    tell_all(tx, promise)
     return promise, True
+
+
+def time_out(tx: Transaction, namespace: str, promise_id: str) -> Promise:
+    """Time out a pending promise whose deadline has passed."""
+    late = to_promise(tx.db.execute(TIME_OUT, (tx.now, namespace, promise_id)).fetchone())
+    tell_all(tx, late)
+    return late
 
 
 def time_out_due(tx: Transaction, limit: int) -> None:
     """Time out the promises whose time has come, in every namespace."""
     rows = tx.db.execute(TIME_OUT_DUE, {"now": tx.now, "limit": limit}).fetchall()
     for promise in _promises(rows):
-        _tell_all(tx, promise)
+        tell_all(tx, promise)
 
 
 def get_promise(db: sqlite3.Connection, namespace: str, promise_id: str) -> Promise:
@@ -181,19 +208,25 @@ def list_promises(
     db: sqlite3.Connection, namespace: str, which: PromiseFilter, after: str | None, limit: int
 ) -> Page[Promise]:
     """Return a page of promises, oldest first."""
-    states = tuple(PromiseState) if which.state is None else (which.state,)
-    kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
-    statement = list_statement(states, kinds, of_run=which.run_id is not None)
+    which.check()
     values: dict[str, Any] = {
         "namespace": namespace,
         "run_id": which.run_id,
         "after": page_number(after, 0),
         "limit": limit + 1,
     }
+    if which.answerable_by is not None:
+        names = ("", *sorted(which.answerable_by))
+        values |= {f"name{place}": name for place, name in enumerate(names)}
+        statement = inbox_statement(len(names))
+    else:
+        states = tuple(PromiseState) if which.state is None else (which.state,)
+        kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
+        statement = list_statement(states, kinds, of_run=which.run_id is not None)
     rows = db.execute(statement, values).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]
-    return Page(tuple(_promises(rows)), str(rows[-1][14]) if more and rows else None)
+    return Page(tuple(_promises(rows)), str(rows[-1][PROMISE_WIDTH]) if more and rows else None)
 
 
 @lru_cache
@@ -202,6 +235,13 @@ def list_statement(states: tuple[PromiseState, ...], kinds: tuple[PromiseKind, .
     branch = LIST_BRANCH_OF_RUN if of_run else LIST_BRANCH
     branches = [branch.format(state=state.value, kind=kind.value) for state in states for kind in kinds]
     return "UNION ALL".join(branches) + LIST_ORDER
+
+
+@lru_cache
+def inbox_statement(names: int) -> str:
+    """Return the statement that lists the pending questions that one of so many names may answer."""
+    branches = [INBOX_BRANCH.format(place=place) for place in range(names)]
+    return INBOX.format(branches="UNION ALL".join(branches))
 
 
 def _promises(rows: Iterable[tuple[Any, ...]]) -> list[Promise]:
@@ -217,22 +257,34 @@ def _insert(
     n: int | None,
     token: str | None = None,
 ) -> Promise | None:
-    values = (namespace, new.id, new.kind.value, tx.now, run_id, n, new.due_at, new.data, token)
+    check_promise(new)
+    values = (
+        namespace,
+        new.id,
+        new.kind.value,
+        tx.now,
+        run_id,
+        n,
+        new.due_at,
+        new.data,
+        token,
+        assignees_text(new.assignees),
+        new.act_at,
+    )
     row = tx.db.execute(INSERT, values).fetchone()
     if row is None:
         return None
     tx.runs.setdefault(namespace, set())
-    if new.due_at is not None:
+    if new.due_at is not None or new.act_at is not None:
         tx.due = True
     return to_promise(row)
 
 
-def _refuse(tx: Transaction, namespace: str, run_id: str, new: NewPromise, found: Promise) -> None:
+def _refuse(tx: Transaction, namespace: str, run_id: str, new: NewPromise) -> None:
     """Leave an IdConflict as the outcome of the call that wanted the promise."""
     if new.n is None or messages.is_left(tx, namespace, run_id, new.n, new.id):
         return
-    differs = f"it is a {found.kind.value}, not a {new.kind.value}"
-    error = encode_error(IdConflict(new.id, differs))
+    error = encode_error(refusal_of(new))
     state = PromiseState.REJECTED.value
     messages.leave(tx, namespace, run_id, MessageKind.SETTLED, n=new.n, name=new.id, state=state, error=error)
 
@@ -254,8 +306,9 @@ def _not_settled(
     if promise.kind is not kind:
         raise NotFound(kind.value, promise_id)
     if promise.state is PromiseState.PENDING:
-        late = to_promise(tx.db.execute(TIME_OUT, (tx.now, namespace, promise_id)).fetchone())
-        _tell_all(tx, late)
+        if promise.due_at is None or promise.due_at > tx.now:
+            return promise, False  # it has another version
+        late = time_out(tx, namespace, promise_id)
         return Refused(AlreadySettled(promise_id, late.state.value, None, late.settled_at))
     _, settle_token = _tokens(tx, namespace, promise_id)
     if token is not None and token == settle_token:
@@ -267,7 +320,8 @@ def _not_settled(
     raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
 
 
-def _tell_all(tx: Transaction, promise: Promise) -> None:
+def tell_all(tx: Transaction, promise: Promise) -> None:
+    """Tell the run that a promise belongs to, and those that joined it, what became of it."""
     tx.runs.setdefault(promise.namespace, set())
     if promise.run_id is not None and promise.n is not None:
         _tell(tx, promise, promise.run_id, promise.n)

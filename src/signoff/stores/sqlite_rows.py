@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 from signoff.records import (
@@ -22,16 +24,18 @@ Row = tuple[Any, ...]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
     deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
-    first_seq, priority, start_at, concurrency_key, concurrency_limit, traceparent"""
+    first_seq, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by"""
 
-RUN_WIDTH = 25  # how many columns they are
+RUN_WIDTH = 26  # how many columns they are
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
-    settled_by, note, request_id"""
+    settled_by, note, request_id, assignees, act_at, version, progress"""
+
+PROMISE_WIDTH = 18  # how many columns they are
 
 # RETURNING gives a whole number of seconds as an int, whatever the column's type says.
 RUN_TIMES = (6, 9, 10, 16, 18, 21)
-PROMISE_TIMES = (4, 7, 10)
+PROMISE_TIMES = (4, 7, 10, 15)
 
 ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
@@ -50,12 +54,18 @@ def to_run(row: Row) -> Run:
 
 
 def to_promise(row: Row) -> Promise:
-    fields = list(row[:14])
+    fields = list(row[:PROMISE_WIDTH])
     fields[2] = PromiseKind(row[2])
     fields[3] = PromiseState(row[3])
+    fields[14] = () if row[14] == "[]" else tuple(json.loads(row[14]))
     for time in PROMISE_TIMES:
         fields[time] = _time(row[time])
     return Promise(*fields)
+
+
+def assignees_text(assignees: Sequence[str]) -> str:
+    """Return assignees as they are stored."""
+    return json.dumps(assignees) if assignees else "[]"
 
 
 def _time(value: float | None) -> float | None:

@@ -227,8 +227,14 @@ def migrations() -> list[str]:
 
 
 def _statements(script: str) -> list[str]:
-    without_comments = re.sub(r"--.*", "", script)
-    return [statement for statement in without_comments.split(";") if statement.strip()]
+    statements: list[str] = []
+    statement = ""
+    for part in re.sub(r"--.*", "", script).split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):  # a trigger has others inside
+            statements.append(statement)
+            statement = ""
+    return statements
 
 
 def is_busy(error: sqlite3.Error) -> bool:

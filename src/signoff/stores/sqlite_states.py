@@ -19,8 +19,9 @@ from signoff.stores.sqlite_transaction import Transaction
 # -> ready, or paused until it may start
 CREATE = f"""
 INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
-    deadline_at, priority, start_at, concurrency_key, concurrency_limit, traceparent, arguments, create_token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    deadline_at, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by, arguments,
+    create_token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {RUN_COLUMNS}, number
 """
@@ -141,6 +142,7 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
             new.concurrency_key,
             new.concurrency_limit,
             new.traceparent,
+            new.started_by,
             new.arguments,
             token,
         ),

@@ -197,7 +197,7 @@ class Environment:
     def _is_quiet(self) -> bool:
         if any(seat.next_at <= self.clock.now() for seat in self._seats.values()):
             return False
-        next_deadline = self.store.model.timers.next_deadline()
+        next_deadline = self._next_deadline()
         if next_deadline is not None and next_deadline <= self.clock.now():
             return False
         tables = self.store.model.tables
@@ -217,8 +217,13 @@ class Environment:
 
     def _next_at(self) -> float:
         times = [seat.next_at for seat in self._seats.values()]
-        others = (self.store.model.timers.next_deadline(), self.people.next_at)
+        others = (self._next_deadline(), self.people.next_at)
         return min([*times, *(time for time in others if time is not None)])
+
+    def _next_deadline(self) -> float | None:
+        _, act_at = self.store.model.promises.due_questions(0)
+        times = (self.store.model.timers.next_deadline(), act_at)
+        return min((time for time in times if time is not None), default=None)
 
     def _waiting(self) -> list[str]:
         tables = self.store.model.tables

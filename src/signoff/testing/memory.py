@@ -10,9 +10,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from signoff.clock import Clock, SystemClock
 from signoff.errors import NotFound
 from signoff.records import (
+    Amendment,
+    AuditEvent,
     Entry,
     Group,
     Message,
+    NewAuditEvent,
     NewPromise,
     NewRun,
     NewSchedule,
@@ -21,11 +24,12 @@ from signoff.records import (
     Rate,
     Run,
     Schedule,
+    Seal,
     Settlement,
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.paging import Page, PromiseFilter, RunFilter, page_number
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, page_number
 from signoff.testing.model import Model
 from signoff.testing.model_tables import Commit
 
@@ -183,6 +187,7 @@ class MemoryStore:
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
+        which.check()
         begin = page_number(after, 0)
         found = (
             (number, promise)
@@ -192,6 +197,11 @@ class MemoryStore:
             and which.kind in (None, promise.kind)
             and which.state in (None, promise.state)
             and which.run_id in (None, promise.run_id)
+            and (
+                which.answerable_by is None
+                or not promise.assignees
+                or not which.answerable_by.isdisjoint(promise.assignees)
+            )
         )
         return _page(found, limit)
 
@@ -199,6 +209,43 @@ class MemoryStore:
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
         return self._do(self.model.promises.settle, promise_id, kind, settlement, token)
+
+    # Questions
+
+    async def amend(
+        self, question_id: str, amendment: Amendment, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        return self._do(self.model.promises.amend, question_id, amendment, token)
+
+    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+        return self.model.promises.due_questions(limit)
+
+    # The audit trail
+
+    async def record(self, events: Sequence[NewAuditEvent]) -> None:
+        self._do(self.model.audit.record, events)
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        which.check()
+        begin = page_number(after, 0)
+        found = self.model.audit.list_audit(self.namespace, which)
+        return _page(((number, event) for number, event in found if number > begin), limit)
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        return self.model.audit.read_chain(self.namespace, after, limit)
+
+    async def last_seal(self) -> Seal | None:
+        return self.model.audit.last_seal(self.namespace)
+
+    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
+        return self.model.audit.unsealed(limit)
+
+    async def seal(self, seals: Sequence[Seal]) -> bool:
+        return self._do(self.model.audit.seal, seals)
 
     # Time and leases
 

@@ -14,8 +14,9 @@ from signoff.codec import encode_error
 from signoff.errors import IdConflict, InvalidState, InvalidValue, LeaseLost, RequestConflict, RunCancelled
 from signoff.records import EntryKind, MessageKind, NewRun, Run, RunState, WorkerInfo
 from signoff.stores.base import Claim, Outcome, Write
-from signoff.stores.limits import check_run
+from signoff.stores.limits import check_promise, check_run
 from signoff.stores.same import same_json
+from signoff.testing.model_audit import Audit
 from signoff.testing.model_groups import Groups
 from signoff.testing.model_messages import Messages
 from signoff.testing.model_promises import Promises
@@ -36,6 +37,7 @@ class Model:
     Attributes:
         state: Everything that is stored, and what was touched since ``take_commit``.
         tables: The tables of the state.
+        audit: The contract's operations on the audit trail.
         promises: The contract's operations on promises.
         groups: The contract's operations on groups.
         schedules: The contract's operations on schedules.
@@ -46,7 +48,8 @@ class Model:
         self.state = State(clock, lease_clock, lease_seconds)
         self.tables = self.state.tables
         self._messages = Messages(self.state)
-        self.promises = Promises(self.state, self._messages)
+        self.audit = Audit(self.state)
+        self.promises = Promises(self.state, self._messages, self.audit)
         self.groups = Groups(self.state)
         self.schedules = Schedules(self.state)
         self.timers = Timers(self.state, self._messages, self.promises)
@@ -289,7 +292,8 @@ class Model:
         elif new.parent_n is None or (run.parent_id, run.parent_n) == (parent_id, new.parent_n):
             pass
         elif (differs := _difference(run, new)) is not None:
-            self._messages.refuse(namespace, parent_id, new.parent_n, new.id, RunState.FAILED.value, differs)
+            conflict = IdConflict(new.id, differs)
+            self._messages.refuse(namespace, parent_id, new.parent_n, RunState.FAILED.value, conflict)
         elif self._messages.join(namespace, "run", new.id, parent_id, new.parent_n) and (
             run.state.is_final and not run.retryable
         ):
@@ -323,6 +327,7 @@ def _check(write: Write, length: int) -> None:
     for new_run in write.starts:
         check_run(new_run)
     for new in write.opens:
+        check_promise(new)
         if new.n is None:
             raise InvalidValue("opens", f"promise {new.id!r} does not say which call of the run waits for it")
 

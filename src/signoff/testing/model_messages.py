@@ -33,13 +33,13 @@ class Messages:
             Message(run.wakes, run_id, kind, self._state.now, **what)
         )
 
-    def refuse(self, namespace: str, run_id: str, n: int, name: str, state: str, differs: str) -> None:
+    def refuse(self, namespace: str, run_id: str, n: int, state: str, error: IdConflict) -> None:
         """Tell a run once that what its call names is something else."""
         left = self._tables.messages[namespace, run_id]
-        if any((each.kind, each.n, each.name) == (MessageKind.SETTLED, n, name) for each in left):
+        if any((each.kind, each.n, each.name) == (MessageKind.SETTLED, n, error.id) for each in left):
             return
-        error = encode_error(IdConflict(name, differs))
-        self.leave(namespace, run_id, MessageKind.SETTLED, n=n, name=name, state=state, error=error)
+        told = encode_error(error)
+        self.leave(namespace, run_id, MessageKind.SETTLED, n=n, name=error.id, state=state, error=told)
 
     def tell_all(self, promise: Promise) -> None:
         """Tell the run that a promise belongs to, and those that wait for it, what became of it."""

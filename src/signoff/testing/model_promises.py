@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
-from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
-from signoff.stores.same import same_json
+from signoff.records import Amendment, NewPromise, Promise, PromiseKind, PromiseState, Settlement
+from signoff.stores.limits import check_amendment, check_promise
+from signoff.stores.same import may_join, refusal_of, same_json
+from signoff.testing.model_audit import Audit
 from signoff.testing.model_messages import Messages
 from signoff.testing.model_state import State
 
@@ -15,12 +17,14 @@ from signoff.testing.model_state import State
 class Promises:
     """The promises of runs and of callers."""
 
-    def __init__(self, state: State, messages: Messages) -> None:
+    def __init__(self, state: State, messages: Messages, audit: Audit) -> None:
         self._state = state
         self._tables = state.tables
         self._messages = messages
+        self._audit = audit
 
     def create(self, namespace: str, new: NewPromise, token: str | None = None) -> tuple[Promise, bool]:
+        check_promise(new)
         if (namespace, new.id) not in self._tables.promises:
             self._state.remember(namespace, "create_promise", new.id, token)
             return self._add(namespace, replace(new, run_id=None, n=None)), True
@@ -48,15 +52,9 @@ class Promises:
             late = self.time_out(promise)
             raise AlreadySettled(promise_id, late.state.value, None, late.settled_at)
         if promise.state is PromiseState.PENDING:
-            settled = self._settle(
-                promise,
-                settlement.state,
-                value=settlement.value,
-                settled_by=settlement.by,
-                note=settlement.note,
-                request_id=settlement.request_id,
-            )
-            self._messages.tell_all(settled)
+            if settlement.version not in (None, promise.version):
+                return promise, False
+            settled = self._settle_as(promise, settlement)
             self._state.remember(namespace, "settle", promise_id, token)
             return settled, True
         if self._state.is_known(namespace, "settle", promise_id, token):
@@ -66,6 +64,45 @@ class Promises:
                 return promise, False
             raise RequestConflict(settlement.request_id, promise_id)
         raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
+
+    def amend(
+        self, namespace: str, question_id: str, amendment: Amendment, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        check_amendment(amendment)
+        question = self._tables.promises.get((namespace, question_id))
+        if question is None or question.kind is not PromiseKind.QUESTION:
+            raise NotFound("question", question_id)
+        if self._state.is_known(namespace, "amend", question_id, token):
+            return question, True
+        if self.is_overdue(question):
+            return self.time_out(question), False
+        if question.state is not PromiseState.PENDING or question.version != amendment.version:
+            return question, False
+        self._state.remember(namespace, "amend", question_id, token)
+        self._audit.add(namespace, amendment.events)
+        question = replace(
+            question,
+            version=question.version + 1,
+            progress=amendment.progress,
+            assignees=amendment.assignees,
+            act_at=amendment.act_at,
+        )
+        self._tables.promises[namespace, question_id] = question
+        self._state.commit.due |= amendment.act_at is not None
+        if question.run_id is not None:
+            self._state.commit.runs.add((namespace, question.run_id))
+        if amendment.settlement is not None:
+            question = self._settle_as(question, amendment.settlement)
+        return question, True
+
+    def due_questions(self, limit: int) -> tuple[list[Promise], float | None]:
+        questions = PromiseKind.QUESTION, PromiseState.PENDING
+        pending = [each for each in self._tables.promises.values() if (each.kind, each.state) == questions]
+        timed = sorted(
+            (each.act_at, each.namespace, each.id, each) for each in pending if each.act_at is not None
+        )
+        due = [question for at, *_, question in timed if at <= self._state.now]
+        return due[:limit], timed[0][0] if timed else None
 
     def time_out(self, promise: Promise) -> Promise:
         """Settle a promise whose deadline has passed."""
@@ -79,16 +116,15 @@ class Promises:
         return is_pending and promise.due_at is not None and promise.due_at <= self._state.now
 
     def open(self, namespace: str, run_id: str, new: NewPromise) -> None:
-        """Create a promise for a call of a run, or have the call wait for the one there is."""
+        """Create a promise for a call of a run, or have the call wait for the plain one there is."""
         assert new.n is not None
         promise = self._tables.promises.get((namespace, new.id))
         if promise is None:
             self._add(namespace, replace(new, run_id=run_id))
         elif (promise.run_id, promise.n) == (run_id, new.n):
             pass
-        elif promise.kind is not new.kind:
-            differs = f"it is a {promise.kind.value}, not a {new.kind.value}"
-            self._messages.refuse(namespace, run_id, new.n, new.id, PromiseState.REJECTED.value, differs)
+        elif not may_join(new, promise.kind):
+            self._messages.refuse(namespace, run_id, new.n, PromiseState.REJECTED.value, refusal_of(new))
         elif self._messages.join(namespace, "promise", new.id, run_id, new.n) and (
             promise.state is not PromiseState.PENDING
         ):
@@ -121,16 +157,32 @@ class Promises:
             new.n,
             new.due_at,
             new.data,
+            assignees=new.assignees,
+            act_at=new.act_at,
         )
         self._tables.promises[namespace, new.id] = promise
         self._tables.promise_numbers[namespace, new.id] = self._state.next_number()
-        self._state.commit.due |= new.due_at is not None
+        self._state.commit.due |= new.due_at is not None or new.act_at is not None
+        self._audit.record_state(promise)
         return promise
 
     def _cancel(self, promise: Promise) -> None:
         self._messages.tell_waiters(self._settle(promise, PromiseState.CANCELLED))
 
+    def _settle_as(self, promise: Promise, settlement: Settlement) -> Promise:
+        settled = self._settle(
+            promise,
+            settlement.state,
+            value=settlement.value,
+            settled_by=settlement.by,
+            note=settlement.note,
+            request_id=settlement.request_id,
+        )
+        self._messages.tell_all(settled)
+        return settled
+
     def _settle(self, promise: Promise, state: PromiseState, **told: Any) -> Promise:
         settled = replace(promise, state=state, settled_at=self._state.now, **told)
         self._tables.promises[promise.namespace, promise.id] = settled
+        self._audit.record_state(settled)
         return settled

@@ -61,6 +61,7 @@ class State:
             concurrency_key=new.concurrency_key,
             concurrency_limit=new.concurrency_limit,
             traceparent=new.traceparent,
+            started_by=new.started_by,
         )
         self.tables.runs[key], self.tables.facts[key] = run, Facts(self.next_number(), self.now)
         self.tables.journals[key], self.tables.messages[key] = [], []
@@ -120,7 +121,7 @@ class State:
         for name, promise in list(tables.promises.items()):
             if (promise.namespace, promise.run_id) == key:
                 del tables.promises[name], tables.promise_numbers[name]
-                self._forget(run.namespace, promise.id, "settle")
+                self._forget(run.namespace, promise.id, "settle", "amend")
                 tables.waiters.pop((run.namespace, "promise", promise.id), None)
         tables.waiters.pop((run.namespace, "run", run.id), None)
         for (namespace, _, _), waiters in tables.waiters.items():

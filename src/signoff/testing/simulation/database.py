@@ -137,6 +137,10 @@ class RemoteStore:
     async def close(self) -> None:
         pass
 
+    def within(self, namespace: str) -> RemoteStore:
+        assert namespace == self.namespace, "a simulated world has one namespace"
+        return self
+
     def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         end = self._database.listen(self._process, callback)
         self._process.on_end(end)

@@ -12,6 +12,7 @@ from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
 from signoff.engine.steps import Attempt, run_attempt
+from signoff.engine.timers import Duty
 from signoff.engine.worker import Programs, Worker
 from signoff.errors import StoreUnavailable
 from signoff.records import Run, WorkerInfo
@@ -187,6 +188,10 @@ class _ObservedPrograms:
     def __init__(self, programs: Programs, process: Process) -> None:
         self._programs = programs
         self._process = process
+
+    @property
+    def duties(self) -> Sequence[Duty]:
+        return self._programs.duties
 
     def names(self) -> Sequence[str]:
         return self._programs.names()

@@ -33,6 +33,7 @@ CREATE TABLE signoff.runs (
     claim_token text COLLATE "C",
     first_seq integer NOT NULL DEFAULT 0,
     traceparent text COLLATE "C",  -- the trace it belongs to, as W3C writes it
+    started_by text,
     arguments text NOT NULL,
     arguments_digest text COLLATE "C" NOT NULL,  -- equal for equal JSON, however it is spaced and ordered
     result text,

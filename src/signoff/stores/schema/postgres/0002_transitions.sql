@@ -12,7 +12,7 @@ BEGIN
     INSERT INTO signoff.runs (
         id, namespace, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
         deadline_at, priority, start_at, concurrency_key, concurrency_limit, slots, arguments, arguments_digest,
-        create_token, traceparent
+        create_token, traceparent, started_by
     )
     SELECT id, p_namespace, workflow, group_name, CASE WHEN start_at > p_now THEN 'paused' ELSE 'ready' END,
         p_now, p_now, CASE WHEN start_at > p_now THEN start_at END, parent_id, parent_n,
@@ -20,11 +20,11 @@ BEGIN
         CASE WHEN concurrency_key IS NOT NULL THEN
             signoff.slots_of(p_namespace, group_name, workflow, concurrency_key)
         END,
-        arguments, arguments_digest, p_token, traceparent
+        arguments, arguments_digest, p_token, traceparent, started_by
     FROM jsonb_to_record(p_run) AS new (
         id text, workflow text, group_name text, parent_id text, parent_n integer, deadline_at double precision,
         priority integer, start_at double precision, concurrency_key text, concurrency_limit integer, arguments text,
-        arguments_digest text, traceparent text
+        arguments_digest text, traceparent text, started_by text
     )
     ON CONFLICT (id, namespace) DO NOTHING
     RETURNING slots INTO v_slots;

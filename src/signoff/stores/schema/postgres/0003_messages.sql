@@ -92,16 +92,20 @@ LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
         INSERT INTO signoff.promises (
-            shard, namespace, id, kind, state, created_at, run_id, n, due_at, data, create_token
+            shard, namespace, id, kind, state, created_at, run_id, n, due_at, data, create_token, assignees, act_at
         )
         SELECT signoff.shard_of(id), p_namespace, id, kind, 'pending', p_now, p_run_id,
-            CASE WHEN p_run_id IS NOT NULL THEN n END, due_at, data, p_token
-        FROM jsonb_to_record(p_new) AS new (id text, kind text, n integer, due_at double precision, data text)
+            CASE WHEN p_run_id IS NOT NULL THEN n END, due_at, data, p_token,
+            coalesce(assignees, '{}'), act_at
+        FROM jsonb_to_record(p_new) AS new (
+            id text, kind text, n integer, due_at double precision, data text, assignees text[],
+            act_at double precision
+        )
         ON CONFLICT (shard, namespace, id) DO NOTHING
         RETURNING *;
 END $$;
 
--- Create a promise of a run, or let the run join the one that has the id.
+-- Create a promise of a run, or let the run join the plain one that has the id: questions are never joined.
 CREATE FUNCTION signoff.open_promise(p_namespace text, p_run_id text, p_new jsonb, p_now double precision)
 RETURNS text[]
 LANGUAGE plpgsql AS $$
@@ -123,7 +127,7 @@ BEGIN
     IF promise.run_id = p_run_id AND promise.n = new_n THEN
         RETURN '{}';
     END IF;
-    IF promise.kind <> p_new ->> 'kind' THEN
+    IF 'question' IN (promise.kind, p_new ->> 'kind') THEN
         RETURN signoff.refuse(
             p_namespace, p_run_id, new_n, promise.id, 'rejected', p_new ->> 'conflict', p_now
         );
@@ -174,7 +178,8 @@ BEGIN
     RETURN woken;
 END $$;
 
--- Settle a pending promise and tell the runs that wait for it; one whose time has passed is timed out instead.
+-- Settle a pending promise and tell the runs that wait for it; one whose time has passed is timed out instead, and one of
+-- another version than the settlement says is left as it is.
 -- Returns the promise, whether this call (or the one with this token before it) settled it, and who was woken.
 CREATE FUNCTION signoff.settle(
     p_namespace text, p_id text, p_kind text, p_settlement jsonb, p_token text, p_now double precision
@@ -191,9 +196,14 @@ BEGIN
         RETURN '{}';
     END IF;
     IF promise.state <> 'pending' THEN
-        RETURN jsonb_build_object('promise', to_jsonb(promise), 'settled', promise.settle_token = p_token);
+        RETURN jsonb_build_object(
+            'promise', signoff.promise_values(promise), 'settled', promise.settle_token = p_token
+        );
     END IF;
     late := promise.due_at <= p_now;
+    IF late IS NOT TRUE AND promise.version <> (p_settlement ->> 'version')::integer THEN
+        RETURN jsonb_build_object('promise', signoff.promise_values(promise), 'settled', false);
+    END IF;
     IF late THEN
         UPDATE signoff.promises SET state = 'timed_out', settled_at = p_now
         WHERE shard = promise.shard AND namespace = p_namespace AND id = p_id
@@ -207,7 +217,8 @@ BEGIN
         RETURNING * INTO promise;
     END IF;
     RETURN jsonb_build_object(
-        'promise', to_jsonb(promise), 'settled', late IS NOT TRUE, 'woken', signoff.tell_all(promise, p_now)
+        'promise', signoff.promise_values(promise), 'settled', late IS NOT TRUE,
+        'woken', signoff.tell_all(promise, p_now)
     );
 END $$;
 

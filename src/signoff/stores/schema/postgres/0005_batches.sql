@@ -103,6 +103,7 @@ DECLARE
     v_namespace constant text := p_op ->> 'namespace';
     v_write constant jsonb := p_op -> 'write';
     v_run_id constant text := coalesce(v_write ->> 'run_id', p_op ->> 'run_id');
+    settles constant boolean := p_op ->> 'op' IN ('settle', 'amend');  -- or may do so
     ids text[] := ARRAY[v_run_id];
 BEGIN
     IF v_write ? 'outcome' OR p_op ->> 'op' = 'cancel' THEN
@@ -117,7 +118,7 @@ BEGIN
     IF v_write ? 'cancels' THEN
         ids := ids || ARRAY(SELECT value ->> 'id' FROM jsonb_array_elements(v_write -> 'cancels'));
     END IF;
-    IF v_write ? 'closes' OR p_op ->> 'op' = 'settle' THEN
+    IF v_write ? 'closes' OR settles THEN
         ids := ids || ARRAY(
             SELECT waiters.run_id
             FROM jsonb_array_elements_text(
@@ -128,7 +129,7 @@ BEGIN
                 AND waiters.target = 'promise' AND waiters.target_id = promise_id
         );
     END IF;
-    IF p_op ->> 'op' = 'settle' THEN
+    IF settles THEN
         ids := ids || ARRAY(
             SELECT run_id FROM signoff.promises
             WHERE shard = signoff.shard_of(p_op ->> 'promise_id') AND namespace = v_namespace
@@ -149,6 +150,7 @@ DECLARE
     ids text[] := '{}';
     namespaces text[] := '{}';
     all_slots text[] := '{}';
+    has_settles boolean := false;
     has_claims boolean := false;
     claims_limited boolean := false;
 BEGIN
@@ -158,6 +160,7 @@ BEGIN
         ids := ids || concerned;
         namespaces := namespaces || array_fill(operation ->> 'namespace', ARRAY[cardinality(concerned)]);
         all_slots := all_slots || signoff.new_slots(operation);
+        has_settles := has_settles OR operation ->> 'op' IN ('settle', 'amend');
         has_claims := has_claims OR operation ->> 'op' = 'claim';
     END LOOP;
     IF p_appends IS NOT NULL THEN
@@ -176,7 +179,7 @@ BEGIN
         WHERE claim ->> 'op' = 'claim';
         claims_limited := FOUND;
     END IF;
-    IF cardinality(ids) > 1 OR p_operations #>> '{0,op}' = 'settle' OR claims_limited THEN
+    IF cardinality(ids) > 1 OR has_settles OR claims_limited THEN
         PERFORM FROM (
             SELECT DISTINCT id COLLATE "C" AS id, namespace COLLATE "C" AS namespace
             FROM unnest(ids, namespaces) AS listed (id, namespace)
@@ -219,6 +222,13 @@ BEGIN
         RETURN signoff.settle(
             v_namespace, p_op ->> 'promise_id', p_op ->> 'kind', p_op -> 'settlement', p_op ->> 'token', p_now
         );
+    WHEN 'amend' THEN
+        RETURN signoff.amend(
+            v_namespace, p_op ->> 'promise_id', p_op -> 'amendment', p_op ->> 'token', p_now
+        );
+    WHEN 'record' THEN
+        PERFORM signoff.record(v_namespace, p_op -> 'events', p_now);
+        RETURN '{}';
     WHEN 'signal' THEN
         RETURN signoff.signal(
             v_namespace, v_run_id, p_op ->> 'name', p_op ->> 'value', p_op ->> 'by', p_op ->> 'request_id',
@@ -247,7 +257,8 @@ BEGIN
             END IF;
         END IF;
         RETURN jsonb_build_object(
-            'promise', to_jsonb(promise), 'new', was_created, 'created', promise.create_token = p_op ->> 'token'
+            'promise', signoff.promise_values(promise), 'new', was_created,
+            'created', promise.create_token = p_op ->> 'token'
         );
     WHEN 'cancel' THEN
         RETURN signoff.cancel(
@@ -306,7 +317,7 @@ LANGUAGE sql STABLE AS $$
         (p_run).created_at, (p_run).parent_id, (p_run).parent_n, (p_run).deadline_at, (p_run).ended_at,
         (p_run).result, (p_run).error, (p_run).retryable, (p_run).epoch, (p_run).wakes, (p_run).wake_at,
         (p_run).worker_id, (p_run).lease_until, (p_run).first_seq, (p_run).priority, (p_run).start_at,
-        (p_run).concurrency_key, (p_run).concurrency_limit, (p_run).traceparent
+        (p_run).concurrency_key, (p_run).concurrency_limit, (p_run).traceparent, (p_run).started_by
     )
 $$;
 

@@ -1,0 +1,49 @@
+"""The names of people: what can be one, and how it is written as an assignee."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from signoff.errors import InvalidValue
+
+LONGEST_NAME = 256  # characters
+_NOBODYS = ("user:", "group:", "role:", "signoff:")
+
+
+def check_user(path: str, user_id: str) -> str:
+    """Return who somebody is said to be, ``ana`` or ``user:ana``, if it can be a person.
+
+    Raises:
+        InvalidValue: It is empty or too long, has spaces around it or characters that nobody sees, or begins as
+            groups, roles and Signoff's own names do. So one person has no two names that look the same.
+    """
+    if not _is_name(user_id.removeprefix("user:")) or user_id.removeprefix("user:").startswith(_NOBODYS):
+        raise InvalidValue(path, f"{user_id[:LONGEST_NAME]!r} is nobody's name; write ana or user:ana")
+    return user_id
+
+
+def check_part(path: str, name: str) -> str:
+    """Return the name of a group or a role, without ``group:`` or ``role:``. Raises InvalidValue."""
+    if not _is_name(name):
+        raise InvalidValue(path, f"{name[:LONGEST_NAME]!r} is no name of a group or a role")
+    return name
+
+
+def check_assignee(path: str, name: str) -> str:
+    """Return an assignee: ``user:...``, ``group:...`` or ``role:...``. Raises InvalidValue."""
+    kind, colon, rest = name.partition(":")
+    if not colon or kind not in ("user", "group", "role") or not _is_name(rest):
+        raise InvalidValue(
+            path, f"{name[:LONGEST_NAME]!r} is not written as user:ana, group:finance or role:approver"
+        )
+    return name
+
+
+def user_name(user_id: str) -> str:
+    """Write a user as an assignee: ``ana`` and ``user:ana`` are the same person."""
+    return user_id if user_id.startswith("user:") else f"user:{user_id}"
+
+
+def _is_name(name: str) -> bool:
+    is_visible = name == name.strip() and name.isprintable() and unicodedata.is_normalized("NFC", name)
+    return 0 < len(name) <= LONGEST_NAME and is_visible

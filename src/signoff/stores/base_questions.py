@@ -1,0 +1,79 @@
+"""What the contract of a store has for questions alone, beside what it has for every promise; and the audit trail.
+
+What the policies of questions ask for is computed above the store (``people/``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from signoff.records import Amendment, AuditEvent, NewAuditEvent, Promise, Seal
+from signoff.stores.paging import AuditFilter, Page
+
+
+class QuestionStore(Protocol):
+    """The part of ``signoff.stores.base.Store`` that amends questions and records what happens to them."""
+
+    async def amend(
+        self, question_id: str, amendment: Amendment, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        """Change what a pending question keeps, settle it if that is asked for, and record events, in one transaction.
+
+        A question whose ``due_at`` has passed is timed out instead.
+
+        Returns:
+            The question as it is, and whether this call amended it. False, with nothing done, if it is settled, or
+            ``version`` is another one: whoever asks has to look again.
+
+        Raises:
+            NotFound: There is no such question.
+            InvalidValue: It would be settled as pending, or an event cannot be recorded (see ``record``).
+        """
+        ...
+
+    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+        """Pending questions of all namespaces whose ``act_at`` has come, and the earliest ``act_at`` of any."""
+        ...
+
+    # The audit trail: rows that nothing changes, and that outlive the runs they tell of
+
+    async def record(self, events: Sequence[NewAuditEvent]) -> None:
+        """Record events that nothing else in the store goes with.
+
+        That a question was asked, and how it was settled, the store records itself whenever that happens: the details
+        of ``ASKED`` are ``data``, ``assignees`` and ``due_at``, of the others ``value``, ``note`` and ``request_id``.
+
+        Raises:
+            InvalidValue: An event is of a kind that the store records itself; its ``details`` are not the JSON of an
+                object, or too large or too deep; or a text of it is none that every store can keep.
+        """
+        ...
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        """Audit events in the order in which they were recorded, sealed or not."""
+        ...
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        """Seals with ``seq`` greater than ``after``, in order, each with its event (None: somebody has removed it)."""
+        ...
+
+    async def last_seal(self) -> Seal | None:
+        """The end of the namespace's chain, if it has one."""
+        ...
+
+    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
+        """Audit events of all namespaces that have no seal yet, oldest first."""
+        ...
+
+    async def seal(self, seals: Sequence[Seal]) -> bool:
+        """Add to the end of the namespace's chain: its seqs follow one another from 0.
+
+        Returns:
+            Whether it was done: False, with nothing done, if the chain ends elsewhere or an event is sealed already.
+        """
+        ...

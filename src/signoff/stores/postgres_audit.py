@@ -1,0 +1,112 @@
+"""The audit trail in Postgres: events that nothing changes, and the chain that seals them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_core import to_json
+
+from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
+from signoff.stores.limits import check_events
+from signoff.stores.paging import AuditFilter, Page, page_number
+from signoff.stores.postgres_operations import JsonRequest, Reply, Request
+from signoff.stores.postgres_reads import Connection, checked
+from signoff.stores.postgres_rows import from_event
+from signoff.stores.touched import Touched
+
+COLUMNS = "namespace, id, at, kind, question_id, run_id, by, details"
+
+LIST = f"""
+SELECT number, {COLUMNS}, seal.seq, seal.hash
+FROM signoff.recorded(%s, %s, %s, %s, %s) AS event
+LEFT JOIN LATERAL (
+    SELECT seq, hash FROM signoff.seals
+    WHERE shard = event.shard AND namespace = event.namespace AND event_id = event.id OFFSET 0
+) AS seal ON true
+ORDER BY number
+"""
+
+READ_CHAIN = f"""
+SELECT seal.seq, seal.event_id, seal.hash, event.* FROM (
+    SELECT * FROM signoff.seals WHERE namespace = %s AND seq > %s ORDER BY seq LIMIT %s
+) AS seal
+LEFT JOIN LATERAL (
+    SELECT {COLUMNS} FROM signoff.audit
+    WHERE shard = seal.shard AND namespace = seal.namespace AND id = seal.event_id OFFSET 0
+) AS event ON true
+ORDER BY seal.seq
+"""
+
+LAST_SEAL = "SELECT seq, event_id, hash FROM signoff.seals WHERE namespace = %s ORDER BY seq DESC LIMIT 1"
+
+UNSEALED = f"""
+SELECT event.* FROM (SELECT * FROM signoff.unsealed ORDER BY number LIMIT %s) AS waiting
+CROSS JOIN LATERAL (
+    SELECT {COLUMNS} FROM signoff.audit
+    WHERE shard = waiting.shard AND namespace = waiting.namespace AND id = waiting.event_id OFFSET 0
+) AS event
+ORDER BY waiting.number
+"""
+
+SEAL = "SELECT signoff.seal(%s, %s, %s)"
+
+
+def record(namespace: str, events: Sequence[NewAuditEvent]) -> Request[None]:
+    """Record events that are not recorded yet."""
+    check_events(events)
+
+    def read(reply: Reply, touched: Touched) -> None:
+        return None
+
+    return JsonRequest(namespace, {"op": "record", "events": [from_event(event) for event in events]}, read)
+
+
+def list_audit(
+    db: Connection, namespace: str, which: AuditFilter, after: str | None, limit: int
+) -> Page[AuditEvent]:
+    """Return a page of events in the order in which they were recorded."""
+    which.check()
+    begin = page_number(after, 0)
+    values = (namespace, which.question_id, which.run_id, begin, checked(limit) + 1)
+    rows = db.execute(LIST, values).fetchall()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    events = tuple(_event(row[1:-2], *row[-2:]) for row in rows)
+    return Page(events, str(rows[-1][0]) if more and rows else None)
+
+
+def read_chain(
+    db: Connection, namespace: str, after: int, limit: int
+) -> list[tuple[Seal, AuditEvent | None]]:
+    """Return the seals after ``after``, each with its event if that is there."""
+    rows = db.execute(READ_CHAIN, (namespace, after, checked(limit))).fetchall()
+    return [(Seal(*row[:3]), None if row[3] is None else _event(row[3:], row[0], row[2])) for row in rows]
+
+
+def last_seal(db: Connection, namespace: str) -> Seal | None:
+    """Return the end of the chain, if it has one."""
+    row = db.execute(LAST_SEAL, (namespace,)).fetchone()
+    return None if row is None else Seal(*row)
+
+
+def unsealed(db: Connection, limit: int) -> list[AuditEvent]:
+    """Return the oldest events that have no seal, of all namespaces."""
+    return [_event(row) for row in db.execute(UNSEALED, (checked(limit),)).fetchall()]
+
+
+def seal(db: Connection, namespace: str, seals: Sequence[Seal]) -> bool:
+    """Add seals to the end of the chain, or do nothing."""
+    if not seals:
+        return True
+    first = seals[0].seq
+    if [each.seq for each in seals] != list(range(first, first + len(seals))):
+        return False
+    made = to_json([{"event_id": each.event_id, "hash": each.hash} for each in seals]).decode()
+    row = db.execute(SEAL, (namespace, first, made)).fetchone()
+    return row is not None and row[0]
+
+
+def _event(row: Sequence[Any], seq: int | None = None, hash: str | None = None) -> AuditEvent:
+    namespace, id, at, kind, question_id, run_id, by, details = row
+    return AuditEvent(namespace, id, at, AuditKind(kind), question_id, run_id, by, details, seq, hash)

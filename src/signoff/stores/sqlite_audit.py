@@ -1,0 +1,134 @@
+"""The audit trail in SQLite: events that nothing changes, and the chain that seals them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
+from signoff.stores.paging import AuditFilter, Page, page_number
+from signoff.stores.sqlite_transaction import Transaction
+
+COLUMNS = "audit.namespace, audit.id, at, kind, question_id, run_id, by, details"
+WIDTH = 8
+
+RECORD = """
+INSERT INTO audit (namespace, id, at, kind, question_id, run_id, by, details)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+WHERE NOT EXISTS (SELECT 1 FROM audit WHERE namespace = ?1 AND id = ?2)
+"""
+
+LIST = f"""
+SELECT {COLUMNS}, seals.seq, hash, number
+FROM audit INDEXED BY {{index}} LEFT JOIN seals ON seals.namespace = audit.namespace AND event_id = audit.id
+WHERE audit.namespace = :namespace AND {{filter}} AND number > :after
+ORDER BY number LIMIT :limit
+"""
+
+LIST_ALL = LIST.format(index="audit_by_namespace", filter="TRUE")
+LIST_OF_QUESTION = LIST.format(
+    index="audit_by_question",
+    filter="question_id = :question_id AND (:run_id IS NULL OR run_id = :run_id)",
+)
+LIST_OF_RUN = LIST.format(index="audit_by_run", filter="run_id = :run_id")
+
+READ_CHAIN = f"""
+SELECT seals.seq, event_id, hash, {COLUMNS}
+FROM seals LEFT JOIN audit ON audit.namespace = seals.namespace AND audit.id = event_id
+WHERE seals.namespace = ? AND seals.seq > ?
+ORDER BY seals.seq LIMIT ?
+"""
+
+UNSEALED = f"SELECT {COLUMNS} FROM unsealed JOIN audit USING (number) ORDER BY number LIMIT ?"
+
+LAST_SEAL = "SELECT seq, event_id, hash FROM seals WHERE namespace = ? ORDER BY seq DESC LIMIT 1"
+
+TAKE_UNSEALED = """
+DELETE FROM unsealed WHERE number = (SELECT number FROM audit WHERE id = ? AND namespace = ?)
+"""
+
+SEAL = "INSERT INTO seals (namespace, seq, event_id, hash) VALUES (?, ?, ?, ?)"
+
+
+def record(tx: Transaction, namespace: str, events: Sequence[NewAuditEvent]) -> None:
+    """Record events that are not recorded yet."""
+    for new in events:
+        values = (
+            namespace,
+            new.id,
+            tx.now,
+            new.kind.value,
+            new.question_id,
+            new.run_id,
+            new.by,
+            new.details,
+        )
+        tx.db.execute(RECORD, values)
+
+
+def list_audit(
+    db: sqlite3.Connection, namespace: str, which: AuditFilter, after: str | None, limit: int
+) -> Page[AuditEvent]:
+    """Return a page of events in the order in which they were recorded."""
+    which.check()
+    statement = LIST_ALL
+    if which.question_id is not None:
+        statement = LIST_OF_QUESTION
+    elif which.run_id is not None:
+        statement = LIST_OF_RUN
+    values: dict[str, Any] = {
+        "namespace": namespace,
+        "question_id": which.question_id,
+        "run_id": which.run_id,
+        "after": page_number(after, 0),
+        "limit": limit + 1,
+    }
+    rows = db.execute(statement, values).fetchall()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return Page(
+        tuple(_event(row[:WIDTH], row[WIDTH], row[WIDTH + 1]) for row in rows),
+        str(rows[-1][-1]) if more and rows else None,
+    )
+
+
+def read_chain(
+    db: sqlite3.Connection, namespace: str, after: int, limit: int
+) -> list[tuple[Seal, AuditEvent | None]]:
+    """Return the seals after ``after``, each with its event if that is there."""
+    rows = db.execute(READ_CHAIN, (namespace, after, limit)).fetchall()
+    return [(Seal(*row[:3]), None if row[3] is None else _event(row[3:], row[0], row[2])) for row in rows]
+
+
+def last_seal(db: sqlite3.Connection, namespace: str) -> Seal | None:
+    """Return the end of the chain, if it has one."""
+    row = db.execute(LAST_SEAL, (namespace,)).fetchone()
+    return None if row is None else Seal(*row)
+
+
+def unsealed(db: sqlite3.Connection, limit: int) -> list[AuditEvent]:
+    """Return the oldest events that have no seal, of all namespaces."""
+    return [_event(row) for row in db.execute(UNSEALED, (limit,)).fetchall()]
+
+
+def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:
+    """Add seals to the end of the chain, or do nothing."""
+    last = last_seal(tx.db, namespace)
+    length = 0 if last is None else last.seq + 1
+    if [each.seq for each in seals] != list(range(length, length + len(seals))):
+        return False
+    tx.db.execute("SAVEPOINT seal")
+    for each in seals:
+        if tx.db.execute(TAKE_UNSEALED, (each.event_id, namespace)).rowcount == 0:
+            tx.db.execute("ROLLBACK TO seal")
+            tx.db.execute("RELEASE seal")
+            return False
+        tx.db.execute(SEAL, (namespace, each.seq, each.event_id, each.hash))
+    tx.db.execute("RELEASE seal")
+    return True
+
+
+def _event(row: Sequence[Any], seq: int | None = None, hash: str | None = None) -> AuditEvent:
+    namespace, id, at, kind, question_id, run_id, by, details = row
+    return AuditEvent(namespace, id, float(at), AuditKind(kind), question_id, run_id, by, details, seq, hash)

@@ -1,0 +1,95 @@
+"""Questions in SQLite: amending pending ones, and finding those whose policies have something to do."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from signoff.errors import NotFound
+from signoff.records import Amendment, Promise, PromiseKind, PromiseState
+from signoff.stores import sqlite_audit as audit
+from signoff.stores import sqlite_promises as promises
+from signoff.stores.limits import check_amendment
+from signoff.stores.sqlite_rows import PROMISE_COLUMNS, PROMISE_WIDTH, assignees_text, to_promise
+from signoff.stores.sqlite_transaction import Transaction
+
+AMEND = f"""
+UPDATE promises
+SET version = version + 1, progress = ?, assignees = ?, act_at = ?
+WHERE namespace = ? AND id = ? AND kind = 'question' AND state = 'pending' AND version = ?
+    AND (due_at IS NULL OR due_at > ?)
+RETURNING {PROMISE_COLUMNS}, number
+"""
+
+NOTE = "INSERT INTO amendments (number, token) VALUES (?, ?)"
+
+IS_NOTED = """
+SELECT 1 FROM amendments
+WHERE number = (SELECT number FROM promises WHERE namespace = ? AND id = ?) AND token = ?
+"""
+
+DUE = f"""
+SELECT {PROMISE_COLUMNS} FROM promises INDEXED BY promises_to_act
+WHERE kind = 'question' AND state = 'pending' AND act_at IS NOT NULL AND act_at <= ?
+ORDER BY act_at LIMIT ?
+"""
+
+NEXT_DUE = """
+SELECT min(act_at) FROM promises INDEXED BY promises_to_act
+WHERE kind = 'question' AND state = 'pending' AND act_at IS NOT NULL
+"""
+
+
+def amend(
+    tx: Transaction, namespace: str, question_id: str, amendment: Amendment, token: str | None
+) -> tuple[Promise, bool]:
+    """Change what a pending question keeps, settle it if that is asked for, and record events."""
+    check_amendment(amendment)
+    if token is not None and tx.db.execute(IS_NOTED, (namespace, question_id, token)).fetchone():
+        return promises.get_promise(tx.db, namespace, question_id), True
+    values = (
+        amendment.progress,
+        assignees_text(amendment.assignees),
+        amendment.act_at,
+        namespace,
+        question_id,
+        amendment.version,
+        tx.now,
+    )
+    row = tx.db.execute(AMEND, values).fetchone()
+    if row is None:
+        return _not_amended(tx, namespace, question_id)
+    question = to_promise(row)
+    if token is not None:
+        tx.db.execute(NOTE, (row[PROMISE_WIDTH], token))
+    audit.record(tx, namespace, amendment.events)
+    if amendment.settlement is not None:
+        settled = promises.settle(
+            tx, namespace, question_id, PromiseKind.QUESTION, amendment.settlement, None
+        )
+        assert isinstance(settled, tuple)
+        return settled
+    tx.runs.setdefault(namespace, set())
+    if question.run_id is not None:
+        tx.touch(namespace, question.run_id)
+    tx.due = tx.due or amendment.act_at is not None
+    return question, True
+
+
+def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Promise], float | None]:
+    """Return questions of all namespaces whose policies have something to do, and when the first has."""
+    [next_at] = db.execute(NEXT_DUE).fetchone()
+    if next_at is None or next_at > now:
+        return [], next_at
+    return [to_promise(row) for row in db.execute(DUE, (now, limit)).fetchall()], next_at
+
+
+def _not_amended(tx: Transaction, namespace: str, question_id: str) -> tuple[Promise, bool]:
+    try:
+        question = promises.get_promise(tx.db, namespace, question_id)
+    except NotFound:
+        raise NotFound("question", question_id) from None
+    if question.kind is not PromiseKind.QUESTION:
+        raise NotFound("question", question_id)
+    if question.state is PromiseState.PENDING and question.due_at is not None and question.due_at <= tx.now:
+        return promises.time_out(tx, namespace, question_id), False
+    return question, False
