@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,12 +12,23 @@ import httpx
 import pytest
 
 from signoff.errors import AccessDenied, AlreadySettled, InvalidValue
-from signoff.records import NewPromise, NewRun, NewSchedule, PromiseKind, RunState, WorkerInfo
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    NewSchedule,
+    PromiseKind,
+    RunState,
+    Seal,
+    WorkerInfo,
+)
 from signoff.server import Server
 from signoff.server.keys import WorkerKey, WorkerKeys, new_worker_key
 from signoff.stores.base import Outcome, Write
 from signoff.stores.operations import CHANGES_PATH, OPERATIONS, PATH
-from signoff.stores.paging import PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from tests.stores.scene import YES, Scene, entry, question
@@ -24,6 +36,7 @@ from tests.support import in_asyncio
 
 ACME, ACME_KEY = new_worker_key("acme")
 GPU, GPU_KEY = new_worker_key("acme", ["gpu", "tpu"])
+FAR = 9e9  # unix seconds: no policy has anything to do before
 KEYS = WorkerKeys([ACME_KEY, GPU_KEY])
 SCHEDULE = NewSchedule("nightly", "refund", "default", "{}", "0 9 * * *", "UTC")
 
@@ -120,6 +133,10 @@ def _write(run_id: str) -> Write:
     return Write(run_id, 1, entries=[entry(0)])
 
 
+def viewed(question_id: str, run_id: str | None, id: str = "e") -> NewAuditEvent:
+    return NewAuditEvent(id, AuditKind.VIEWED, question_id, run_id, "user:ana")
+
+
 OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "create_run": lambda store: store.create_run(NewRun("new", "refund", "default", "{}")),
     "get_run": lambda store: store.get_run("theirs"),
@@ -137,6 +154,12 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "get_promise": lambda store: store.get_promise("theirs.0"),
     "list_promises": lambda store: store.list_promises(PromiseFilter()),
     "settle": lambda store: store.settle("theirs.0", PromiseKind.QUESTION, YES),
+    "amend": lambda store: store.amend("theirs.0", Amendment(0, "1", (), None, YES)),
+    "record": lambda store: store.record([viewed("theirs.0", "theirs")]),
+    "list_audit": lambda store: store.list_audit(AuditFilter(run_id="theirs")),
+    "read_chain": lambda store: store.read_chain(),
+    "last_seal": lambda store: store.last_seal(),
+    "seal": lambda store: store.seal([Seal(0, "e", "h")]),
     "enlist": lambda store: store.enlist(WorkerInfo("w", "host", 1, 1.5, "default")),
     "heartbeat": lambda store: store.heartbeat("w", {"theirs": 1}),
     "pause_group": lambda store: store.pause_group("default"),
@@ -151,7 +174,16 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "delete_schedule": lambda store: store.delete_schedule("nightly"),
     "fire_schedule": lambda store: store.fire_schedule("nightly", 1.0, [], 2.0),
 }
-WITHIN = {"create_promise", "due", "due_schedules", "list_workers", "list_groups", "release"}
+WITHIN = {
+    "create_promise",
+    "due",
+    "due_schedules",
+    "due_questions",
+    "unsealed",
+    "list_workers",
+    "list_groups",
+    "release",
+}
 
 
 def test_the_table_of_what_is_outside_has_every_operation() -> None:
@@ -169,7 +201,9 @@ async def test_a_key_for_some_groups_touches_no_run_of_another(tmp_path: Path, o
             await OUTSIDE[operation](store)
         assert await served.get_run("theirs") == before
         assert await served.read_journal("theirs") == []
-        assert (await served.get_promise("theirs.0")).value is None
+        asked = await served.get_promise("theirs.0")
+        assert (asked.value, asked.version) == (None, 0)
+        assert [event.kind for event in (await served.list_audit(AuditFilter())).items] == [AuditKind.ASKED]
 
 
 @in_asyncio
@@ -189,10 +223,85 @@ async def test_a_key_for_some_groups_works_on_their_runs(tmp_path: Path) -> None
         await scene.complete(claim.run, entries=[entry(2)])
         assert await scene.listed(group="gpu") == ["r"]
         assert (await store.create_promise(NewPromise("free")))[1]
+        with pytest.raises(AccessDenied, match="question"):
+            await store.create_promise(NewPromise("asked", PromiseKind.QUESTION))
         with pytest.raises(AlreadySettled):
             await store.settle("r.0", PromiseKind.QUESTION, YES)
         assert await store.release("w") == 0
         assert list(await store.list_workers()) == []
+
+
+@in_asyncio
+async def test_a_key_for_some_groups_amends_its_runs_questions_and_keeps_their_trail(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, GPU) as store:
+        scene = scene_of(store)
+        await scene.start(group="gpu")
+        [claim] = await scene.claim(group="gpu")
+        assert await scene.pause(claim.run, opens=[question("r", assignees=("user:ana",), act_at=FAR)])
+        await store.record([viewed("r.0", "r", "seen")])
+        voted = NewAuditEvent("voted", AuditKind.VOTED, "r.0", "r", "user:ana", "{}")
+        change = Amendment(0, "1", ("user:bob",), FAR + 1, YES, (voted,))
+        amended, done = await store.amend("r.0", change)
+        assert (amended.assignees, amended.act_at, amended.version, amended.value, done) == (
+            ("user:bob",),
+            FAR + 1,
+            1,
+            "true",
+            True,
+        )
+        listed = (await store.list_audit(AuditFilter(run_id="r"))).items
+        assert [event.kind.value for event in listed] == ["asked", "viewed", "voted", "resolved"]
+        await served.create_promise(NewPromise("free", PromiseKind.QUESTION))
+        assert (await store.amend("free", Amendment(0, "1", (), None, YES, (viewed("free", None),))))[1]
+
+
+@pytest.mark.parametrize(
+    ("question_id", "run_id"),
+    [("theirs.0", "ours"), ("ours.0", "theirs"), ("ours.7", "ours"), ("ours.0", None), ("gone.0", "gone")],
+)
+@in_asyncio
+async def test_a_key_for_some_groups_records_nothing_but_what_happens_to_a_question_of_its_runs(
+    tmp_path: Path, question_id: str, run_id: str | None
+) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, GPU) as store:
+        theirs = await scene_of(served).run("theirs")
+        await served.append(Write("theirs", theirs.epoch, opens=[question("theirs")]))
+        await served.create_run(NewRun("ours", "refund", "gpu", "{}"))
+        [ours] = await store.claim("w", "gpu", ["refund"], 1)
+        await store.append(Write("ours", ours.run.epoch, opens=[question("ours")]))
+        before = (await served.list_audit(AuditFilter())).items
+        forged = viewed(question_id, run_id)
+        for attempt in (
+            store.record([viewed("ours.0", "ours", "fine"), forged]),
+            store.amend("ours.0", Amendment(0, "1", (), None, events=(forged,))),
+        ):
+            with pytest.raises(AccessDenied):
+                await attempt
+        assert (await served.list_audit(AuditFilter())).items == before
+        assert (await served.get_promise("ours.0")).version == 0
+
+
+@in_asyncio
+async def test_a_key_for_some_groups_reads_the_trail_of_a_run_of_these_and_not_of_a_former_one_of_its_id(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, GPU) as store:
+        former = await scene_of(served).run("r")
+        await served.append(Write("r", former.epoch, opens=[question("r")]))
+        await scene_of(served).complete(former)
+        ended_at = (await served.get_run("r")).ended_at
+        assert ended_at is not None
+        await asyncio.sleep(0.01)  # the next run begins later, by the clock of the machine
+        assert await served.delete_ended(ended_at + 0.001, 1) == 1
+        for which in (AuditFilter(run_id="r"), AuditFilter("r.0"), AuditFilter()):
+            with pytest.raises(AccessDenied):
+                await store.list_audit(which)
+        await scene_of(store).start("r", group="gpu")
+        assert (await store.list_audit(AuditFilter(run_id="r"))).items == ()
+        await scene_of(store).claim(group="gpu")
+        await store.append(Write("r", 1, opens=[question("r")]))
+        assert len((await store.list_audit(AuditFilter(run_id="r"))).items) == 1
+        assert len((await served.list_audit(AuditFilter(run_id="r"))).items) == 3
 
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip"])

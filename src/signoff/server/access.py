@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -11,10 +11,18 @@ from fastapi import Depends, Request
 
 from signoff.errors import AccessDenied, NotFound
 from signoff.http_connection import is_loopback
-from signoff.records import NewRun, WorkerInfo
-from signoff.server.keys import WorkerKeys
+from signoff.records import (
+    Amendment,
+    AuditEvent,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    WorkerInfo,
+)
+from signoff.server.services import Services
 from signoff.stores.base import Store, Write
-from signoff.stores.paging import PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
@@ -48,13 +56,19 @@ class Access:
 def access_of(request: Request) -> Access:
     """Return what a request may do.
 
-    Without any keys, programs on the server's own machine may do everything, and others nothing.
+    Without any keys, programs on the server's own machine may do everything, and others nothing. With a proxy that
+    signs people in nobody may: what comes from this machine may be what the proxy passes on.
 
     Raises:
         AccessDenied: It has no key that is known.
     """
-    keys: WorkerKeys = request.app.state.services.worker_keys
+    services: Services = request.app.state.services
+    keys = services.worker_keys
     what = "a store operation"
+    if not keys and services.proxy is not None:
+        raise AccessDenied(
+            what, "where a proxy signs people in, every worker needs a key: `signoff keys create --worker`"
+        )
     if not keys:
         peer = request.client.host if request.client else ""
         if is_loopback(peer) and not any(name in request.headers for name in _FORWARDED):
@@ -82,9 +96,12 @@ AccessOf = Annotated[Access, Depends(_access)]
 async def do_for(access: Access, store: Store, name: str, arguments: dict[str, Any]) -> Any:
     """Do an operation if the caller may, and cut its result down to what the caller may see.
 
-    A key with groups works on runs of these groups only: it starts, claims, writes, reads, signals and cancels them and
-    settles their promises. Child runs that they start may be in any group, as in any workflow. It sees these groups,
-    but pausing and limiting them is not a worker's affair.
+    A key with groups works on runs of these groups only: it starts, claims, writes, reads, signals and cancels them
+    and settles and amends their promises. It creates promises of no run, but no questions. Child runs that they start
+    may be in any group, as in any workflow. It sees these groups, but pausing and limiting them is not a worker's
+    affair. It adds to the audit trail of its runs' questions, and reads that.
+
+    What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
 
     Args:
         access: What the caller may do.
@@ -100,8 +117,14 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         await _CHECKS.get(name, _refused)(access, store, arguments)
     if access.groups is not None and name == "list_groups":
         return [group for group in await store.list_groups() if group.name in access.groups]
-    if name == "due_schedules" and access.namespace is not None:
-        return [], None  # they are the whole database's: the server fires them
+    if access.groups is not None and name == "list_audit":
+        return await _list_audit(store, **arguments)
+    if access.namespace is not None and name in ("due_schedules", "due_questions"):
+        return [], None
+    if access.namespace is not None and name == "unsealed":
+        return []
+    if access.namespace is not None and name == "seal":
+        raise AccessDenied("the seals of an audit trail", "the server adds them")
     if access.namespace is not None:  # the register of workers is the whole database's
         if name == "list_workers":
             return [worker for worker in await store.list_workers() if _is_open(access, worker)]
@@ -119,6 +142,14 @@ def _is_open(access: Access, worker: WorkerInfo) -> bool:
 async def _is_known(access: Access, store: Store, worker_id: str) -> bool:
     """Whether a worker is on the register, and one that the caller may free the runs of."""
     return any(worker.id == worker_id and _is_open(access, worker) for worker in await store.list_workers())
+
+
+async def _list_audit(store: Store, which: AuditFilter, **page: Any) -> Page[AuditEvent]:
+    """List what was recorded of a run, without what an earlier one of that id has left: it may be another group's."""
+    assert which.run_id is not None
+    run = await store.get_run(which.run_id)
+    listed = await store.list_audit(which, **page)
+    return replace(listed, items=tuple(event for event in listed.items if event.at >= run.created_at))
 
 
 # What is checked of each operation when a key is for some groups only
@@ -166,6 +197,14 @@ async def _by_new_run(access: Access, store: Store, arguments: Mapping[str, Any]
     await _check_runs(access, store, [new.id])
 
 
+async def _by_new_promise(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    new: NewPromise = arguments["new"]
+    if new.kind is not PromiseKind.PROMISE:
+        raise AccessDenied(
+            f"question {new.id!r} of no run", "this worker key is for some groups: its runs ask questions"
+        )
+
+
 async def _by_worker(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
     worker: WorkerInfo = arguments["worker"]
     access.check_group(f"group {worker.group!r}", worker.group)
@@ -183,6 +222,47 @@ async def _by_promise_filter(access: Access, store: Store, arguments: Mapping[st
     await _check_runs(access, store, [which.run_id])
 
 
+async def _by_amendment(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    question_id: str = arguments["question_id"]
+    amendment: Amendment = arguments["amendment"]
+    with contextlib.suppress(NotFound):
+        question = await store.get_promise(question_id)
+        if question.run_id is not None:
+            await _check_runs(access, store, [question.run_id])
+        if any(
+            (event.question_id, event.run_id) != (question_id, question.run_id) for event in amendment.events
+        ):
+            raise AccessDenied("an audit event", "an amendment records what happened to its own question")
+
+
+async def _by_events(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    events: Sequence[NewAuditEvent] = arguments["events"]
+    for event in events:
+        await _check_trail(access, store, event.run_id)
+        try:
+            owner = (await store.get_promise(event.question_id)).run_id
+        except NotFound:
+            owner = None
+        if owner != event.run_id:
+            raise AccessDenied("an audit event", f"question {event.question_id!r} is not of that run")
+
+
+async def _by_audit_filter(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    which: AuditFilter = arguments["which"]
+    await _check_trail(access, store, which.run_id)
+
+
+async def _check_trail(access: Access, store: Store, run_id: str | None) -> None:
+    """The trail outlives its run: of one that is gone nobody knows whose it was."""
+    group = None
+    if run_id is not None:
+        with contextlib.suppress(NotFound):
+            group = (await store.get_run(run_id)).group
+    access.check_group(
+        "the audit trail of any run" if run_id is None else f"the trail of run {run_id!r}", group
+    )
+
+
 async def _passed(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
     pass
 
@@ -197,8 +277,21 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("append", "pause", "complete"), _by_write),
     **dict.fromkeys(("get_promise", "settle"), _by_promise),
     **dict.fromkeys(
-        ("create_promise", "due", "list_workers", "list_groups", "due_schedules", "release"), _passed
+        (
+            "due",
+            "due_schedules",
+            "due_questions",
+            "unsealed",
+            "list_workers",
+            "list_groups",
+            "release",
+        ),
+        _passed,
     ),
+    "create_promise": _by_new_promise,
+    "amend": _by_amendment,
+    "record": _by_events,
+    "list_audit": _by_audit_filter,
     "heartbeat": _by_held,
     "claim": _by_group,
     "create_run": _by_new_run,
