@@ -10,11 +10,14 @@ from signoff.engine.retry import RetryPolicy
 from signoff.engine.steps import current_step
 from signoff.errors import (
     AlreadySettled,
+    AlreadyVoted,
     IdConflict,
+    NotAllowed,
     NotFound,
     PromiseCancelled,
     PromiseRejected,
     PromiseTimeout,
+    QuestionClaimed,
     RunCancelled,
     RunFailed,
     RunTimeout,
@@ -25,27 +28,35 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.answers import Answer
-from signoff.records import Entry, Group, Promise, Rate, Run, RunState, Schedule
+from signoff.people.cases import Vote
+from signoff.people.policies import Escalation, Quorum
+from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadySettled",
+    "AlreadyVoted",
     "Answer",
     "AsyncClient",
     "AsyncHandle",
+    "AuditEvent",
     "Client",
     "Concurrency",
     "Context",
     "Entry",
+    "Escalation",
     "Group",
     "Handle",
     "IdConflict",
+    "NotAllowed",
     "NotFound",
     "Promise",
     "PromiseCancelled",
     "PromiseRejected",
     "PromiseTimeout",
+    "QuestionClaimed",
+    "Quorum",
     "Rate",
     "RetryPolicy",
     "Run",
@@ -59,6 +70,7 @@ __all__ = [
     "SignoffError",
     "StepFailed",
     "StepTimeout",
+    "Vote",
     "WrongAnswer",
     "current_step",
     "relax_collector",

@@ -6,6 +6,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -28,10 +29,14 @@ from signoff.engine.retry import RetryPolicy
 from signoff.errors import ContinueAsNew, RegistrationError, SignalTimeout
 from signoff.handles import Detached, Invocation, Note, Opening
 from signoff.logs import RunLogger
+from signoff.names import check_user
 from signoff.people.answers import Answer, read_answer
 from signoff.people.attachments import Attachment
+from signoff.people.cases import excluded_users
+from signoff.people.checks import checked_default
+from signoff.people.policies import UNSET, Escalation, Policy, Quorum, check_deadline
 from signoff.people.questions import InputType, Question
-from signoff.records import CallKind, Entry
+from signoff.records import CallKind, Entry, NewPromise
 
 TChild = TypeVar("TChild", bound=ChildCall)
 Function = Callable[..., Any]
@@ -223,7 +228,14 @@ class Context:
         options: Sequence[str | dict[str, Any]] = (),
         answer_type: Any = None,
         metadata: dict[str, Any] | None = None,
+        assignees: Sequence[str] = (),
+        quorum: Quorum | int = 1,
+        exclude_requester: bool = False,
+        requester: str | None = None,
         timeout_seconds: float | None = None,
+        timeout_answer: Any = UNSET,
+        remind_every: float | None = None,
+        escalations: Sequence[Escalation] = (),
         skippable: bool = False,
         help: str | None = None,
         default: Any = None,
@@ -246,7 +258,16 @@ class Context:
             answer_type: A pydantic model or dataclass (or a JSON Schema) that a form's answer must fit;
                 ``answer.value`` is then an instance.
             metadata: What else to show to them.
+            assignees: Who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default anybody.
+            quorum: How many different people must approve; ``Quorum(2, of=3)`` says how many may vote, else it takes
+                one no. The answer is rejected as soon as too many have said no; ``answer.votes`` has who said what.
+            exclude_requester: Whether the requester must not answer it (four eyes).
+            requester: Whom it is asked for; by default who started the run.
             timeout_seconds: After how long to give up.
+            timeout_answer: The answer that stands if nobody has given one by then, instead of ``SignalTimeout``;
+                ``answer.timed_out`` is then true.
+            remind_every: After how many seconds to remind people, again and again.
+            escalations: Who may answer, too, when nobody has for some time.
             skippable: Whether a person may skip it; ``answer.skipped`` is then true and ``answer.value`` None.
             help: A longer text beside the question.
             default: What the form begins with. It is no answer by itself, and an approval has none.
@@ -267,8 +288,9 @@ class Context:
             An awaitable for an ``Answer``.
 
         Raises:
-            RegistrationError: The question makes no sense, such as a select without options, or a default that would be
-                no answer.
+            RegistrationError: The question makes no sense, such as a select without options, a default that would be
+                no answer, or four eyes where nobody knows who the requester is.
+            InvalidValue: An assignee, a number or a time is none.
             NotSerializable: A part of it is not JSON.
             SignalTimeout: (when awaited) Nobody answered in time.
             InvalidValue: (when awaited) The answer fits the JSON Schema of ``answer_type`` or ``proposal_type``, but
@@ -276,7 +298,9 @@ class Context:
 
         Example::
 
-            answer = await ctx.wait_for_user(f"Refund {amount}?", timeout_seconds=3600)
+            answer = await ctx.wait_for_user(
+                f"Refund {amount}?", assignees=["group:finance"], exclude_requester=True, timeout_seconds=3600
+            )
             if answer.approved: ...
 
             answer = await ctx.wait_for_user("Send this mail?", proposal=draft, proposal_type=Mail)
@@ -301,8 +325,28 @@ class Context:
             proposal=proposal,
             proposal_type=proposal_type,
         )
+        if requester is not None:
+            check_user("requester", requester)
+        requester = requester or self._execution.run.started_by
+        if exclude_requester and not requester:
+            raise RegistrationError(
+                f"question {question!r}: exclude_requester needs to know the requester: start the run with "
+                "started_by=..., or pass requester="
+            )
+        policy = Policy.make(
+            question,
+            input_type=input_type,
+            skippable=skippable,
+            assignees=assignees,
+            quorum=quorum,
+            excluded=excluded_users(requester) if exclude_requester else (),
+            remind_every=remind_every,
+            escalations=escalations,
+            timeout_seconds=timeout_seconds,
+            timeout_answer=None if timeout_answer is UNSET else checked_default(asked, timeout_answer),
+        )
         declared = answer_type if proposal_type is None else proposal_type
-        return QuestionCall(self._execution, asked, timeout_seconds, declared)
+        return QuestionCall(self._execution, asked, policy, timeout_seconds, declared)
 
     def wait_for_signal(
         self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any
@@ -365,19 +409,38 @@ class QuestionCall(PromiseCall):
     """A question to a person; awaiting it gives an ``Answer``."""
 
     kind = CallKind.QUESTION
-    __slots__ = ("declared", "question")
+    __slots__ = ("declared", "policy", "question")
 
     def __init__(
-        self, execution: Execution, question: Question, timeout_seconds: float | None, declared: Any
+        self,
+        execution: Execution,
+        question: Question,
+        policy: Policy,
+        timeout_seconds: float | None,
+        declared: Any,
     ) -> None:
         super().__init__(execution, question.text, timeout=timeout_seconds)
         self.question = question
+        self.policy = policy
         self.declared = declared
 
     def begin(self) -> asyncio.Future[Answer]:
         if self.future is None and self._execution.last_n + 1 not in self._execution.past.opened:
-            self.data = self.question.to_json()
+            self.data = self.question.to_json(self.policy)
         return super().begin()
+
+    def new_promise(self, now: float) -> NewPromise:
+        new = super().new_promise(now)
+        if self.policy.is_plain:
+            return new
+        first_act = self.policy.first_act
+        return replace(
+            new,
+            data=self.question.to_json(replace(self.policy, asked_at=now)),
+            due_at=None if self.policy.deadline is not None else new.due_at,  # it has an answer then
+            assignees=self.policy.assignees,
+            act_at=None if first_act is None else now + first_act,
+        )
 
     def answered(self, entry: Entry) -> Answer:
         return read_answer(self.question, entry, self.declared)
@@ -390,4 +453,6 @@ class QuestionCall(PromiseCall):
         if self.future is not None:
             raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
         self.timeout = timeout_seconds
+        if self.policy.deadline is not None:
+            self.policy = replace(self.policy, deadline=check_deadline(timeout_seconds))
         return self

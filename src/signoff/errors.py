@@ -122,6 +122,54 @@ class WrongAnswer(SignoffError, ValueError):
         self.problems = problems
 
 
+class NotAllowed(SignoffError):
+    """This person may not answer the question, or is not known."""
+
+    def __init__(self, question_id: str, user: str | None, reason: str) -> None:
+        who = "nobody in particular" if user is None else user
+        super().__init__(f"question {question_id!r} is not for {who} to answer: {reason}")
+        self.question_id = question_id
+        self.user = user
+        self.reason = reason
+
+
+class NotAuthenticated(SignoffError):
+    """The server does not know who this is: people come to it through a proxy that signs them in."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"nobody is signed in: {reason}")
+        self.reason = reason
+
+
+class QuestionClaimed(SignoffError):
+    """Somebody else has claimed the question, and answers it."""
+
+    def __init__(self, question_id: str, claimed_by: str) -> None:
+        super().__init__(f"question {question_id!r} is claimed by {claimed_by}; ask them to release it")
+        self.question_id = question_id
+        self.claimed_by = claimed_by
+
+
+class AlreadyVoted(SignoffError):
+    """The same person has voted otherwise before; a vote is not changed."""
+
+    def __init__(self, question_id: str, user: str) -> None:
+        super().__init__(f"{user} has voted otherwise on question {question_id!r} before; a vote counts once")
+        self.question_id = question_id
+        self.user = user
+
+
+class QuestionTooNew(SignoffError):
+    """A newer Signoff has asked the question, under rules that this one does not know."""
+
+    def __init__(self, question_id: str, unknown: str) -> None:
+        super().__init__(
+            f"question {question_id!r} has {unknown}, which this version of Signoff does not know; upgrade it"
+        )
+        self.question_id = question_id
+        self.unknown = unknown
+
+
 class BlockingCall(SignoffError, RuntimeError):
     """A blocking method was called on a thread whose event loop is running."""
 
@@ -385,7 +433,7 @@ class LeaseLost(StoreError):
 
 
 class AccessDenied(StoreError):
-    """The server does not let this caller do that: it needs a worker key, or another one.
+    """The server does not let this caller do that: it needs a worker key or a role, or another one.
 
     Attributes:
         what: What was asked for.

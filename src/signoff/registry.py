@@ -13,8 +13,10 @@ from signoff.concurrency import Concurrency, declare
 from signoff.context import Context, Names
 from signoff.engine.calls import StepCall
 from signoff.engine.execution import Execution, Program
+from signoff.engine.timers import Duty
 from signoff.errors import RegistrationError, UnknownWorkflow
 from signoff.people.answers import unclear_outcome
+from signoff.people.duties import DUTIES
 from signoff.records import Run
 
 _NAME = "__signoff_workflow__"
@@ -122,6 +124,11 @@ class Registry:
     def workflow_name(self, workflow: Callable[..., Any] | str) -> str:
         """Return the registered name of a workflow. Raises RegistrationError."""
         return workflow_name(workflow)
+
+    @property
+    def duties(self) -> Sequence[Duty]:
+        """What workers do for people when time has come."""
+        return DUTIES
 
     def unclear_question(self, run: Run, call: StepCall) -> str:
         """Return the data of the question about a step that may or may not have happened."""

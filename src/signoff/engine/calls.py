@@ -312,6 +312,7 @@ class ChildCall(Call[Any]):
             concurrency_key=self.slot[0],
             concurrency_limit=self.slot[1],
             traceparent=traceparent_of(parent.namespace, parent.id, parent.traceparent),
+            started_by=parent.started_by,
         )
 
     def outcome(self, entry: Entry) -> Any:

@@ -1,9 +1,10 @@
-"""Having the store do what time has brought, at its time: deadlines, timers of paused runs, lost leases, schedules."""
+"""Doing what time has brought, at its time: deadlines, timers of paused runs, lost leases, schedules, other duties."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from signoff.engine.schedules import fire_due
 from signoff.errors import StoreUnavailable
@@ -14,11 +15,27 @@ log = logging.getLogger("signoff.timers")
 LOOK_EVERY_SECONDS = 1.0  # what another process makes due sooner than we knew is found within this time
 
 
-class TimerService:
-    """Calls ``store.due`` and fires schedules whenever something may be due. Any number of processes may run one."""
+Duty = Callable[[Store], Awaitable[float | None]]
+"""Does what is due in a store, and returns when to do it again, in unix seconds; None: whenever others look."""
 
-    def __init__(self, store: Store, *, look_seconds: float = LOOK_EVERY_SECONDS) -> None:
+
+class TimerService:
+    """Calls ``store.due``, fires schedules and does other duties whenever something may be due.
+
+    Any number of processes may run one.
+
+    Args:
+        store: An open store.
+        look_seconds: How long it waits at most before it looks again.
+        duties: What else is done each time.
+    """
+
+    def __init__(
+        self, store: Store, *, look_seconds: float = LOOK_EVERY_SECONDS, duties: Sequence[Duty] = ()
+    ) -> None:
         self._store = store
+        self._duties = (fire_due, *duties)
+        self._failing: set[Duty] = set()
         self._look_seconds = look_seconds
         self._loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
@@ -40,7 +57,7 @@ class TimerService:
         self._look.clear()
         wait = self._look_seconds
         try:
-            times = await self._store.due(), await fire_due(self._store)
+            times = [await self._store.due(), *[await self._do(duty) for duty in self._duties]]
             now = self._store.clock.now()
             wait = min([wait, *(max(0.0, time - now) for time in times if time is not None)])
         except StoreUnavailable as trouble:
@@ -50,3 +67,17 @@ class TimerService:
                 await self._look.wait()
         except TimeoutError:
             pass
+
+    async def _do(self, duty: Duty) -> float | None:
+        """Do a duty. One that fails keeps nobody from the others, and is tried again; it is told of once."""
+        try:
+            next_at = await duty(self._store)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            if duty not in self._failing:
+                log.exception("%s failed, and is tried again", getattr(duty, "__name__", duty))
+            self._failing.add(duty)
+            return None
+        self._failing.discard(duty)
+        return next_at

@@ -21,7 +21,7 @@ from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Ke
 from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
 from signoff.engine.steps import Attempt, run_attempt
-from signoff.engine.timers import LOOK_EVERY_SECONDS, TimerService
+from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
 from signoff.errors import StoreUnavailable
 from signoff.records import Run, WorkerInfo
 from signoff.stores.base import Change, Claim, Store
@@ -34,6 +34,11 @@ CLAIM_AT_ONCE = 100
 
 class Programs(Protocol):
     """The registry of workflows, as the engine sees it."""
+
+    @property
+    def duties(self) -> Sequence[Duty]:
+        """What its workers do besides, when time has come."""
+        ...
 
     def names(self) -> Sequence[str]:
         """The workflows that can be run here."""
@@ -108,6 +113,7 @@ class Worker:
         self._is_dead = is_dead
         self._keeper = keeper
         self._attempt = attempt
+        self._duties = programs.duties
         self._retention = None if retention_days is None else Retention(store, retention_days)
         self._held: dict[str, Driver] = {}
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
@@ -136,7 +142,8 @@ class Worker:
         keeper.start()
         try:
             async with asyncio.TaskGroup() as services:
-                services.create_task(TimerService(self.store, look_seconds=self._look_seconds).run())
+                timers = TimerService(self.store, look_seconds=self._look_seconds, duties=self._duties)
+                services.create_task(timers.run())
                 services.create_task(self._take_over())
                 if self._retention is not None:
                     services.create_task(self._retention.run())

@@ -6,18 +6,22 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from signoff import codec, telemetry
-from signoff.errors import NotFound, RegistrationError, SignoffError
+from signoff.errors import NotFound, RegistrationError, SignoffError, StoreError
+from signoff.people.audit import record_refusal
+from signoff.people.cases import TIMEOUT, Case, Vote
 from signoff.people.checks import check_answer, check_texts, own_text, read_value, to_keep
+from signoff.people.decisions import bring_up_to_date, decide
 from signoff.people.edits import Edit
 from signoff.people.forms import form_of
 from signoff.people.questions import Question
-from signoff.records import Entry, Promise, PromiseKind, PromiseState, Run, Settlement
+from signoff.people.responders import Responder
+from signoff.records import Entry, Promise, PromiseKind, PromiseState, Run
 from signoff.stores.base import Store
 from signoff.telemetry import AnswerGiven
 from signoff.traceparent import traceparent_of
@@ -44,6 +48,8 @@ class Answer:
         proposal: What was approved, for a question with a proposal: as it was proposed or as they edited it, an
             instance of ``proposal_type`` if there is one. None if it was rejected or skipped.
         edits: What they changed of the proposal; empty if nothing.
+        votes: What each of several people has said, where a quorum was asked for.
+        timed_out: Whether nobody answered in time, and this is the ``timeout_answer``.
 
     ``answer["approved"]`` and ``answer.get("note", "")`` read the same fields.
     """
@@ -57,6 +63,8 @@ class Answer:
     others: Sequence[str] = ()
     proposal: Any = None
     edits: Sequence[Edit] = ()
+    votes: Sequence[Vote] = ()
+    timed_out: bool = False
 
     @property
     def is_other(self) -> bool:
@@ -90,9 +98,10 @@ def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
     answer = Answer(
         value=kept,
         approved=None,
-        user_id=settled["by"],
+        user_id=None if settled["by"] == TIMEOUT else settled["by"],
         note=settled["note"],
         answered_at=datetime.fromtimestamp(settled["at"], UTC),
+        timed_out=settled["by"] == TIMEOUT,
     )
     if question.skippable and kept is None:
         return replace(answer, skipped=True)
@@ -101,7 +110,9 @@ def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
             approved = kept["approved"] is True
             proposal = _instance(kept.get("proposal"), declared, "proposal") if approved else None
             edits = kept.get("edits", ()) if approved else ()
-            return replace(answer, value=approved, approved=approved, proposal=proposal, edits=edits)
+            votes = tuple(Vote.of(vote) for vote in kept.get("votes", ()))
+            answer = replace(answer, value=approved, approved=approved, votes=votes)
+            return replace(answer, proposal=proposal, edits=edits)
         case "select":
             own, value = own_text(kept)
             return replace(answer, value=value, others=(value,) if own else ())
@@ -127,11 +138,13 @@ async def answer(
     value: Any,
     *,
     user_id: str | None = None,
+    groups: Collection[str] = (),
+    roles: Collection[str] = (),
     note: str | None = None,
     request_id: str | None = None,
     digest: str | None = None,
 ) -> Promise:
-    """Check an answer and settle its question with it.
+    """Check an answer and settle its question with it, or count it where several must agree.
 
     Args:
         store: Where the question is.
@@ -139,12 +152,17 @@ async def answer(
         value: What the question's schema describes: ``{"approved": true}``, with ``"edited"`` for another value than
             the one that is proposed; ``True`` and ``False`` stand for a decision. None skips a skippable question.
         user_id: Who answers.
+        groups: The groups they are in; the caller vouches for it.
+        roles: The roles they have; likewise.
         note: What they add in words.
         request_id: Makes a repetition of this very answer a success without effect.
         digest: What the answerer saw; refused if the question is another one.
 
     Raises:
         NotFound: There is no such question.
+        NotAllowed: They are not asked, or excluded, or nobody says who they are. The question stays open.
+        QuestionClaimed: Somebody else has claimed it.
+        AlreadyVoted: They have voted otherwise.
         WrongAnswer: The value does not fit, or the digest is another. The question stays open.
         AlreadySettled: Somebody was first, or it is closed.
         RequestConflict: The request id was used with another value.
@@ -155,10 +173,13 @@ async def answer(
     began = time.perf_counter()
     promise: Promise | None = None
     try:
+        responder = Responder(user_id, frozenset(groups), frozenset(roles))
         check_texts(user_id=user_id, note=note, request_id=request_id)
         promise = await _get_promise(store, question_id)
-        settled = await _settle(store, promise, value, user_id, note, request_id, digest)
+        settled = await _settle(store, promise, value, responder, note, request_id, digest)
     except SignoffError as error:
+        if promise is not None and not isinstance(error, StoreError):
+            await record_refusal(store, promise, user_id, error)
         seconds = time.perf_counter() - began
         await _announce(store, question_id, promise, user_id, type(error).__name__, seconds)
         raise
@@ -201,7 +222,7 @@ async def _settle(
     store: Store,
     promise: Promise,
     value: Any,
-    user_id: str | None,
+    responder: Responder,
     note: str | None,
     request_id: str | None,
     digest: str | None,
@@ -209,12 +230,12 @@ async def _settle(
     _check_kind(promise)
     asked = Question.from_json(promise.data or "null")
     plain = read_value(asked, value)
-    if promise.state is PromiseState.PENDING:  # else ``settle`` says what became of it
+    promise = await bring_up_to_date(store, promise)
+    if promise.state is PromiseState.PENDING:  # else ``decide`` says what became of it
+        Case.of(promise, store.clock.now()).check_responder(responder)
         check_answer(promise.id, asked, plain, digest)
     text = codec.encode(to_keep(asked, plain), path="value")
-    settlement = Settlement(PromiseState.RESOLVED, text, by=user_id, note=note, request_id=request_id)
-    settled, _ = await store.settle(promise.id, PromiseKind.QUESTION, settlement)
-    return settled
+    return await decide(store, promise, responder, text, note, request_id)
 
 
 async def get_question(store: Store, question_id: str) -> Promise:

@@ -6,10 +6,13 @@ import json
 from typing import Any, cast
 
 from signoff import codec
-from signoff.errors import InvalidValue, WrongAnswer
+from signoff.errors import InvalidValue, RegistrationError, WrongAnswer
 from signoff.people.edits import edits_between
 from signoff.people.questions import Question
 from signoff.people.schemas import problems
+
+LONGEST_NOTE = 10_000
+"""How many characters a note has at most: those of all who vote are kept with the answer."""
 
 EXACT = 2**53
 """From here on a number written with an exponent is read as the integer that it is: 1e20 is one for every reader."""
@@ -49,8 +52,26 @@ def check_answer(question_id: str, question: Question, value: Any, digest: str |
         raise WrongAnswer(question_id, wrong)
 
 
+def checked_default(question: Question, value: object) -> str:
+    """Return as JSON what stands as the answer to a workflow's question if nobody gives one.
+
+    Raises:
+        RegistrationError: It does not fit.
+        NotSerializable: It is not JSON.
+    """
+    plain = read_value(question, value)
+    try:
+        check_answer("timeout_answer", question, plain)
+    except WrongAnswer as error:
+        raise RegistrationError(f"question {question.text!r}: timeout_answer: {error}") from None
+    return codec.encode(to_keep(question, plain), path="timeout_answer")
+
+
 def check_texts(**texts: str | None) -> None:
     """Raise InvalidValue if a text beside the answer's value is none that every store can keep."""
+    note = texts.get("note")
+    if note is not None and len(note) > LONGEST_NOTE:
+        raise InvalidValue("note", f"has {len(note):,} characters, over the limit of {LONGEST_NOTE:,}")
     for name, text in texts.items():
         if text is not None and "\0" in text:
             raise InvalidValue(name, "has a NUL character, which Postgres cannot keep; leave it out")

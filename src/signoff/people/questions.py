@@ -13,6 +13,7 @@ from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.people import forms
 from signoff.people.attachments import Attachment, check_attachments
+from signoff.people.policies import Policy
 from signoff.people.schemas import listed, problems
 
 InputType = Literal["approval", "text", "select", "multiselect", "form"]
@@ -156,12 +157,14 @@ class Question:
     def from_json(cls, text: str) -> Question:
         """Read a question as ``to_json`` wrote it."""
         parts = json.loads(text)
+        parts.pop("policy", None)
         del parts["digest"]
         return cls(**parts)
 
-    def to_json(self) -> str:
-        """Write the question, with its digest."""
-        return f'{self._text[:-1]},"digest":"{self.digest}"}}'
+    def to_json(self, policy: Policy | None = None) -> str:
+        """Write the question, with its digest and what holds of it beside its form."""
+        rules = "" if policy is None or policy.is_plain else f',"policy":{policy.to_json()}'
+        return f'{self._text[:-1]},"digest":"{self.digest}"{rules}}}'
 
     @cached_property
     def digest(self) -> str:

@@ -1,0 +1,155 @@
+"""The audit trail: what is recorded beside a question's own events, and the chain that shows if a row was touched.
+
+Each namespace has a chain. The hash of an event is made of the event and of the hash before it; so whoever changes or
+removes an event, or a seal, has to make all later hashes anew, and cannot hide it from somebody who has written down
+one of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+from signoff.errors import SignoffError
+from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
+from signoff.stores.base import Store
+
+log = logging.getLogger("signoff.people")
+
+AT_ONCE = 500
+LONGEST_DETAIL = 500  # characters
+GENESIS = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a look at a chain has found.
+
+    Attributes:
+        events: How many events are sealed.
+        head: The last seal's hash; write it down, to know later that the chain up to it is the same.
+        problems: What is wrong, in words, where the chain begins to be wrong; empty if nothing is.
+    """
+
+    events: int
+    head: str
+    problems: tuple[str, ...]
+
+
+class Chain(Protocol):
+    """Whoever can read a namespace's chain: a store, or a client of a server, who need not believe it."""
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]: ...
+
+
+def hash_of(previous: str, event: AuditEvent) -> str:
+    """Return the hash that seals an event after the one with hash ``previous``.
+
+    It is made of what the event says, not of how its JSON is spelled.
+    """
+    facts = (
+        event.namespace,
+        event.id,
+        event.at,
+        event.kind.value,
+        event.question_id,
+        event.run_id,
+        event.by,
+        _plain(event.details),
+    )
+    text = previous + json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(details: str | None) -> object:
+    try:
+        return None if details is None else json.loads(details)
+    except (ValueError, RecursionError):
+        return details  # whoever wrote it passed by the store
+
+
+async def record_refusal(store: Store, question: Promise, user_id: str | None, error: SignoffError) -> None:
+    """Record that somebody's answer to a question was refused, and why; if it cannot be, the log says so."""
+    if question.kind is not PromiseKind.QUESTION:
+        return
+    details = json.dumps({"error": type(error).__name__, "detail": str(error)[:LONGEST_DETAIL]})
+    new = NewAuditEvent(uuid.uuid4().hex, AuditKind.REFUSED, question.id, question.run_id, user_id, details)
+    try:
+        await store.record([new])
+    except SignoffError as trouble:
+        log.warning("a refused answer to question %s could not be recorded: %s", question.id, trouble)
+
+
+async def seal_events(store: Store) -> float | None:
+    """Give events that are recorded their places in their namespaces' chains. Any number of processes may do it.
+
+    Returns:
+        Now, in unix seconds, if there are more than it does at once; else None: it cannot know when there will be.
+    """
+    waiting = sorted(await store.unsealed(AT_ONCE), key=lambda event: event.namespace)
+    for namespace, events in groupby(waiting, key=lambda event: event.namespace):
+        await _seal(store.within(namespace), list(events))
+    return store.clock.now() if len(waiting) == AT_ONCE else None
+
+
+async def _seal(store: Store, events: list[AuditEvent]) -> None:
+    """Seal events, unless somebody else does meanwhile."""
+    seq, hash = await _head(store)
+    seals: list[Seal] = []
+    for event in events:
+        seq, hash = seq + 1, hash_of(hash, event)
+        seals.append(Seal(seq, event.id, hash))
+    await store.seal(seals)
+
+
+async def _head(store: Store) -> tuple[int, str]:
+    last = await store.last_seal()
+    return (-1, GENESIS) if last is None else (last.seq, last.hash)
+
+
+async def verify(chain: Chain, *, expected: tuple[int, str] | None = None) -> Verdict:
+    """Look through a whole chain.
+
+    Args:
+        chain: Of the namespace.
+        expected: A seq and its hash that were written down before.
+    """
+    problems: list[str] = []
+    seq, hash = -1, GENESIS
+    while not problems:
+        links = await chain.read_chain(after=seq, limit=AT_ONCE)
+        if not links:
+            break
+        for seal, event in links:
+            wrong = _wrong(seq, hash, seal, event)
+            if wrong is not None:
+                problems.append(wrong)
+                break
+            seq, hash = seal.seq, seal.hash
+            if expected is not None and seq == expected[0] and hash != expected[1]:
+                problems.append(
+                    f"event {seq} has hash {hash}, and had {expected[1]} when it was written down"
+                )
+    if expected is not None and not problems and seq < expected[0]:
+        problems.append(
+            f"the chain ends at event {seq}, and had event {expected[0]} when it was written down"
+        )
+    return Verdict(seq + 1, hash, tuple(problems))
+
+
+def _wrong(seq: int, hash: str, seal: Seal, event: AuditEvent | None) -> str | None:
+    if seal.seq != seq + 1:
+        return f"event {seq + 1} is missing: its seal was removed"
+    if event is None:
+        return f"event {seal.seq} ({seal.event_id}) is missing: it was removed"
+    if hash_of(hash, event) != seal.hash:
+        return f"event {seal.seq} ({seal.event_id}, question {event.question_id!r}) was changed, or its seal"
+    return None

@@ -1,0 +1,349 @@
+"""A question and how far it has come: every change that people and time make to it is worked out here.
+
+A case does no I/O. What it returns is an ``Amendment``, which the store carries out only if nobody else has changed
+the question meanwhile; whoever asked for it then looks at the question anew and asks again.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from signoff.errors import (
+    AlreadyVoted,
+    InvalidValue,
+    NotAllowed,
+    QuestionClaimed,
+    QuestionTooNew,
+    RequestConflict,
+    WrongAnswer,
+)
+from signoff.names import user_name
+from signoff.people.policies import Policy
+from signoff.people.responders import Responder, check_names
+from signoff.records import Amendment, AuditKind, NewAuditEvent, Promise, PromiseState, Settlement
+
+TIMEOUT: Final = "signoff:timeout"
+"""Who answers where nobody did until the deadline. No person is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one of several people has said.
+
+    Attributes:
+        user_id: Who.
+        approved: Whether they approve.
+        note: What they added in words.
+        at: When, in unix seconds.
+        request_id: By which a repetition is known.
+    """
+
+    user_id: str
+    approved: bool
+    note: str | None
+    at: float
+    request_id: str | None = None
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Vote:
+        """Make a vote of JSON; what a newer version has added to it is passed over."""
+        return cls(**{name: value for name, value in data.items() if name in cls.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a question has come.
+
+    Attributes:
+        votes: What was said so far, where several must agree.
+        claimed_by: Who has said that they will answer; nobody else may meanwhile.
+        escalated: How many of the policy's escalations have happened.
+        reminders: How often people were reminded.
+    """
+
+    votes: tuple[Vote, ...] = ()
+    claimed_by: str | None = None
+    escalated: int = 0
+    reminders: int = 0
+
+    @classmethod
+    def from_json(cls, question_id: str, text: str | None) -> Progress:
+        """Read what ``to_json`` wrote. Raises QuestionTooNew."""
+        if text is None:
+            return cls()
+        read: dict[str, Any] = json.loads(text)
+        try:
+            read["votes"] = tuple(Vote(**vote) for vote in read.get("votes", ()))
+            return cls(**read)
+        except TypeError:
+            raise QuestionTooNew(question_id, "progress of an unknown kind") from None
+
+    def to_json(self) -> str:
+        """Write what there is to say, and nothing else: an older version reads it as long as it can."""
+        known = {name: value for name, value in asdict(self).items() if value}
+        return json.dumps(known)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question as it was read at some moment.
+
+    Attributes:
+        question: The question, pending or not.
+        policy: What holds of it.
+        progress: How far it has come.
+        now: The moment, in unix seconds.
+    """
+
+    question: Promise
+    policy: Policy
+    progress: Progress
+    now: float
+
+    @classmethod
+    def of(cls, question: Promise, now: float) -> Case:
+        """Read what a question's row says. Raises QuestionTooNew."""
+        policy = Policy.from_data(question.id, json.loads(question.data or "{}").get("policy", {}))
+        return cls(question, policy, Progress.from_json(question.id, question.progress), now)
+
+    @property
+    def deadline_at(self) -> float | None:
+        """When it is closed if nobody has answered, in unix seconds."""
+        if self.policy.deadline is None:
+            return self.question.due_at
+        return self._asked_at + self.policy.deadline
+
+    @property
+    def _asked_at(self) -> float:
+        asked_at = self.policy.asked_at
+        return self.question.created_at if asked_at is None else asked_at
+
+    # What time brings
+
+    def overdue(self) -> Amendment | None:
+        """Return what should have happened by now: escalations, a reminder, the answer that the deadline brings.
+
+        Several reminders that nobody was there to send are one.
+        """
+        if self.question.act_at is None or self.question.act_at > self.now:
+            return None
+        if self.policy.deadline is not None and self._has_come(self.policy.deadline):
+            return self._take_timeout_answer(self.policy.timeout_answer)
+        case = self
+        events: list[NewAuditEvent] = []
+        for level in range(self.progress.escalated, len(self.policy.escalations)):
+            escalation = self.policy.escalations[level]
+            if not self._has_come(escalation.after_seconds):
+                break
+            assignees = tuple(escalation.to)
+            if not escalation.replace:
+                old = case.question.assignees
+                assignees = tuple(dict.fromkeys((*old, *assignees))) if old else ()
+            case = replace(
+                case,
+                question=replace(case.question, assignees=assignees),
+                progress=replace(case.progress, escalated=level + 1, claimed_by=None),
+            )
+            told = {"level": level + 1, "to": escalation.to, "assignees": assignees}
+            events.append(self._event(AuditKind.ESCALATED, None, told))
+        due = self._reminders_due()
+        if due > case.progress.reminders:
+            case = replace(case, progress=replace(case.progress, reminders=due))
+            told = {"number": due, "to": case.question.assignees}
+            events.append(self._event(AuditKind.REMINDED, None, told))
+        return case._amend(*events)
+
+    def _take_timeout_answer(self, value: str | None) -> Amendment:
+        settlement = Settlement(PromiseState.RESOLVED, value, by=TIMEOUT)
+        return self._amend(self._event(AuditKind.DEFAULTED, TIMEOUT, {"value": value}), settlement=settlement)
+
+    def _reminders_due(self) -> int:
+        every = self.policy.remind_every
+        if every is None:
+            return 0
+        count = round((self.now - self._asked_at) / every)
+        return count if self._has_come(every * count) else count - 1
+
+    def _has_come(self, seconds: float) -> bool:
+        """Whether it is so long ago that it was asked: by the very numbers that ``act_at`` is made of."""
+        return self._asked_at + seconds <= self.now
+
+    # What people do
+
+    def check_responder(self, responder: Responder) -> None:
+        """Raise NotAllowed or QuestionClaimed unless a person may answer."""
+        self.check_asked(responder)
+        claimed_by = self.progress.claimed_by
+        if claimed_by is not None and claimed_by != responder.user:
+            raise QuestionClaimed(self.question.id, claimed_by)
+
+    def check_asked(self, responder: Responder) -> None:
+        """Raise NotAllowed unless a question is, or was, for a person to answer."""
+        id, user = self.question.id, responder.user
+        is_anybodys = not self.question.assignees and not self.policy.excluded and self.policy.quorum is None
+        if is_anybodys:
+            return
+        self._check_known(responder)
+        if user in self.policy.excluded:
+            raise NotAllowed(id, user, "whoever asks for something does not approve it (four eyes)")
+        if self.question.assignees and responder.names.isdisjoint(self.question.assignees):
+            raise NotAllowed(id, user, "it is assigned to others")
+
+    def answer(
+        self, responder: Responder, value: str, note: str | None, request_id: str | None
+    ) -> Amendment | None:
+        """Return what an answer changes, which fits the question's form: a vote, or the end.
+
+        Args:
+            responder: Who answers.
+            value: JSON.
+            note: What they add in words.
+            request_id: By which a repetition is known.
+
+        Returns:
+            None if this very vote was counted before.
+
+        Raises:
+            NotAllowed: They are not asked, or excluded, or nobody knows who they are.
+            QuestionClaimed: Somebody else has claimed it.
+            AlreadyVoted: They have voted otherwise.
+            RequestConflict: They have, with this very request id.
+            WrongAnswer: They have edited what several decide on.
+        """
+        self.check_responder(responder)
+        if self.policy.quorum is None:
+            settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
+            return self._amend(settlement=settlement)
+        assert responder.user_id is not None
+        assert responder.user is not None
+        decision: dict[str, Any] = json.loads(value)
+        if decision.get("edits"):
+            raise WrongAnswer(self.question.id, [("edited", "several decide on what is proposed: as it is")])
+        vote = Vote(responder.user_id, decision["approved"], note, self.now, request_id)
+        known = self.vote_of(responder)
+        if known is not None:
+            if known.approved == vote.approved:
+                return None
+            if request_id is not None and known.request_id == request_id:
+                raise RequestConflict(request_id, self.question.id)
+            raise AlreadyVoted(self.question.id, responder.user)
+        return self._count(vote, decision)
+
+    def vote_of(self, responder: Responder) -> Vote | None:
+        """Return what a person has said already."""
+        votes = self.progress.votes
+        return next((vote for vote in votes if user_name(vote.user_id) == responder.user), None)
+
+    def _count(self, vote: Vote, decision: dict[str, Any]) -> Amendment:
+        assert self.policy.quorum is not None
+        votes = (*self.progress.votes, vote)
+        approvals = sum(each.approved for each in votes)
+        rejections = len(votes) - approvals
+        case = replace(self, progress=replace(self.progress, votes=votes, claimed_by=None))
+        told = {"approved": vote.approved, "note": vote.note, "request_id": vote.request_id}
+        event = self._event(AuditKind.VOTED, vote.user_id, told)
+        is_approved = approvals >= self.policy.quorum.approvals
+        if not is_approved and rejections <= self.policy.quorum.of - self.policy.quorum.approvals:
+            return case._amend(event)
+        decided = {**decision, "votes": [asdict(each) for each in votes]}
+        settlement = Settlement(
+            PromiseState.RESOLVED, json.dumps(decided), vote.user_id, vote.note, vote.request_id
+        )
+        return case._amend(event, settlement=settlement)
+
+    def claim(self, responder: Responder) -> Amendment | None:
+        """Have a person be the one who answers; None if they are already. Raises NotAllowed, QuestionClaimed."""
+        self._check_known(responder)
+        self.check_responder(responder)
+        if self.policy.quorum is not None:
+            raise NotAllowed(self.question.id, responder.user, "several decide on it, so nobody can claim it")
+        if self.progress.claimed_by == responder.user:
+            return None
+        case = replace(self, progress=replace(self.progress, claimed_by=responder.user))
+        return case._amend(self._event(AuditKind.CLAIMED, responder.user_id, {}))
+
+    def release(self, responder: Responder) -> Amendment | None:
+        """Have everybody answer again who is asked; None if nobody has claimed it. Raises NotAllowed."""
+        self._check_known(responder)
+        if self.progress.claimed_by is None:
+            return None
+        if self.progress.claimed_by != responder.user:
+            raise NotAllowed(
+                self.question.id, responder.user, f"{self.progress.claimed_by} has claimed it, not they"
+            )
+        case = replace(self, progress=replace(self.progress, claimed_by=None))
+        return case._amend(self._event(AuditKind.RELEASED, responder.user_id, {}))
+
+    def delegate(self, responder: Responder, to: tuple[str, ...], note: str | None) -> Amendment | None:
+        """Have others answer instead of those who are asked now; None if it is so already.
+
+        Where several must agree, somebody who is asked by name gives their own vote away, and nobody else's.
+
+        Raises:
+            NotAllowed, QuestionClaimed: Who delegates may not answer, or has no vote of their own to give away.
+            InvalidValue: There is nobody to delegate to, a name is none, or one is excluded.
+        """
+        self._check_known(responder)
+        self.check_responder(responder)
+        names = check_names("to", to)
+        if not names:
+            raise InvalidValue("to", "name somebody to delegate to")
+        for name in names:
+            if name in self.policy.excluded:
+                raise InvalidValue("to", f"{name} must not answer this question: they asked for it")
+        if self.policy.quorum is not None:
+            names = self._with_vote_given_away(responder, names)
+        if names == self.question.assignees:
+            return None
+        question = replace(self.question, assignees=names)
+        case = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
+        told = {"to": names, "from": self.question.assignees, "note": note}
+        return case._amend(self._event(AuditKind.DELEGATED, responder.user_id, told))
+
+    def _with_vote_given_away(self, responder: Responder, names: tuple[str, ...]) -> tuple[str, ...]:
+        id, user, assignees = self.question.id, responder.user, self.question.assignees
+        if self.vote_of(responder) is not None:
+            raise NotAllowed(id, user, "they have voted, so there is no vote to give away")
+        if user not in assignees:
+            raise NotAllowed(id, user, "several decide on it: only who is asked by name gives a vote away")
+        if len(names) != 1 or not names[0].startswith("user:") or names[0] in assignees:
+            raise InvalidValue("to", "several decide on it: name one user who is not asked yet")
+        return tuple(names[0] if name == user else name for name in assignees)
+
+    def _check_known(self, responder: Responder) -> None:
+        if responder.user is None:
+            raise NotAllowed(self.question.id, None, "say who answers: it is not for anybody")
+
+    # Inside
+
+    def _amend(self, *events: NewAuditEvent, settlement: Settlement | None = None) -> Amendment:
+        return Amendment(
+            version=self.question.version,
+            progress=self.progress.to_json(),
+            assignees=self.question.assignees,
+            act_at=None if settlement is not None else self._next_act(),
+            settlement=settlement,
+            events=events,
+        )
+
+    def _next_act(self) -> float | None:
+        begin, times = self._asked_at, list[float]()
+        if self.policy.remind_every is not None:
+            times.append(self.policy.remind_every * (self.progress.reminders + 1))
+        if self.progress.escalated < len(self.policy.escalations):
+            times.append(self.policy.escalations[self.progress.escalated].after_seconds)
+        if self.policy.deadline is not None:
+            times.append(self.policy.deadline)
+        return begin + min(times) if times else None
+
+    def _event(self, kind: AuditKind, by: str | None, details: dict[str, Any]) -> NewAuditEvent:
+        told = json.dumps({name: value for name, value in details.items() if value is not None})
+        return NewAuditEvent(uuid.uuid4().hex, kind, self.question.id, self.question.run_id, by, told)
+
+
+def excluded_users(requester: str | None) -> tuple[str, ...]:
+    """Return who may not answer what ``requester`` has asked for."""
+    return () if requester is None else (user_name(requester),)

@@ -1,0 +1,209 @@
+"""Carrying out what people and time change about questions, on any store, however many try at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from signoff.errors import AlreadySettled, NotFound, RequestConflict
+from signoff.people.cases import Case
+from signoff.people.checks import check_texts
+from signoff.people.responders import Responder
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Settlement,
+)
+from signoff.stores.base import Store
+
+log = logging.getLogger("signoff.people")
+
+AT_ONCE = 100
+AGAIN_SECONDS = 60.0
+"""When a question that this version cannot read is looked at again: it keeps nobody else waiting."""
+
+
+async def decide(
+    store: Store,
+    question: Promise,
+    responder: Responder,
+    value: str,
+    note: str | None,
+    request_id: str | None,
+) -> Promise:
+    """Give an answer that fits the question's form, as far as its policy lets it count.
+
+    Args:
+        store: Where the question is.
+        question: As it was read just now.
+        responder: Who answers.
+        value: JSON.
+        note: What they add in words.
+        request_id: Makes a repetition of this very answer a success without effect.
+
+    Returns:
+        The question: settled, or pending where others have to agree.
+
+    Raises:
+        NotAllowed, QuestionClaimed, AlreadyVoted: It does not count.
+        AlreadySettled: Somebody was first, or it is closed.
+        RequestConflict: The request id was used with another value.
+        QuestionTooNew: A newer version has asked it.
+    """
+    settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
+    while _is_plain(question):
+        made = replace(settlement, version=question.version)
+        question, _ = await store.settle(question.id, PromiseKind.QUESTION, made)
+        if question.state is not PromiseState.PENDING:
+            return question
+
+    def answer(case: Case) -> Amendment | None:
+        return case.answer(responder, value, note, request_id)
+
+    try:
+        return await _change(store, question, answer)
+    except AlreadySettled:
+        settled = await store.get_promise(question.id)
+        case = Case.of(settled, store.clock.now())
+        vote = case.vote_of(responder)
+        if vote is not None and request_id is not None and vote.request_id == request_id:
+            if vote.approved == json.loads(value)["approved"]:
+                return settled
+            raise RequestConflict(request_id, question.id) from None
+        return (await store.settle(question.id, PromiseKind.QUESTION, settlement))[0]
+
+
+async def bring_up_to_date(store: Store, question: Promise) -> Promise:
+    """Do what time has brought for a question, and return it as it is then."""
+    while question.state is PromiseState.PENDING:
+        overdue = Case.of(question, store.clock.now()).overdue()
+        if overdue is None:
+            break
+        question, _ = await store.amend(question.id, overdue)
+    return question
+
+
+async def view(store: Store, question_id: str, responder: Responder) -> Promise:
+    """Return a question to somebody who may answer it, and record that they have seen it.
+
+    Raises:
+        NotFound, NotAllowed
+    """
+    question = await bring_up_to_date(store, await _get(store, question_id))
+    Case.of(question, store.clock.now()).check_asked(responder)
+    seen = json.dumps({"digest": json.loads(question.data or "{}").get("digest")})
+    new = NewAuditEvent(
+        uuid.uuid4().hex, AuditKind.VIEWED, question.id, question.run_id, responder.user_id, seen
+    )
+    await store.record([new])
+    return question
+
+
+async def claim(store: Store, question_id: str, responder: Responder) -> Promise:
+    """Say that one will answer a question: until it is released or escalated, nobody else can.
+
+    Raises:
+        NotFound, NotAllowed, QuestionClaimed, AlreadySettled
+    """
+    return await _change(store, await _get(store, question_id), lambda case: case.claim(responder))
+
+
+async def release(store: Store, question_id: str, responder: Responder) -> Promise:
+    """Let others answer again what one has claimed. Raises NotFound, NotAllowed, AlreadySettled."""
+    return await _change(store, await _get(store, question_id), lambda case: case.release(responder))
+
+
+async def delegate(
+    store: Store, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
+) -> Promise:
+    """Have others answer instead.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        responder: Who delegates; they must be allowed to answer.
+        to: Assignees, such as ``["user:bob"]``. Those of before may not answer any more.
+        note: Why.
+
+    Raises:
+        NotFound, NotAllowed, QuestionClaimed, AlreadySettled
+        InvalidValue: There is nobody to delegate to, a name is none, or one is excluded.
+    """
+    check_texts(note=note)
+    names = tuple(to)
+    return await _change(
+        store, await _get(store, question_id), lambda case: case.delegate(responder, names, note)
+    )
+
+
+async def serve_questions(store: Store) -> float | None:
+    """Do what the policies of questions ask for by now, in every namespace. Any number of processes may do it.
+
+    Returns:
+        When there is something to do next, in unix seconds; None if there is nothing. What fails here is left to
+        others, and looked at again later.
+    """
+    while True:
+        due, next_at = await store.due_questions(AT_ONCE)
+        if not due:
+            return next_at
+        served = [await _serve(store.within(question.namespace), question) for question in due]
+        if not any(served):
+            return None
+
+
+async def _serve(store: Store, question: Promise) -> bool:
+    """Do what a question's policy asks for. Returns whether it will be due at another time now."""
+    now = store.clock.now()
+    try:
+        amendment = Case.of(question, now).overdue()
+    except Exception as error:
+        log.error(
+            "question %s of namespace %s cannot be served, and is tried again in %d s: %s",
+            question.id,
+            question.namespace,
+            AGAIN_SECONDS,
+            error,
+        )
+        amendment = Amendment(question.version, question.progress, question.assignees, now + AGAIN_SECONDS)
+    if amendment is None:
+        return False  # the database's clock is ahead of what we know of it
+    await store.amend(question.id, amendment)
+    return True
+
+
+async def _change(store: Store, question: Promise, make: Callable[[Case], Amendment | None]) -> Promise:
+    """Amend a question as ``make`` says of it as it is, after what time has brought."""
+    while True:
+        if question.state is not PromiseState.PENDING:
+            raise AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
+        case = Case.of(question, store.clock.now())
+        overdue = case.overdue()
+        amendment = make(case) if overdue is None else overdue
+        if amendment is None:
+            return question
+        question, done = await store.amend(question.id, amendment)
+        if done and overdue is None:
+            return question
+
+
+async def _get(store: Store, question_id: str) -> Promise:
+    try:
+        question = await store.get_promise(question_id)
+    except NotFound:
+        raise NotFound("question", question_id) from None
+    if question.kind is not PromiseKind.QUESTION:
+        raise NotFound("question", question_id)
+    return question
+
+
+def _is_plain(question: Promise) -> bool:
+    """Whether nothing but the form decides which answer counts."""
+    return Case.of(question, 0.0).policy.is_plain and not (question.assignees or question.progress)

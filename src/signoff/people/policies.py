@@ -1,0 +1,221 @@
+"""A question's policy: who may answer, how many must agree, and what happens while nobody does."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError
+from signoff.people.responders import check_names
+
+UNSET: Final[Any] = object()
+"""Where None is an answer."""
+
+SHORTEST_REMINDER_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """How many of those who are asked must approve.
+
+    Attributes:
+        approvals: So many different people must approve.
+        of: How many vote at most. As soon as the approvals cannot be reached any more, it is rejected.
+
+    Example::
+
+        await ctx.wait_for_user("Deploy?", quorum=Quorum(2, of=3))
+    """
+
+    approvals: int
+    of: int
+
+    def __post_init__(self) -> None:
+        for number in (self.approvals, self.of):
+            if type(number) is not int:
+                raise InvalidValue("quorum", f"{number!r} is no whole number")
+        if not 1 <= self.approvals <= self.of:
+            raise InvalidValue("quorum", f"{self.approvals} of {self.of} is no quorum")
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """Others who are asked, too, when nobody has answered for some time.
+
+    Attributes:
+        after_seconds: How long after the question was asked.
+        to: Who may answer from then on, such as ``["group:leads"]``.
+        replace: Whether those who were asked before may not answer any more.
+
+    Example::
+
+        await ctx.wait_for_user("Refund?", assignees=["group:desk"], escalations=[Escalation(3600, ["group:leads"])])
+    """
+
+    after_seconds: float
+    to: Sequence[str]
+    replace: bool = False
+
+    def __post_init__(self) -> None:
+        _check_seconds("after_seconds", self.after_seconds)
+        object.__setattr__(self, "to", check_names("to", self.to))
+        if not self.to:
+            raise InvalidValue("to", "an escalation needs somebody to go to")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds of a question beside its form. Seconds count from when it was asked.
+
+    Attributes:
+        assignees: Who may answer at first; empty: anybody.
+        excluded: Users who may not, whatever groups they are in.
+        quorum: How many must approve, if it is more than one.
+        remind_every: After how many seconds to remind them, again and again.
+        escalations: Who is asked later, the earliest first.
+        deadline: After how many seconds ``timeout_answer`` is taken; None: it is not taken.
+        timeout_answer: JSON of the answer that stands if nobody has given one by the deadline.
+        asked_at: From when seconds count, in unix seconds; None: from when the store created the question.
+    """
+
+    assignees: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    quorum: Quorum | None = None
+    remind_every: float | None = None
+    escalations: tuple[Escalation, ...] = ()
+    deadline: float | None = None
+    timeout_answer: str | None = None
+    asked_at: float | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether anybody may answer, once, and nothing happens meanwhile."""
+        return self == _PLAIN
+
+    @property
+    def first_act(self) -> float | None:
+        """After how many seconds there is something to do; None: never."""
+        times = [self.remind_every, self.deadline, *(each.after_seconds for each in self.escalations[:1])]
+        return min((time for time in times if time is not None), default=None)
+
+    def to_json(self) -> str:
+        """Write it, without the assignees: those are the question's own and may change."""
+        written: dict[str, Any] = {}
+        if self.excluded:
+            written["excluded"] = self.excluded
+        if self.quorum is not None:
+            written["quorum"] = {"approvals": self.quorum.approvals, "of": self.quorum.of}
+        if self.remind_every is not None:
+            written["remind_every"] = self.remind_every
+        if self.escalations:
+            written["escalations"] = [
+                {"after_seconds": each.after_seconds, "to": each.to, "replace": each.replace}
+                for each in self.escalations
+            ]
+        if self.deadline is not None:
+            written["deadline"] = self.deadline
+            written["timeout_answer"] = json.loads(self.timeout_answer or "null")
+        if self.asked_at is not None:
+            written["asked_at"] = self.asked_at
+        return json.dumps(written)
+
+    @classmethod
+    def from_data(cls, question_id: str, data: dict[str, Any]) -> Policy:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            QuestionTooNew: It has rules that are not known here: nobody may answer past them.
+        """
+        rest = dict(data)
+        quorum = rest.pop("quorum", None)
+        timeout_answer = json.dumps(rest.pop("timeout_answer")) if "timeout_answer" in rest else None
+        try:
+            return cls(
+                excluded=tuple(rest.pop("excluded", ())),
+                quorum=None if quorum is None else Quorum(**quorum),
+                escalations=tuple(Escalation(**each) for each in rest.pop("escalations", ())),
+                timeout_answer=timeout_answer,
+                **rest,
+            )
+        except TypeError as error:
+            raise QuestionTooNew(question_id, f"a policy with an {_unknown(error)}") from None
+
+    @classmethod
+    def make(
+        cls,
+        text: str,
+        *,
+        input_type: str,
+        skippable: bool = False,
+        assignees: Sequence[str] = (),
+        quorum: Quorum | int = 1,
+        excluded: Sequence[str] = (),
+        remind_every: float | None = None,
+        escalations: Sequence[Escalation] = (),
+        timeout_seconds: float | None = None,
+        timeout_answer: str | None = None,
+    ) -> Policy:
+        """Check and complete what a workflow says.
+
+        Args:
+            text: The question's, for messages.
+            input_type: The question's.
+            skippable: The question's.
+            timeout_answer: JSON of an answer that fits the question, if there is one.
+
+        Raises:
+            RegistrationError: The parts do not fit together.
+            InvalidValue: A name, a number or a time is none.
+        """
+        if timeout_answer is not None and timeout_seconds is None:
+            raise RegistrationError(f"question {text!r}: a timeout_answer needs timeout_seconds")
+        agreed = Quorum(quorum, quorum) if type(quorum) is int else quorum
+        if not isinstance(agreed, Quorum):
+            raise InvalidValue("quorum", f"{quorum!r} is neither a number nor a Quorum")
+        if agreed.of > 1 and input_type != "approval":
+            raise RegistrationError(f"question {text!r}: a quorum is for approvals, not for {input_type}")
+        if agreed.of > 1 and skippable:
+            raise RegistrationError(f"question {text!r}: a vote is a yes or a no; drop skippable or quorum")
+        if remind_every is not None:
+            _check_seconds("remind_every", remind_every, at_least=SHORTEST_REMINDER_SECONDS)
+        if timeout_answer is not None and timeout_seconds is not None:
+            check_deadline(timeout_seconds)
+        names = check_names("assignees", assignees)
+        able = set(names) - set(excluded)
+        if names and len(able) < agreed.approvals and all(name.startswith("user:") for name in names):
+            raise RegistrationError(
+                f"question {text!r}: {len(able)} people cannot give {agreed.approvals} approvals"
+            )
+        return cls(
+            assignees=names,
+            excluded=tuple(excluded),
+            quorum=agreed if agreed.of > 1 else None,
+            remind_every=remind_every,
+            escalations=tuple(sorted(escalations, key=lambda each: each.after_seconds)),
+            deadline=timeout_seconds if timeout_answer is not None else None,
+            timeout_answer=timeout_answer,
+        )
+
+
+_PLAIN: Final = Policy()
+
+
+def _unknown(error: TypeError) -> str:
+    """Name what a newer version has written, by what Python says of an argument that it does not know."""
+    name = re.search("unexpected keyword argument '([^']*)'", str(error))
+    return "unknown part" if name is None else f"unknown {name[1]!r}"
+
+
+def check_deadline(seconds: float) -> float:
+    """Return after how long a ``timeout_answer`` is taken. Raises InvalidValue."""
+    _check_seconds("timeout_seconds", seconds)
+    return seconds
+
+
+def _check_seconds(path: str, seconds: float, *, at_least: float = 0.0) -> None:
+    if not math.isfinite(seconds) or seconds < at_least:
+        raise InvalidValue(path, f"{seconds} is no number of seconds from {at_least:g} on")
