@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from signoff.blocking import Client, Groups, Handle, Promises, Schedules
+from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
 from signoff.client import Workflow
 from signoff.concurrency import Concurrency
 from signoff.engine.calls import group_of
@@ -155,6 +155,11 @@ class Signoff:
         return self._client.groups
 
     @property
+    def inbox(self) -> Inbox:
+        """Claiming and delegating questions, and what happened to them."""
+        return self._client.inbox
+
+    @property
     def schedules(self) -> Schedules:
         """Schedules by their ids."""
         return self._client.schedules
@@ -200,6 +205,7 @@ class Signoff:
         priority: int | None = None,
         start_at: datetime | None = None,
         delay_seconds: float | None = None,
+        started_by: str | None = None,
     ) -> Starter:
         """Return a way to start runs elsewhere, or later.
 
@@ -209,6 +215,7 @@ class Signoff:
             priority: Of the runs that are ready, workers take those of the highest priority first.
             start_at: When to start it, with a time zone.
             delay_seconds: After how long to start it, instead of ``start_at``.
+            started_by: Who asks for it, such as ``user:ana``.
 
         Example::
 
@@ -220,6 +227,7 @@ class Signoff:
             priority=priority,
             start_at=start_at,
             delay_seconds=delay_seconds,
+            started_by=started_by,
         )
 
     def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
@@ -249,6 +257,7 @@ class Starter:
     priority: int = 0
     start_at: datetime | None = None
     delay_seconds: float | None = None
+    started_by: str | None = None
 
     def options(
         self,
@@ -258,6 +267,7 @@ class Starter:
         priority: int | None = None,
         start_at: datetime | None = None,
         delay_seconds: float | None = None,
+        started_by: str | None = None,
     ) -> Starter:
         """Return one with these options changed. See ``Signoff.options``."""
         return replace(
@@ -267,6 +277,7 @@ class Starter:
             priority=self.priority if priority is None else priority,
             start_at=self.start_at if start_at is None else start_at,
             delay_seconds=self.delay_seconds if delay_seconds is None else delay_seconds,
+            started_by=self.started_by if started_by is None else started_by,
         )
 
     def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
@@ -289,6 +300,7 @@ class Starter:
             priority=self.priority,
             start_at=self.start_at,
             delay_seconds=self.delay_seconds,
+            started_by=self.started_by,
             **kwargs,
         )
 

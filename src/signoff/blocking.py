@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
 from signoff.errors import BlockingCall, ClientClosed
 from signoff.groups import AsyncGroups
-from signoff.records import Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
+from signoff.inbox import AsyncInbox
+from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
 from signoff.schedules import AsyncSchedules
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
@@ -154,6 +155,7 @@ class Client:
         self._call("Client", self._async.backend.open())
         self.promises = Promises(self._async.promises, self._background)
         self.groups = Groups(self._async.groups, self._background)
+        self.inbox = Inbox(self._async.inbox, self._background)
         self.schedules = Schedules(self._async.schedules, self._background)
 
     def __enter__(self) -> Client:
@@ -254,10 +256,20 @@ class Client:
         return self._call("workers", self._async.workers())
 
     def questions(
-        self, *, run_id: str | None = None, after: str | None = None, limit: int = 100
+        self,
+        *,
+        run_id: str | None = None,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page[Promise]:
-        """List open questions, oldest first."""
-        return self._call("questions", self._async.questions(run_id=run_id, after=after, limit=limit))
+        """List open questions, oldest first. See ``AsyncClient.questions``."""
+        work = self._async.questions(
+            run_id=run_id, user_id=user_id, groups=groups, roles=roles, after=after, limit=limit
+        )
+        return self._call("questions", work)
 
     def answer(
         self,
@@ -265,13 +277,22 @@ class Client:
         value: Any,
         *,
         user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
     ) -> Promise:
         """Answer a question. See ``AsyncClient.answer``."""
         work = self._async.answer(
-            question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
+            question_id,
+            value,
+            user_id=user_id,
+            groups=groups,
+            roles=roles,
+            note=note,
+            request_id=request_id,
+            digest=digest,
         )
         return self._call("answer", work)
 
@@ -375,6 +396,34 @@ class Groups:
         """Replace the limits of a group. See ``AsyncGroups.limit``."""
         work = self._async.limit(name, max_running=max_running, starts_per=starts_per)
         self._background.call(work, "groups.limit")
+
+
+class Inbox:
+    """Who answers which question, for code that may block. See ``AsyncInbox``."""
+
+    def __init__(self, inbox: AsyncInbox, background: Background) -> None:
+        self._async = inbox
+        self._background = background
+
+    def view(self, question_id: str, **responder: Any) -> Promise:
+        """Show a question to somebody who may answer it. See ``AsyncInbox.view``."""
+        return self._background.call(self._async.view(question_id, **responder), "inbox.view")
+
+    def claim(self, question_id: str, **responder: Any) -> Promise:
+        """Say that a person will answer. See ``AsyncInbox.claim``."""
+        return self._background.call(self._async.claim(question_id, **responder), "inbox.claim")
+
+    def release(self, question_id: str, *, user_id: str) -> Promise:
+        """Let others answer again what this person has claimed. See ``AsyncInbox.release``."""
+        return self._background.call(self._async.release(question_id, user_id=user_id), "inbox.release")
+
+    def delegate(self, question_id: str, to: Sequence[str], **options: Any) -> Promise:
+        """Have others answer instead of all who may now. See ``AsyncInbox.delegate``."""
+        return self._background.call(self._async.delegate(question_id, to, **options), "inbox.delegate")
+
+    def history(self, **which: Any) -> Page[AuditEvent]:
+        """List what happened to questions, in order. See ``AsyncInbox.history``."""
+        return self._background.call(self._async.history(**which), "inbox.history")
 
 
 class Schedules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -13,7 +13,9 @@ from signoff import codec
 from signoff.concurrency import slot_of
 from signoff.errors import RunCancelled, RunFailed
 from signoff.groups import AsyncGroups, GroupBackend
+from signoff.inbox import AsyncInbox, InboxBackend
 from signoff.local import LocalBackend
+from signoff.people.responders import Responder
 from signoff.records import (
     Entry,
     NewPromise,
@@ -59,7 +61,7 @@ class App(Protocol):
         ...
 
 
-class Backend(GroupBackend, ScheduleBackend, Protocol):
+class Backend(GroupBackend, InboxBackend, ScheduleBackend, Protocol):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -97,6 +99,8 @@ class Backend(GroupBackend, ScheduleBackend, Protocol):
         value: Any,
         *,
         user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
@@ -130,6 +134,7 @@ class AsyncClient:
             self._functions = target.registry
         self.promises = AsyncPromises(self.backend)
         self.groups = AsyncGroups(self.backend)
+        self.inbox = AsyncInbox(self.backend)
         self.schedules = AsyncSchedules(self.backend, self._group, self._function)
 
     async def __aenter__(self) -> AsyncClient:
@@ -154,6 +159,7 @@ class AsyncClient:
         priority: int = 0,
         start_at: datetime | None = None,
         delay_seconds: float | None = None,
+        started_by: str | None = None,
         **kwargs: Any,
     ) -> AsyncHandle:
         """Start a run, now or later. It is durable when this returns.
@@ -167,6 +173,7 @@ class AsyncClient:
             priority: Of the runs that are ready, workers take those of the highest priority first.
             start_at: When to start it, with a time zone; at once if that is past.
             delay_seconds: After how long to start it, instead of ``start_at``.
+            started_by: Who asks for it, such as ``user:ana``; a question with four eyes is not for them to answer.
             kwargs: Its keyword arguments.
 
         Returns:
@@ -190,6 +197,7 @@ class AsyncClient:
             concurrency_key=concurrency_key,
             concurrency_limit=concurrency_limit,
             traceparent=current_traceparent(),
+            started_by=started_by,
         )
         run, _ = await self.backend.create_run(
             new, timeout_seconds=timeout_seconds, delay_seconds=delay_seconds
@@ -268,10 +276,31 @@ class AsyncClient:
         return await self.backend.list_workers()
 
     async def questions(
-        self, *, run_id: str | None = None, after: str | None = None, limit: int = 100
+        self,
+        *,
+        run_id: str | None = None,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page[Promise]:
-        """List open questions, oldest first."""
-        which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id)
+        """List open questions, oldest first.
+
+        Args:
+            run_id: Only what this run asks; not together with a person.
+            user_id: Only what this person may answer, by their name, their groups and their roles.
+            groups: The groups they are in.
+            roles: The roles they have.
+            after: A former page's ``next``.
+            limit: How many at most.
+
+        Raises:
+            InvalidValue: A run and a person.
+        """
+        names = Responder(user_id, frozenset(groups), frozenset(roles)).names
+        which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, names or None)
+        which.check()
         return await self.backend.list_promises(which, after=after, limit=limit)
 
     async def answer(
@@ -280,25 +309,39 @@ class AsyncClient:
         value: Any,
         *,
         user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
     ) -> Promise:
-        """Answer a question.
+        """Answer a question, or give one's vote where several must agree: it stays pending until they do.
 
         Args:
             question_id: The question.
             value: ``True`` or ``False`` for an approval; else a text, an option's value, a list of them, or a form.
             user_id: Who answers.
+            groups: The groups they are in, without ``group:``; whoever calls vouches for it.
+            roles: The roles they have, likewise.
             note: What they add in words.
             request_id: Makes a repetition of this very answer a success without effect.
             digest: What the answerer saw; refused if the question is another one.
 
         Raises:
             NotFound, WrongAnswer, AlreadySettled, RequestConflict
+            NotAllowed: They are not asked, or excluded, or nobody says who they are.
+            QuestionClaimed: Somebody else has claimed it.
+            AlreadyVoted: They have voted otherwise.
         """
         return await self.backend.answer(
-            question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
+            question_id,
+            value,
+            user_id=user_id,
+            groups=groups,
+            roles=roles,
+            note=note,
+            request_id=request_id,
+            digest=digest,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -15,7 +15,9 @@ from pydantic_core import from_json, to_json
 from signoff import codec
 from signoff.errors import SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, new_client, server_url
+from signoff.people.responders import Responder, check_names
 from signoff.records import (
+    AuditEvent,
     Entry,
     Group,
     NewPromise,
@@ -26,15 +28,16 @@ from signoff.records import (
     Rate,
     Run,
     Schedule,
+    Seal,
     Settlement,
     WorkerInfo,
 )
 from signoff.sse import read_events
 from signoff.stores.limits import check_limits
-from signoff.stores.paging import Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -97,6 +100,7 @@ class HttpBackend:
             "delay_seconds": delay_seconds,
             "concurrency_key": new.concurrency_key,
             "concurrency_limit": new.concurrency_limit,
+            "started_by": new.started_by,
         }
         headers = {"traceparent": new.traceparent} if new.traceparent else None
         response = await self._post("/v1/runs", body, pauses=QUICK, headers=headers)
@@ -198,6 +202,9 @@ class HttpBackend:
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
+        if which.answerable_by is not None:
+            query: dict[str, Any] = {"assignee": sorted(which.answerable_by)}
+            return await self._list(Promise, "/v1/questions", query, after, limit)
         query = {"kind": which.kind, "state": which.state, "run_id": which.run_id}
         return await self._list(Promise, "/v1/promises", query, after, limit)
 
@@ -214,19 +221,52 @@ class HttpBackend:
         value: Any,
         *,
         user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
     ) -> Promise:
         body = {
             "value": from_json(codec.encode(value, path="value")),
-            "user_id": user_id,
+            **_responder(Responder(user_id, frozenset(groups), frozenset(roles))),
             "note": note,
             "request_id": request_id,
             "digest": digest,
         }
         path = _path("questions", question_id, "answer")
         return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
+
+    async def view_question(self, question_id: str, responder: Responder) -> Promise:
+        path = _path("questions", question_id, "view")
+        return self._record(Promise, await self._post(path, _responder(responder), pauses=QUICK))
+
+    async def claim_question(self, question_id: str, responder: Responder) -> Promise:
+        path = _path("questions", question_id, "claim")
+        return self._record(Promise, await self._post(path, _responder(responder), pauses=QUICK))
+
+    async def release_question(self, question_id: str, responder: Responder) -> Promise:
+        path = _path("questions", question_id, "release")
+        return self._record(Promise, await self._post(path, _responder(responder), pauses=QUICK))
+
+    async def delegate_question(
+        self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
+    ) -> Promise:
+        body = {**_responder(responder), "to": check_names("to", to), "note": note}
+        path = _path("questions", question_id, "delegate")
+        return self._record(Promise, await self._post(path, body))
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        query = {"question_id": which.question_id, "run_id": which.run_id}
+        return await self._list(AuditEvent, "/v1/audit", query, after, limit)
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        query = {"after": after, "limit": min(limit, PAGE)}
+        return self._read(await self._get("/v1/audit/chain", query), _links)
 
     # Workers and groups
 
@@ -386,6 +426,25 @@ def _path(noun: str, id: str, verb: str | None = None) -> str:
     """Return a path with any id in it. ``.`` and ``..`` would otherwise walk the tree."""
     quoted = quote(id, safe="").replace(".", "%2E") if id in (".", "..") else quote(id, safe="")
     return f"/v1/{noun}/{quoted}" + (f"/{verb}" if verb else "")
+
+
+def _links(answer: Any) -> list[tuple[Seal, AuditEvent | None]]:
+    return [
+        (
+            Seal(link["seq"], link["event_id"], link["hash"]),
+            None if link["event"] is None else from_wire(AuditEvent, link["event"]),
+        )
+        for link in answer["items"]
+    ]
+
+
+def _responder(responder: Responder) -> dict[str, Any]:
+    said: dict[str, Any] = {"user_id": responder.user_id}
+    if responder.groups:
+        said["groups"] = sorted(responder.groups)
+    if responder.roles:
+        said["roles"] = sorted(responder.roles)
+    return said
 
 
 def _repeatable(request_id: str | None) -> Sequence[float]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from signoff.engine.cron import next_time
 from signoff.errors import InvalidValue
+from signoff.people import decisions
 from signoff.people.answers import answer
+from signoff.people.responders import Responder
 from signoff.records import (
+    AuditEvent,
     Entry,
     Group,
     NewPromise,
@@ -21,11 +24,12 @@ from signoff.records import (
     Rate,
     Run,
     Schedule,
+    Seal,
     Settlement,
     WorkerInfo,
 )
 from signoff.stores.base import Store
-from signoff.stores.paging import Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 from signoff.watch import Watch
 
 _ENTRIES_AT_ONCE = 1000
@@ -133,13 +137,47 @@ class LocalBackend:
         value: Any,
         *,
         user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
     ) -> Promise:
         return await answer(
-            self._store, question_id, value, user_id=user_id, note=note, request_id=request_id, digest=digest
+            self._store,
+            question_id,
+            value,
+            user_id=user_id,
+            groups=groups,
+            roles=roles,
+            note=note,
+            request_id=request_id,
+            digest=digest,
         )
+
+    async def view_question(self, question_id: str, responder: Responder) -> Promise:
+        return await decisions.view(self._store, question_id, responder)
+
+    async def claim_question(self, question_id: str, responder: Responder) -> Promise:
+        return await decisions.claim(self._store, question_id, responder)
+
+    async def release_question(self, question_id: str, responder: Responder) -> Promise:
+        return await decisions.release(self._store, question_id, responder)
+
+    async def delegate_question(
+        self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
+    ) -> Promise:
+        return await decisions.delegate(self._store, question_id, responder, to, note)
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        return await self._store.list_audit(which, after=after, limit=limit)
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        return await self._store.read_chain(after=after, limit=limit)
 
     async def delete_ended(self, older_than_seconds: float, limit: int) -> int:
         if not 0 <= older_than_seconds < math.inf:

@@ -16,13 +16,18 @@ from pydantic_core import from_json, to_json
 from signoff.errors import (
     AccessDenied,
     AlreadySettled,
+    AlreadyVoted,
     IdConflict,
     InvalidState,
     InvalidValue,
     LeaseLost,
+    NotAllowed,
+    NotAuthenticated,
     NotFound,
     NotSerializable,
     PayloadTooLarge,
+    QuestionClaimed,
+    QuestionTooNew,
     RequestConflict,
     SignoffError,
     StoreFull,
@@ -31,6 +36,8 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.records import (
+    AuditEvent,
+    AuditKind,
     CallKind,
     CatchUp,
     Entry,
@@ -46,13 +53,14 @@ from signoff.records import (
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo | Schedule
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule)
+Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
-    Promise: frozenset({"data", "value"}),
+    Promise: frozenset({"data", "value", "progress"}),
     Entry: frozenset({"value", "error", "details"}),
+    AuditEvent: frozenset({"details"}),
     Group: frozenset(),
     WorkerInfo: frozenset(),
     Schedule: frozenset({"arguments"}),
@@ -60,8 +68,9 @@ _JSON: Mapping[type, frozenset[str]] = {
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Run: {"state": RunState},
-    Promise: {"kind": PromiseKind, "state": PromiseState},
+    Promise: {"kind": PromiseKind, "state": PromiseState, "assignees": tuple},
     Entry: {"kind": EntryKind, "call": CallKind},
+    AuditEvent: {"kind": AuditKind},
     WorkerInfo: {},
     Schedule: {"catch_up": CatchUp},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
@@ -105,13 +114,18 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
     for kind in (
         AccessDenied,
         AlreadySettled,
+        AlreadyVoted,
         IdConflict,
         InvalidState,
         InvalidValue,
         LeaseLost,
+        NotAllowed,
+        NotAuthenticated,
         NotFound,
         NotSerializable,
         PayloadTooLarge,
+        QuestionClaimed,
+        QuestionTooNew,
         RequestConflict,
         StoreFull,
         StoreReadOnly,

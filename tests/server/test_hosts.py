@@ -91,6 +91,7 @@ async def test_two_hosts_are_refused_whatever_the_asgi_server_lets_through(tmp_p
         "http://localhost@evil.example",
         "null",
         "file://",
+        "http://[::1",
         "",
     ],
 )

@@ -175,6 +175,65 @@ async def answering(scene: Scene) -> AsyncIterator[Any]:
 
 
 @play
+async def policies(scene: Scene) -> AsyncIterator[Any]:
+    client = scene.client
+    finance = {"user_id": "ana", "groups": ["finance"]}
+    policy = {"assignees": ["group:finance", "role:lead"], "exclude_requester": True}
+    for who in ("", " ana", "group:x", "signoff:x"):
+        yield await tried(client.start("approve", id="b", started_by=who))
+    await client.start("approve", id="a", started_by="user:req", **policy)
+    id = await scene.question("a")
+    yield await client.backend.get_run("a")
+    yield await client.questions(**finance)
+    yield await client.questions(user_id="eva", roles=["lead"])
+    yield await client.questions(user_id="eva")
+    yield await tried(client.questions(user_id="eva", run_id="a"))
+    yield await tried(client.answer(id, True))
+    yield await tried(client.answer(id, True, user_id="eva"))
+    yield await tried(client.answer(id, True, user_id="req", groups=["finance"]))
+    yield await tried(client.answer(id, True, user_id="signoff:timeout", groups=["finance"]))
+    yield await tried(client.inbox.claim(id, user_id="eva"))
+    yield await tried(client.inbox.view(id, user_id="eva"))
+    yield (await client.inbox.view(id, **finance)).id
+    yield await client.inbox.claim(id, **finance)
+    yield await tried(client.inbox.claim(id, user_id="bob", groups=["finance"]))
+    yield await tried(client.answer(id, True, user_id="bob", groups=["finance"]))
+    yield await tried(client.inbox.release(id, user_id="bob"))
+    yield await client.inbox.release(id, user_id="ana")
+    yield await tried(client.inbox.delegate(id, ["user:req"], **finance))
+    yield await tried(client.inbox.delegate(id, ["nobody"], **finance))
+    yield await client.inbox.delegate(id, ["user:bob"], note="away", **finance)
+    yield await client.answer(id, True, user_id="bob")
+    handle = await client.start("approve", id="v", assignees=["user:ana", "group:finance"], quorum=[2, 3])
+    vote = await scene.question("v")
+    yield await tried(client.inbox.claim(vote, **finance))
+    yield await tried(client.inbox.delegate(vote, ["user:bob"], user_id="eva", groups=["finance"]))
+    yield await client.answer(vote, True, note="é", request_id="1", **finance)
+    yield await tried(client.answer(vote, False, request_id="2", **finance))
+    yield await tried(client.answer(vote, False, request_id="1", **finance))
+    yield await client.answer(vote, True, request_id="1", **finance)
+    yield await tried(client.inbox.delegate(vote, ["user:bob"], note="away", **finance))
+    yield await client.answer(vote, True, user_id="eva", groups=["finance"], request_id="3")
+    yield await tried(client.answer(vote, False, request_id="3", user_id="eva", groups=["finance"]))
+    yield await tried(client.answer(vote, False, request_id="1", **finance))
+    yield await tried(client.answer(vote, True, request_id="1", note="x" * 10_001, **finance))
+    yield await handle.result()
+    for unknown in ("unknown", "a"):
+        yield await tried(client.inbox.view(unknown, user_id="ana"))
+        yield await tried(client.inbox.claim(unknown, user_id="ana"))
+        yield await tried(client.inbox.release(unknown, user_id="ana"))
+        yield await tried(client.inbox.delegate(unknown, ["user:bob"], user_id="ana"))
+    yield await tried(client.inbox.claim(id, user_id="ana"))
+    for which in ({"question_id": id}, {"run_id": "a"}, {}, {"run_id": "other"}):
+        page = await client.inbox.history(**which)
+        yield [(event.kind, event.question_id, event.run_id, event.by) for event in page.items]
+    first = await client.inbox.history(run_id="a", limit=2)
+    second = await client.inbox.history(run_id="a", limit=2, after=first.next)
+    yield [event.kind for event in (*first.items, *second.items)]
+    yield await tried(client.inbox.history(after="x"))
+
+
+@play
 async def forms(scene: Scene) -> AsyncIterator[Any]:
     client = scene.client
     handle = await client.start("refund", id="a")

@@ -14,10 +14,12 @@ import pytest
 from pydantic_core import from_json
 
 from signoff.errors import (
+    AccessDenied,
     AlreadySettled,
     IdConflict,
     InvalidState,
     InvalidValue,
+    NotAuthenticated,
     NotFound,
     NotSerializable,
     PayloadTooLarge,
@@ -35,6 +37,8 @@ from tests.server.conftest import app_in, fields, kind, serving
 from tests.support import OnThread
 
 ERRORS: list[tuple[SignoffError, int]] = [
+    (NotAuthenticated("the proxy names nobody"), 401),
+    (AccessDenied("GET /v1/runs", "'ana' has no role that may"), 403),
     (NotFound("run", "r"), 404),
     (IdConflict("r", "it is another"), 409),
     (AlreadySettled("p", "resolved", "ana", 1700000000.25), 409),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from signoff import Concurrency, Context, Signoff
+from signoff import Concurrency, Context, Quorum, Signoff
 from signoff.errors import PromiseCancelled, PromiseRejected, SignalTimeout
 
 
@@ -20,7 +20,7 @@ class Refund(BaseModel):
 
 def register(app: Signoff) -> None:
     """Register all of them."""
-    for function in (echo, ask, choose, refund, listen, promised, explode, skip, forget):
+    for function in (echo, ask, approve, choose, refund, listen, promised, explode, skip, forget, sign):
         app.workflow(function)
     app.workflow(concurrency=Concurrency(2, key=lambda who, number: who["of"]))(one_by_one)
 
@@ -37,6 +37,14 @@ async def ask(ctx: Context, text: str = "Go on?", timeout_seconds: float | None 
     return {"approved": answer.approved, "by": answer.user_id, "note": answer.note}
 
 
+async def approve(ctx: Context, **policy: Any) -> dict[str, Any]:
+    """Ask under a policy; ``quorum`` is two numbers."""
+    if "quorum" in policy:
+        policy["quorum"] = Quorum(*policy["quorum"])
+    answer = await ctx.wait_for_user("Deploy?", **policy)
+    return {"approved": answer.approved, "by": answer.user_id, "votes": len(answer.votes)}
+
+
 async def choose(ctx: Context) -> Any:
     return (await ctx.wait_for_user("Which?", input_type="select", options=["red", "blue"])).value
 
@@ -47,6 +55,13 @@ async def refund(ctx: Context) -> Any:
 
 async def skip(ctx: Context) -> bool:
     return (await ctx.wait_for_user("Or not?", input_type="approval", skippable=True)).skipped
+
+
+async def sign(ctx: Context, assignees: list[str], four_eyes: bool = False) -> dict[str, Any]:
+    answer = await ctx.wait_for_user(
+        "Sign?", input_type="approval", assignees=assignees, exclude_requester=four_eyes
+    )
+    return {"approved": answer.approved, "by": answer.user_id}
 
 
 async def listen(ctx: Context, name: str = "news") -> Any:

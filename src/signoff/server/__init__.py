@@ -1,6 +1,8 @@
 """The HTTP API: runs, questions and promises of one store, for browsers, clients and curl."""
 
 from signoff.server.app import create_server_app
+from signoff.server.identity import TrustedProxy
 from signoff.server.listening import Server, serve
+from signoff.server.rights import Role
 
-__all__ = ["Server", "create_server_app", "serve"]
+__all__ = ["Role", "Server", "TrustedProxy", "create_server_app", "serve"]

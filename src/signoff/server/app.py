@@ -16,7 +16,9 @@ from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
 from signoff.metrics import collecting
+from signoff.people.duties import DUTIES
 from signoff.server import (
+    audit,
     events,
     groups,
     health,
@@ -31,7 +33,9 @@ from signoff.server import (
 from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
+from signoff.server.guard import Guard
 from signoff.server.hosts import HostCheck
+from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
 from signoff.server.keys import WorkerKeys
 from signoff.server.problems import add_handlers
@@ -52,6 +56,7 @@ def create_server_app(
     *,
     allowed_hosts: Iterable[str] = (),
     worker_keys: WorkerKeys | None = None,
+    proxy: TrustedProxy | None = None,
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
 ) -> FastAPI:
@@ -63,6 +68,8 @@ def create_server_app(
         app_or_store: A store, or the app whose store it is and in whose group runs are started.
         allowed_hosts: Names the server is reached by, besides localhost, 127.0.0.1 and [::1].
         worker_keys: The keys of remote workers. Without any, programs of this machine may work, and no others.
+        proxy: What says who people are, in headers. Without it the API is for a laptop: whoever reaches it may say who
+            they are. Another ASGI server than ``Server`` must not replace the peer's address by a header's.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
@@ -73,13 +80,14 @@ def create_server_app(
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     store, group, function = app.store, app.group, app.registry.function
 
+    hosts = tuple(allowed_hosts)
     retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
         await store.open()
         backend = LocalBackend(store)
-        timers = asyncio.create_task(TimerService(store).run(), name="signoff timers")
+        timers = asyncio.create_task(TimerService(store, duties=DUTIES).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
         pruning = (
             None if retention is None else asyncio.create_task(retention.run(), name="signoff retention")
@@ -88,7 +96,7 @@ def create_server_app(
         scrape = Scrape(store, lambda: not timers.done())
         keys = worker_keys or WorkerKeys()
         services = Services(
-            store, backend, group, timers, function, keys, worker_lease_seconds, feeds, scrape
+            store, backend, group, timers, function, keys, proxy, worker_lease_seconds, feeds, scrape
         )
         api.state.services = services
         try:
@@ -110,9 +118,10 @@ def create_server_app(
         version=signoff.__version__,
         lifespan=lifespan,
         middleware=[
-            Middleware(HostCheck, allowed_hosts=tuple(allowed_hosts)),
-            Middleware(BodyLimit, unread=(PATH,)),
+            Middleware(HostCheck, allowed_hosts=hosts),
             Middleware(EncodedPaths),
+            *([] if proxy is None else [Middleware(Guard, proxy=proxy, allowed_hosts=hosts)]),
+            Middleware(BodyLimit, unread=(PATH,)),
         ],
         redirect_slashes=False,
     )
@@ -122,6 +131,7 @@ def create_server_app(
         events,
         questions,
         promises,
+        audit,
         groups,
         workers,
         pruning_routes,

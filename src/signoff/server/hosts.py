@@ -15,7 +15,8 @@ from signoff.server.problems import problem
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(:[0-9]*)?")
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
 
 
 class HostCheck:
@@ -28,7 +29,7 @@ class HostCheck:
 
     def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = ()) -> None:
         self._app = app
-        self._allowed = frozenset((*LOCAL, *(_bracketed(host.lower()) for host in allowed_hosts)))
+        self._allowed = frozenset((*LOCAL, *map(bracketed, allowed_hosts)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -46,10 +47,10 @@ class HostCheck:
                 "Host",
                 f"this server does not go by {named!r}; start it with that name: signoff server --allow-host",
             ), 421
-        if method in _SAFE:
+        if method in SAFE:
             return None
         origin = headers.get("origin")
-        if origin is not None and not self._allows(urlsplit(origin).netloc):
+        if origin is not None and not self._allows(netloc_of(origin)):
             return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         if (
@@ -60,9 +61,24 @@ class HostCheck:
         return None
 
     def _allows(self, host: str) -> bool:
-        match = _HOST.fullmatch(host.lower())
-        return match is not None and match[1] in self._allowed
+        return host_of(host) in self._allowed
 
 
-def _bracketed(host: str) -> str:
+def netloc_of(origin: str) -> str:
+    """Return the host and the port of an ``Origin``, or "" if it names none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def host_of(netloc: str) -> str | None:
+    """Return the name of a host without its port, or None if it is none."""
+    match = _HOST.fullmatch(netloc.lower())
+    return None if match is None else match[1]
+
+
+def bracketed(host: str) -> str:
+    """Write a host as it stands in a URL."""
+    host = host.lower()
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -9,6 +9,7 @@ from typing import TypedDict, Unpack
 
 from signoff.app import Signoff
 from signoff.server.app import create_server_app
+from signoff.server.identity import TrustedProxy
 from signoff.server.keys import WorkerKeys
 from signoff.server.serving import Serving, bind, url_of
 from signoff.stores.base import Store
@@ -18,6 +19,7 @@ class ServerOptions(TypedDict, total=False):
     """What else a server may be told, see ``create_server_app``."""
 
     worker_keys: WorkerKeys | None
+    proxy: TrustedProxy | None
     worker_lease_seconds: float | None
     retention_days: float | None
 

@@ -14,13 +14,18 @@ from starlette.responses import Response
 from signoff.errors import (
     AccessDenied,
     AlreadySettled,
+    AlreadyVoted,
     IdConflict,
     InvalidState,
     InvalidValue,
     LeaseLost,
+    NotAllowed,
+    NotAuthenticated,
     NotFound,
     NotSerializable,
     PayloadTooLarge,
+    QuestionClaimed,
+    QuestionTooNew,
     RequestConflict,
     SignoffError,
     StoreUnavailable,
@@ -29,9 +34,13 @@ from signoff.errors import (
 from signoff.wire import to_problem
 
 STATUS: dict[type[SignoffError], int] = {
+    NotAuthenticated: 401,
     AccessDenied: 403,
+    NotAllowed: 403,
     NotFound: 404,
     AlreadySettled: 409,
+    AlreadyVoted: 409,
+    QuestionClaimed: 409,
     IdConflict: 409,
     InvalidState: 409,
     LeaseLost: 409,
@@ -41,6 +50,7 @@ STATUS: dict[type[SignoffError], int] = {
     NotSerializable: 422,
     WrongAnswer: 422,
     StoreUnavailable: 503,
+    QuestionTooNew: 503,
 }
 
 RETRY_AFTER_SECONDS = 1

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from signoff import codec
 from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
+from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
@@ -81,27 +82,32 @@ async def get_promise(promise_id: Id, services: ServicesOf) -> Response:
 
 
 @router.post("/{promise_id}/resolve")
-async def resolve_promise(promise_id: Id, body: SettlePromise, services: ServicesOf) -> Response:
+async def resolve_promise(
+    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf
+) -> Response:
     """Settle a promise with a value."""
-    return await _settle(services, promise_id, PromiseState.RESOLVED, body, body.value)
+    return await _settle(services, actor, promise_id, PromiseState.RESOLVED, body, body.value)
 
 
 @router.post("/{promise_id}/reject")
-async def reject_promise(promise_id: Id, body: SettlePromise, services: ServicesOf) -> Response:
+async def reject_promise(
+    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf
+) -> Response:
     """Settle a promise with a reason against it."""
-    return await _settle(services, promise_id, PromiseState.REJECTED, body, body.value)
+    return await _settle(services, actor, promise_id, PromiseState.REJECTED, body, body.value)
 
 
 @router.post("/{promise_id}/cancel")
-async def cancel_promise(promise_id: Id, services: ServicesOf, body: CancelPromise | None = None) -> Response:
+async def cancel_promise(
+    promise_id: Id, services: ServicesOf, actor: ActorOf, body: CancelPromise | None = None
+) -> Response:
     """Withdraw a promise."""
-    return await _settle(services, promise_id, PromiseState.CANCELLED, body or CancelPromise(), None)
+    return await _settle(services, actor, promise_id, PromiseState.CANCELLED, body or CancelPromise(), None)
 
 
 async def _settle(
-    services: Services, promise_id: str, state: PromiseState, body: CancelPromise, value: Any
+    services: Services, actor: Actor, promise_id: str, state: PromiseState, body: CancelPromise, value: Any
 ) -> Response:
-    settlement = Settlement(
-        state, codec.encode(value), by=body.by, note=body.note, request_id=body.request_id
-    )
+    by = actor.user_id("by", body.by)
+    settlement = Settlement(state, codec.encode(value), by=by, note=body.note, request_id=body.request_id)
     return reply_with(await services.backend.settle(promise_id, settlement))

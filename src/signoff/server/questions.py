@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.responses import Response
 
-from signoff.people.answers import get_question
+from signoff.people.responders import Responder, check_names
 from signoff.records import PromiseKind, PromiseState
+from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
@@ -17,8 +19,31 @@ from signoff.stores.paging import PromiseFilter
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
 
+MANY_NAMES: Final = 200
+"""How many assignees an inbox is asked for at most."""
 
-class GiveAnswer(Body):
+
+class Said(Body):
+    """Who does something with a question, and what they are. Where a proxy says so, it may be left out."""
+
+    user_id: Text | None = None
+    groups: list[Text] = Field(default_factory=list[Text])
+    roles: list[Text] = Field(default_factory=list[Text])
+
+    @property
+    def responder(self) -> Responder:
+        """The person. Raises InvalidValue."""
+        return Responder(self.user_id, frozenset(self.groups), frozenset(self.roles))
+
+
+class Delegate(Said):
+    """Who answers from now on, and why."""
+
+    to: list[Text]
+    note: Text | None = None
+
+
+class GiveAnswer(Said):
     """An answer: its value must be what the question's ``answer_schema`` describes; null skips, where that is allowed.
 
     An approval takes ``true`` and ``false`` too. With a proposal it takes ``{"approved": true, "edited": ...}``, which
@@ -26,7 +51,6 @@ class GiveAnswer(Body):
     """
 
     value: Any
-    user_id: Text | None = None
     note: Text | None = None
     request_id: Text | None = None
     digest: Text | None = None
@@ -34,28 +58,75 @@ class GiveAnswer(Body):
 
 @router.get("")
 async def list_questions(
-    services: ServicesOf, run_id: str | None = None, after: After = None, limit: Limit = 100
+    services: ServicesOf,
+    actor: ActorOf,
+    run_id: str | None = None,
+    assignee: Annotated[
+        list[str] | None, Query(max_length=MANY_NAMES, description="user:ana, group:finance, role:approver")
+    ] = None,
+    after: After = None,
+    limit: Limit = 100,
 ) -> Response:
-    """List open questions, oldest first."""
-    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id)
-    return reply_page(await services.backend.list_promises(which, after=after, limit=limit))
+    """List open questions, oldest first: all, a run's, or those that one of the assignees or anybody may answer.
+
+    Whoever may see no others gets those that they are asked. A page may then be shorter than ``limit``.
+    """
+    names = None if assignee is None else frozenset(check_names("assignee", assignee))
+    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, actor.inbox(names, run_id))
+    page = await services.backend.list_promises(which, after=after, limit=limit)
+    return reply_page(actor.only_seen(page))
 
 
 @router.get("/{question_id}")
-async def show_question(question_id: Id, services: ServicesOf) -> Response:
+async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question, open or closed."""
-    return reply_with(await get_question(services.store, question_id))
+    return reply_with(await actor.question(services.store, question_id))
 
 
 @router.post("/{question_id}/answer")
-async def answer_question(question_id: Id, body: GiveAnswer, services: ServicesOf) -> Response:
+async def answer_question(
+    question_id: Id, body: GiveAnswer, services: ServicesOf, actor: ActorOf
+) -> Response:
     """Answer a question. A wrong answer is refused with 422 and leaves it open."""
+    responder = await actor.responder(services.store, question_id, body.responder)
     promise = await services.backend.answer(
         question_id,
         body.value,
-        user_id=body.user_id,
+        user_id=responder.user_id,
+        groups=responder.groups,
+        roles=responder.roles,
         note=body.note,
         request_id=body.request_id,
         digest=body.digest,
     )
     return reply_with(promise)
+
+
+@router.post("/{question_id}/view")
+async def view_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
+    """Show a question to somebody who may answer it, and record that they have seen it."""
+    responder = await actor.responder(services.store, question_id, body.responder)
+    return reply_with(await services.backend.view_question(question_id, responder))
+
+
+@router.post("/{question_id}/claim")
+async def claim_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
+    """Say that one will answer: nobody else can until the question is released, delegated or escalated."""
+    responder = await actor.responder(services.store, question_id, body.responder)
+    return reply_with(await services.backend.claim_question(question_id, responder))
+
+
+@router.post("/{question_id}/release")
+async def release_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
+    """Let others answer again what one has claimed."""
+    responder = await actor.responder(services.store, question_id, body.responder)
+    return reply_with(await services.backend.release_question(question_id, responder))
+
+
+@router.post("/{question_id}/delegate")
+async def delegate_question(
+    question_id: Id, body: Delegate, services: ServicesOf, actor: ActorOf
+) -> Response:
+    """Have others answer instead of all who may now."""
+    responder = await actor.responder(services.store, question_id, body.responder)
+    return reply_with(await services.backend.delegate_question(question_id, responder, body.to, body.note))

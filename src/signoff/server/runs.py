@@ -13,6 +13,7 @@ from signoff import codec
 from signoff.concurrency import LONGEST_KEY, Slot, slot_of
 from signoff.errors import InvalidValue
 from signoff.records import NewRun, RunState
+from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
@@ -41,8 +42,9 @@ class StartRun(Body):
     delay_seconds: float | None = None
     concurrency_key: Text | None = Field(default=None, max_length=LONGEST_KEY)
     concurrency_limit: int | None = Field(default=None, ge=1)
+    started_by: Text | None = None
 
-    def new_run(self, services: Services, traceparent: str | None) -> NewRun:
+    def new_run(self, services: Services, actor: Actor, traceparent: str | None) -> NewRun:
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
         key, limit = self._slot(services, arguments)
@@ -56,6 +58,7 @@ class StartRun(Body):
             concurrency_key=key,
             concurrency_limit=limit,
             traceparent=traceparent,
+            started_by=actor.user_id("started_by", self.started_by),
         )
 
     def _slot(self, services: Services, arguments: str) -> Slot:
@@ -84,10 +87,10 @@ class SendSignal(Body):
 
 @router.post("", status_code=201)
 async def start_run(
-    body: StartRun, services: ServicesOf, traceparent: Annotated[str | None, Header()] = None
+    body: StartRun, services: ServicesOf, actor: ActorOf, traceparent: Annotated[str | None, Header()] = None
 ) -> Response:
     """Start a run: 201, or 200 if it was started before. It goes on with the trace of the caller."""
-    new = body.new_run(services, read_header(traceparent) or current_traceparent())
+    new = body.new_run(services, actor, read_header(traceparent) or current_traceparent())
     run, created = await services.backend.create_run(
         new, timeout_seconds=body.timeout_seconds, delay_seconds=body.delay_seconds
     )
@@ -130,10 +133,13 @@ async def get_result(
 
 
 @router.post("/{run_id}/cancel")
-async def cancel_run(run_id: Id, services: ServicesOf, body: CancelRun | None = None) -> Response:
+async def cancel_run(
+    run_id: Id, services: ServicesOf, actor: ActorOf, body: CancelRun | None = None
+) -> Response:
     """Ask a run to stop."""
     asked = body or CancelRun()
-    return reply_with(await services.backend.cancel(run_id, reason=asked.reason, by=asked.by))
+    by = actor.user_id("by", asked.by)
+    return reply_with(await services.backend.cancel(run_id, reason=asked.reason, by=by))
 
 
 @router.post("/{run_id}/retry")
@@ -143,10 +149,11 @@ async def retry_run(run_id: Id, services: ServicesOf) -> Response:
 
 
 @router.post("/{run_id}/signals")
-async def send_signal(run_id: Id, body: SendSignal, services: ServicesOf) -> Response:
+async def send_signal(run_id: Id, body: SendSignal, services: ServicesOf, actor: ActorOf) -> Response:
     """Send a run a signal. ``sent`` is false for a repetition of ``request_id``."""
     value = codec.encode(body.value)
-    sent = await services.backend.signal(run_id, body.name, value, by=body.by, request_id=body.request_id)
+    by = actor.user_id("by", body.by)
+    sent = await services.backend.signal(run_id, body.name, value, by=by, request_id=body.request_id)
     return reply({"sent": sent})
 
 

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from signoff.local import LocalBackend
 from signoff.server.feeds import Feeds
+from signoff.server.identity import TrustedProxy
 from signoff.server.keys import WorkerKeys
 from signoff.server.readiness import Readiness
 from signoff.server.scrape import Scrape
@@ -31,6 +32,7 @@ class Services:
         timers: What has deadlines fire.
         function: Finds a workflow's code by its name, if the server was started with an app that has it.
         worker_keys: The keys of remote workers; without any, those of this machine need none.
+        proxy: What says who people are; None: they say so themselves.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
         feeds: What is told to remote stores.
@@ -45,6 +47,7 @@ class Services:
     timers: asyncio.Task[None]
     function: Callable[[str], Callable[..., Any] | None]
     worker_keys: WorkerKeys
+    proxy: TrustedProxy | None
     worker_lease_seconds: float | None
     feeds: Feeds
     scrape: Scrape

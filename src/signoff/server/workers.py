@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from signoff.server.actors import ActorOf
 from signoff.server.replies import reply
 from signoff.server.services import ServicesOf
 from signoff.wire import to_wire
@@ -13,7 +14,7 @@ router = APIRouter(prefix="/v1/workers", tags=["workers"])
 
 
 @router.get("")
-async def list_workers(services: ServicesOf) -> Response:
-    """List the workers of the whole database, whatever their namespace."""
-    found = await services.backend.list_workers()
+async def list_workers(services: ServicesOf, actor: ActorOf) -> Response:
+    """List the workers of the whole database, or, for people whom a proxy names, those of the namespace."""
+    found = actor.only_seen_workers(services.store.namespace, await services.backend.list_workers())
     return reply({"items": [to_wire(worker) for worker in found], "next": None})

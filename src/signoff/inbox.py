@@ -1,0 +1,104 @@
+"""What people do with questions besides answering them, from outside, and what happened to these."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from signoff.people.responders import Responder
+from signoff.records import AuditEvent, Promise, Seal
+from signoff.stores.paging import AuditFilter, Page
+
+
+class InboxBackend(Protocol):
+    """What it talks to: a store in this process, or a server."""
+
+    async def view_question(self, question_id: str, responder: Responder) -> Promise: ...
+    async def claim_question(self, question_id: str, responder: Responder) -> Promise: ...
+    async def release_question(self, question_id: str, responder: Responder) -> Promise: ...
+    async def delegate_question(
+        self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
+    ) -> Promise: ...
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]: ...
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]: ...
+
+
+class AsyncInbox:
+    """Who answers which question, and what happened to it.
+
+    Example::
+
+        for question in (await client.questions(user_id="ana", groups=["finance"])).items:
+            await client.inbox.claim(question.id, user_id="ana", groups=["finance"])
+    """
+
+    def __init__(self, backend: InboxBackend) -> None:
+        self._backend = backend
+
+    async def view(
+        self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()
+    ) -> Promise:
+        """Show a question to somebody who may answer it, and record that they have seen it.
+
+        Raises:
+            NotFound, NotAllowed
+        """
+        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        return await self._backend.view_question(question_id, responder)
+
+    async def claim(
+        self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()
+    ) -> Promise:
+        """Say that this person will answer: nobody else can until it is released, delegated or escalated.
+
+        Raises:
+            NotFound, NotAllowed, QuestionClaimed, AlreadySettled
+        """
+        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        return await self._backend.claim_question(question_id, responder)
+
+    async def release(self, question_id: str, *, user_id: str) -> Promise:
+        """Let others answer again what this person has claimed. Raises NotFound, NotAllowed, AlreadySettled."""
+        return await self._backend.release_question(question_id, Responder(user_id))
+
+    async def delegate(
+        self,
+        question_id: str,
+        to: Sequence[str],
+        *,
+        user_id: str,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        note: str | None = None,
+    ) -> Promise:
+        """Have others answer instead of all who may now.
+
+        Args:
+            question_id: The question.
+            to: Who answers from now on: ``user:bob``, ``group:finance``, ``role:approver``.
+            user_id: Who delegates; they must be allowed to answer.
+            groups: The groups they are in.
+            roles: The roles they have.
+            note: Why.
+
+        Raises:
+            NotFound, NotAllowed, QuestionClaimed, AlreadySettled
+            InvalidValue: A name is none, or must not answer.
+        """
+        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        return await self._backend.delegate_question(question_id, responder, to, note)
+
+    async def history(
+        self,
+        *,
+        question_id: str | None = None,
+        run_id: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[AuditEvent]:
+        """List what happened to a question, to the questions of a run, or to all, in order."""
+        return await self._backend.list_audit(AuditFilter(question_id, run_id), after=after, limit=limit)

@@ -1,0 +1,154 @@
+"""Who acts in a request: the person whom a proxy names, or else whoever the request itself says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from signoff.errors import AccessDenied, NotAllowed
+from signoff.names import user_name
+from signoff.people.answers import get_question
+from signoff.people.audit import record_refusal
+from signoff.people.cases import Case
+from signoff.people.responders import Responder
+from signoff.records import AuditEvent, Promise, WorkerInfo
+from signoff.server.rights import Reach
+from signoff.stores.base import Store
+from signoff.stores.paging import Page
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who acts, and how much of what the server has is theirs to see.
+
+    Attributes:
+        person: Who it is; None if no proxy vouches for people, so that anybody may say who they are.
+        reach: How much they see.
+    """
+
+    person: Responder | None = None
+    reach: Reach = Reach.ALL
+
+    def user_id(self, field: str, said: str | None) -> str | None:
+        """Return who acts, as it is recorded.
+
+        Args:
+            field: Where the request says who it is.
+            said: What it says there.
+
+        Raises:
+            AccessDenied: It says somebody else.
+        """
+        if self.person is None:
+            return said
+        if said is not None and user_name(said) != self.person.user:
+            raise AccessDenied(f"{field} {said!r}", f"the proxy says that you are {self.person.user_id!r}")
+        return self.person.user_id
+
+    async def responder(self, store: Store, question_id: str, said: Responder) -> Responder:
+        """Return who answers a question, or does something else with it, with their groups and roles.
+
+        Args:
+            store: Where the question is; a refusal is recorded there.
+            question_id: The question.
+            said: Who the request says that it is.
+
+        Raises:
+            NotFound: There is no such question.
+            AccessDenied: The request says somebody else, or groups and roles that they do not have.
+            NotAllowed: The question, open or closed, is not for them to see.
+        """
+        if self.person is None:
+            return said
+        question = await get_question(store, question_id)
+        try:
+            self.user_id("user_id", said.user_id)
+            _check_own("groups", said.groups, self.person.groups)
+            _check_own("roles", said.roles, self.person.roles)
+            self._check_sees(question)
+        except (AccessDenied, NotAllowed) as refusal:
+            await record_refusal(store, question, self.person.user_id, refusal)
+            raise
+        return self.person
+
+    # What they see
+
+    def inbox(self, assignees: frozenset[str] | None, run_id: str | None) -> frozenset[str] | None:
+        """Return whose questions to list: their own, unless they see all.
+
+        Args:
+            assignees: Whom the request asks for.
+            run_id: The run whose questions it asks for; ``only_seen`` sees to these.
+
+        Raises:
+            AccessDenied: It asks for others.
+        """
+        if self.person is None or self.reach is Reach.ALL:
+            return assignees
+        if assignees is not None:
+            _check_own("assignee", assignees, self.person.names)
+        return self.person.names if assignees is None and run_id is None else assignees
+
+    def only_seen(self, page: Page[Promise]) -> Page[Promise]:
+        """Return a page of questions without those that are not for them."""
+        return replace(page, items=tuple(question for question in page.items if self._sees(question)))
+
+    async def question(self, store: Store, question_id: str) -> Promise:
+        """Return a question, open or closed. Raises NotFound, or NotAllowed if it is not for them to see."""
+        question = await get_question(store, question_id)
+        self._check_sees(question)
+        return question
+
+    async def only_seen_events(
+        self, store: Store, question_id: str | None, page: Page[AuditEvent]
+    ) -> Page[AuditEvent]:
+        """Return a page of a question's history, without what an earlier question of that id has left.
+
+        Raises:
+            AccessDenied: They see no history but a question's.
+            NotFound, NotAllowed: The question is not there, or not for them.
+        """
+        if self.reach is Reach.ALL:
+            return page
+        if question_id is None:
+            raise AccessDenied("the history of more than a question", "give a question_id")
+        question = await self.question(store, question_id)
+        return replace(page, items=tuple(event for event in page.items if event.at >= question.created_at))
+
+    def only_seen_workers(self, namespace: str, workers: Sequence[WorkerInfo]) -> Sequence[WorkerInfo]:
+        """Return the workers of a namespace; all, if no proxy vouches for people."""
+        if self.person is None:
+            return workers
+        return [worker for worker in workers if worker.namespace == namespace]
+
+    def _sees(self, question: Promise) -> bool:
+        try:
+            self._check_sees(question)
+        except NotAllowed:
+            return False
+        return True
+
+    def _check_sees(self, question: Promise) -> None:
+        if self.person is not None and self.reach is not Reach.ALL:
+            Case.of(question, 0.0).check_asked(self.person)
+
+
+def _check_own(field: str, said: frozenset[str], own: frozenset[str]) -> None:
+    others = ", ".join(sorted(said - own))
+    if others:
+        raise AccessDenied(f"{field} {others}", "the proxy does not say that of you")
+
+
+ANYBODY = Actor()
+"""Whoever the request says: no proxy vouches for people."""
+
+
+async def _actor(request: Request) -> Actor:
+    return request.scope.get("signoff.actor", ANYBODY)
+
+
+ActorOf = Annotated[Actor, Depends(_actor)]
+"""A route's parameter that gets who acts."""

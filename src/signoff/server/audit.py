@@ -1,0 +1,60 @@
+"""Routes of the audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic_core import to_json
+from starlette.responses import Response, StreamingResponse
+
+from signoff.records import AuditEvent, Seal
+from signoff.server.actors import ActorOf
+from signoff.server.replies import After, Limit, Seq, reply, reply_page
+from signoff.server.services import Services, ServicesOf
+from signoff.stores.paging import AuditFilter
+from signoff.wire import to_wire
+
+AT_ONCE = 500
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+
+@router.get("")
+async def list_audit(
+    services: ServicesOf,
+    actor: ActorOf,
+    question_id: str | None = None,
+    run_id: str | None = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """List what happened to a question, to the questions of a run, or to all, in the order in which it did."""
+    which = AuditFilter(question_id, run_id)
+    page = await services.backend.list_audit(which, after=after, limit=limit)
+    return reply_page(await actor.only_seen_events(services.store, question_id, page))
+
+
+@router.get("/chain")
+async def read_chain(services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
+    """List the sealed events after a ``seq``, with their hashes; an event that somebody has removed is null."""
+    links = await services.backend.read_chain(after=after, limit=limit)
+    return reply({"items": [_link(*link) for link in links]})
+
+
+@router.get("/export")
+async def export_chain(services: ServicesOf, after: Seq = -1) -> Response:
+    """Give all sealed events after a ``seq`` as JSON lines, each as in the chain."""
+    return StreamingResponse(_lines(services, after), media_type="application/x-ndjson")
+
+
+async def _lines(services: Services, after: int) -> AsyncGenerator[bytes]:
+    while links := await services.backend.read_chain(after=after, limit=AT_ONCE):
+        yield b"".join(to_json(_link(*link)) + b"\n" for link in links)
+        after = links[-1][0].seq
+
+
+def _link(seal: Seal, event: AuditEvent | None) -> dict[str, Any]:
+    return {**asdict(seal), "event": None if event is None else to_wire(event)}

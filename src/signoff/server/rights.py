@@ -1,0 +1,118 @@
+"""Which role may use which route: one table, read where a proxy says who people are. What is not in it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum, IntEnum
+from typing import Final
+
+from starlette.routing import compile_path
+
+from signoff.stores.operations import CHANGES_PATH, PATH
+
+
+class Role(Enum):
+    """What a person may do here.
+
+    Attributes:
+        VIEWER: See everything, and change nothing.
+        RESPONDER: See and answer what they are asked, and nothing else.
+        OPERATOR: See everything, answer what they are asked, and look after runs, groups and schedules.
+        ADMIN: All of that, and whatever will be for nobody else.
+    """
+
+    VIEWER = "viewer"
+    RESPONDER = "responder"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+class Reach(IntEnum):
+    """How much of what a route shows is shown; the larger one counts for whoever has two roles."""
+
+    ASKED = 1  # questions that they are asked, and what belongs to these
+    ALL = 2
+
+
+Rights = Mapping[Role, Reach]
+
+_WORK: Final[Rights] = {Role.OPERATOR: Reach.ALL, Role.ADMIN: Reach.ALL}
+_READ: Final[Rights] = {**_WORK, Role.VIEWER: Reach.ALL}
+_ASKED_READ: Final[Rights] = {**_READ, Role.RESPONDER: Reach.ASKED}
+_ASKED_WORK: Final[Rights] = {**_WORK, Role.RESPONDER: Reach.ASKED}
+_ANY_ROLE: Final[Rights] = dict.fromkeys(Role, Reach.ALL)
+_NOBODY_IN_PARTICULAR: Final = None
+"""No person is needed: such a route tells nothing that is theirs, or sees to its callers itself."""
+
+RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
+    ("POST", "/v1/runs"): _WORK,
+    ("GET", "/v1/runs"): _READ,
+    ("GET", "/v1/runs/{run_id}"): _READ,
+    ("GET", "/v1/runs/{run_id}/result"): _READ,
+    ("GET", "/v1/runs/{run_id}/journal"): _READ,
+    ("GET", "/v1/runs/{run_id}/events"): _READ,
+    ("POST", "/v1/runs/{run_id}/cancel"): _WORK,
+    ("POST", "/v1/runs/{run_id}/retry"): _WORK,
+    ("POST", "/v1/runs/{run_id}/signals"): _WORK,
+    ("POST", "/v1/prune"): _WORK,
+    ("GET", "/v1/questions"): _ASKED_READ,
+    ("GET", "/v1/questions/{question_id}"): _ASKED_READ,
+    ("POST", "/v1/questions/{question_id}/answer"): _ASKED_WORK,
+    ("POST", "/v1/questions/{question_id}/view"): _ASKED_WORK,
+    ("POST", "/v1/questions/{question_id}/claim"): _ASKED_WORK,
+    ("POST", "/v1/questions/{question_id}/release"): _ASKED_WORK,
+    ("POST", "/v1/questions/{question_id}/delegate"): _ASKED_WORK,
+    ("GET", "/v1/audit"): _ASKED_READ,
+    ("GET", "/v1/audit/chain"): _READ,
+    ("GET", "/v1/audit/export"): _READ,
+    ("GET", "/v1/promises"): _READ,
+    ("GET", "/v1/promises/{promise_id}"): _READ,
+    ("POST", "/v1/promises"): _WORK,
+    ("POST", "/v1/promises/{promise_id}/resolve"): _WORK,
+    ("POST", "/v1/promises/{promise_id}/reject"): _WORK,
+    ("POST", "/v1/promises/{promise_id}/cancel"): _WORK,
+    ("GET", "/v1/groups"): _READ,
+    ("POST", "/v1/groups/{name}/pause"): _WORK,
+    ("POST", "/v1/groups/{name}/resume"): _WORK,
+    ("POST", "/v1/groups/{name}/limit"): _WORK,
+    ("GET", "/v1/schedules"): _READ,
+    ("GET", "/v1/schedules/{schedule_id}"): _READ,
+    ("POST", "/v1/schedules"): _WORK,
+    ("POST", "/v1/schedules/{schedule_id}/pause"): _WORK,
+    ("POST", "/v1/schedules/{schedule_id}/resume"): _WORK,
+    ("POST", "/v1/schedules/{schedule_id}/delete"): _WORK,
+    ("GET", "/v1/workers"): _READ,
+    ("GET", "/openapi.json"): _ANY_ROLE,
+    ("GET", "/docs"): _ANY_ROLE,
+    ("GET", "/docs/oauth2-redirect"): _ANY_ROLE,
+    ("GET", "/redoc"): _ANY_ROLE,
+    ("GET", PATH): _NOBODY_IN_PARTICULAR,  # worker keys
+    ("POST", PATH): _NOBODY_IN_PARTICULAR,
+    ("GET", CHANGES_PATH): _NOBODY_IN_PARTICULAR,
+    ("GET", "/health"): _NOBODY_IN_PARTICULAR,
+    ("GET", "/ready"): _NOBODY_IN_PARTICULAR,
+    ("GET", "/metrics"): _NOBODY_IN_PARTICULAR,
+}
+
+_NOBODY: Final[Rights] = {}
+
+_ROWS: Final = [(method, compile_path(path)[0], rights) for (method, path), rights in RIGHTS.items()]
+
+
+def rights_on(method: str, path: str) -> Rights | None:
+    """Return who may send a request; None if no person is needed, and nobody's rights for what is not in the table.
+
+    Args:
+        method: Such as ``GET``; ``HEAD`` is the same.
+        path: As it was sent, percent-encoded.
+    """
+    asked = "GET" if method == "HEAD" else method
+    for row_method, pattern, rights in _ROWS:
+        if row_method == asked and pattern.match(path):
+            return rights
+    return _NOBODY
+
+
+def reach_of(roles: Collection[str], rights: Rights) -> Reach | None:
+    """Return how much somebody of these roles may see and do; None if nothing."""
+    return max((reach for role, reach in rights.items() if role.value in roles), default=None)

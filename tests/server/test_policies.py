@@ -1,0 +1,165 @@
+"""Questions with policies over HTTP: who is refused is told why, and nothing has changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from signoff.people.audit import GENESIS, hash_of
+from signoff.records import AuditEvent
+from signoff.wire import from_wire
+from tests.cli.commands import until
+from tests.server.conftest import asked, ended, fields, kind, start
+
+DO = ("answer", "claim", "release", "delegate")
+
+
+def open_question(http: httpx.Client, name: str, **policy: Any) -> str:
+    response = http.post(
+        "/v1/runs", json={"workflow": "approve", "id": name, "kwargs": policy, "started_by": "user:req"}
+    )
+    assert response.json()["started_by"] == "user:req"
+    return asked(http, name)
+
+
+def do(http: httpx.Client, verb: str, id: str, **body: Any) -> httpx.Response:
+    needed = {"answer": {"value": True}, "delegate": {"to": ["user:bob"]}}.get(verb, {})
+    return http.post(f"/v1/questions/{id}/{verb}", json={**needed, **body})
+
+
+def question(http: httpx.Client, id: str) -> dict[str, Any]:
+    return http.get(f"/v1/questions/{id}").json()
+
+
+@pytest.mark.parametrize("verb", ["answer", "claim", "delegate"])
+@pytest.mark.parametrize(
+    ("body", "status", "problem"),
+    [
+        ({}, 403, "NotAllowed"),
+        ({"user_id": "eva"}, 403, "NotAllowed"),
+        ({"user_id": "eva", "groups": ["group:finance"]}, 403, "NotAllowed"),
+        ({"user_id": "eva", "groups": ["Finance"]}, 403, "NotAllowed"),
+        ({"user_id": "group:finance"}, 422, "InvalidValue"),
+        ({"user_id": "user:user:ana", "groups": ["finance"]}, 422, "InvalidValue"),
+        ({"user_id": "ana ", "groups": ["finance"]}, 422, "InvalidValue"),
+        ({"user_id": "an\u200ba", "groups": ["finance"]}, 422, "InvalidValue"),
+        ({"user_id": "a" * 257, "groups": ["finance"]}, 422, "InvalidValue"),
+        ({"user_id": "ana", "groups": ["finance", "x\u0000"]}, 422, "InvalidValue"),
+        ({"user_id": "req", "groups": ["finance"]}, 403, "NotAllowed"),
+        ({"user_id": "user:req", "groups": ["finance"]}, 403, "NotAllowed"),
+        ({"groups": ["finance"]}, 403, "NotAllowed"),
+        ({"user_id": "signoff:timeout", "groups": ["finance"]}, 422, "InvalidValue"),
+        ({"user_id": "", "groups": ["finance"]}, 422, "InvalidValue"),
+        ({"user_id": "ana", "groups": "finance"}, 422, "InvalidValue"),
+        ({"user_id": "ana", "groups": ["finance"], "admin": True}, 422, "InvalidValue"),
+    ],
+    ids=repr,
+)
+def test_who_is_not_asked_changes_nothing_and_is_told_why(
+    http: httpx.Client, name: str, verb: str, body: dict[str, Any], status: int, problem: str
+) -> None:
+    id = open_question(http, name, assignees=["group:finance"], exclude_requester=True)
+    before = question(http, id)
+    refused = do(http, verb, id, **body)
+    assert (refused.status_code, kind(refused)) == (status, problem)
+    assert question(http, id) == before
+
+
+def test_a_question_that_is_claimed_is_answered_by_who_has_claimed_it(http: httpx.Client, name: str) -> None:
+    id = open_question(http, name)
+    assert do(http, "claim", id, user_id="ana").json()["progress"]["claimed_by"] == "user:ana"
+    for verb in ("answer", "claim", "delegate"):
+        refused = do(http, verb, id, user_id="bob")
+        assert (refused.status_code, kind(refused)) == (409, "QuestionClaimed")
+        assert refused.json()["claimed_by"] == "user:ana"
+    assert do(http, "release", id, user_id="bob").status_code == 403
+    assert do(http, "answer", id, user_id="ana").json()["state"] == "resolved"
+    assert ended(http, name)["result"] == {"approved": True, "by": "ana", "votes": 0}
+    for verb in DO:
+        assert (do(http, verb, id, user_id="ana").status_code, verb) == (409, verb)
+
+
+def test_votes_are_counted_until_enough_agree(http: httpx.Client, name: str) -> None:
+    id = open_question(http, name, quorum=[2, 3])
+    first = do(http, "answer", id, user_id="ana", note="fine")
+    assert (first.status_code, first.json()["state"], len(first.json()["progress"]["votes"])) == (
+        200,
+        "pending",
+        1,
+    )
+    changed = do(http, "answer", id, user_id="ana", value=False)
+    assert (changed.status_code, kind(changed)) == (409, "AlreadyVoted")
+    assert do(http, "answer", id, user_id="bob").json()["state"] == "resolved"
+    assert ended(http, name)["result"] == {"approved": True, "by": "bob", "votes": 2}
+
+
+@pytest.mark.parametrize("to", [[], ["bob"], ["team:x"], ["user:req"], "user:bob", [1]], ids=repr)
+def test_a_question_is_delegated_to_somebody_who_may_answer(http: httpx.Client, name: str, to: Any) -> None:
+    id = open_question(http, name, exclude_requester=True)
+    before = question(http, id)
+    refused = do(http, "delegate", id, user_id="ana", to=to)
+    assert (refused.status_code, kind(refused)) == (422, "InvalidValue")
+    assert any(field.startswith("to") for field in fields(refused))
+    assert question(http, id) == before
+
+
+def test_an_inbox_lists_what_a_person_may_answer(http: httpx.Client, name: str) -> None:
+    mine = open_question(http, f"{name}-1", assignees=[f"user:{name}"])
+    ours = open_question(http, f"{name}-2", assignees=[f"group:{name}", f"user:{name}"])
+    theirs = open_question(http, f"{name}-3", assignees=["user:somebody"])
+    anybodys = open_question(http, f"{name}-4")
+
+    def inbox(*assignees: str) -> set[str]:
+        items = http.get("/v1/questions", params={"assignee": list(assignees), "limit": 1000}).json()["items"]
+        return {item["id"] for item in items} & {mine, ours, theirs, anybodys}
+
+    assert inbox(f"user:{name}") == {mine, ours, anybodys}
+    assert inbox(f"group:{name}") == {ours, anybodys}
+    assert inbox("user:nobody") == {anybodys}
+    assert inbox("user:nobody", "user:somebody") == {theirs, anybodys}
+    for wrong in ({"assignee": "ana"}, {"assignee": ["user:a"] * 201}, {"assignee": "user:a", "run_id": "r"}):
+        assert http.get("/v1/questions", params=wrong).status_code == 422
+
+
+def test_the_trail_shows_what_happened_and_its_hashes_can_be_checked_from_afar(
+    http: httpx.Client, name: str
+) -> None:
+    id = open_question(http, name, assignees=["user:ana"])
+    do(http, "answer", id, user_id="mallory")
+    do(http, "answer", id, user_id="ana", value="banana")
+    do(http, "answer", id, user_id="ana", note='<script>"\u202eno\u0007')
+    events = http.get("/v1/audit", params={"question_id": id}).json()["items"]
+    assert [(event["kind"], event.get("by")) for event in events] == [
+        ("asked", None),
+        ("refused", "mallory"),
+        ("refused", "ana"),
+        ("resolved", "ana"),
+    ]
+    assert [event["details"].get("error") for event in events[1:3]] == ["NotAllowed", "WrongAnswer"]
+    assert events[3]["details"]["note"] == '<script>"\u202eno\u0007'
+    assert http.get("/v1/audit", params={"run_id": name}).json()["items"] == events
+
+    def sealed() -> list[dict[str, Any]] | None:
+        lines = [json.loads(line) for line in http.get("/v1/audit/export").text.splitlines()]
+        return lines if sum(line["event"]["question_id"] == id for line in lines) == 4 else None
+
+    hash = GENESIS
+    for seq, line in enumerate(until(sealed)):
+        hash = hash_of(hash, from_wire(AuditEvent, line["event"]))
+        assert (line["seq"], line["hash"]) == (seq, hash)
+    page = http.get("/v1/audit/chain", params={"after": 0, "limit": 2}).json()["items"]
+    assert [link["seq"] for link in page] == [1, 2]
+
+
+def test_an_answer_to_a_run_that_is_gone_changes_nothing(http: httpx.Client, name: str) -> None:
+    id = open_question(http, name)
+    start(http, "echo", f"{name}-other")
+    http.post(f"/v1/runs/{name}/cancel", json={})
+    ended(http, name)
+    assert (do(http, "answer", id, user_id="ana").status_code, question(http, id)["state"]) == (
+        409,
+        "cancelled",
+    )
