@@ -61,6 +61,14 @@ async def refund(ctx: Context, order: str) -> dict:
 
 
 @app.workflow
+async def deploy(ctx: Context) -> dict:
+    answer = await ctx.wait_for_user(
+        "Deploy it?", assignees=["group:ops", "user:boss"], exclude_requester=True, quorum=2
+    )
+    return {"approved": answer.approved, "votes": [vote.user_id for vote in answer.votes]}
+
+
+@app.workflow
 async def ship(ctx: Context) -> dict:
     answer = await ctx.wait_for_user("Where to?", input_type="form", answer_type=Shipping)
     return {"street": answer.value.street, "parcels": answer.value.parcels, "express": answer.value.express}

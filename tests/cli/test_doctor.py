@@ -15,7 +15,7 @@ import pytest
 
 from signoff.doctor.findings import Level, TookTooLong, clock, latency, ok, within
 from signoff.doctor.findings import examine as run_checks
-from signoff.records import NewPromise, NewRun, NewSchedule, RunState
+from signoff.records import NewPromise, NewRun, NewSchedule, PromiseKind, RunState
 from signoff.stores import sqlite_inspection
 from signoff.stores.base import Store, Write
 from signoff.stores.sqlite_schema import connect_to_look
@@ -111,6 +111,7 @@ def test_what_is_overdue_is_told_and_not_done(here: Here, tmp_path: Path, addres
 
     async def leave(store: Store) -> None:
         await store.create_promise(NewPromise("p", due_at=past))
+        await store.create_promise(NewPromise("q", PromiseKind.QUESTION, act_at=past))
         await store.create_run(new_run("late", deadline_at=past))
         await store.create_run(new_run("timer", start_at=time.time() + 60))
         await store.create_run(new_run("held"))
@@ -120,7 +121,7 @@ def test_what_is_overdue_is_told_and_not_done(here: Here, tmp_path: Path, addres
         )
 
     on_store(address, leave)
-    assert levels(examine(here, "--store", address, cwd=tmp_path), "time") == ["failure"] * 3
+    assert levels(examine(here, "--store", address, cwd=tmp_path), "time") == ["failure"] * 4
     sql(address, f"UPDATE signoff.runs SET wake_at = {past} WHERE id = 'timer'")
     sql(address, f"UPDATE signoff.runs SET lease_until = {past} WHERE id = 'held'")
     found = examine(here, "--store", address, cwd=tmp_path)
@@ -129,6 +130,7 @@ def test_what_is_overdue_is_told_and_not_done(here: Here, tmp_path: Path, addres
         "deadlines of questions and promises: 1 overdue",
         "deadlines of runs: 1 overdue",
         "leases that ran out: 1 overdue",
+        "reminders and escalations of questions: 1 overdue",
         "schedules: 1 overdue",
         "timers and delayed starts: 1 overdue",
     ]

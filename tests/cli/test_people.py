@@ -1,17 +1,20 @@
-"""``signoff inbox`` and ``answer``."""
+"""``signoff inbox``, ``answer``, ``claim``, ``release``, ``delegate`` and ``audit``."""
 
 from __future__ import annotations
 
 import json
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, environment, signoff, until
+from tests.cli.commands import PATIENCE_SECONDS, Ended, Running, environment, signoff, until
 from tests.cli.conftest import Here
 
 pytestmark = pytest.mark.xdist_group("cli_people")
@@ -36,7 +39,7 @@ def result(here: Here, shop: Path, run_id: str) -> object:
 def test_the_inbox_shows_what_is_asked_until_it_is_answered(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "in-1", "refund", "--arg", '"o-1"')
     table = signoff("inbox", "--run", "in-1", cwd=open_shop)
-    assert table.out.splitlines()[0].split() == ["QUESTION", "ASKED", "UNTIL", "KIND", "TEXT"]
+    assert table.out.splitlines()[0].split() == ["QUESTION", "ASKED", "UNTIL", "FOR", "KIND", "TEXT"]
     assert "Refund order o-1?" in table.out
     listed = here("inbox", "--run", "in-1", "--json", cwd=open_shop).json
     assert listed["next"] is None
@@ -213,3 +216,91 @@ class Terminal:
     def ends(self) -> int:
         """Wait for its end, and return its exit code."""
         return self._process.wait(PATIENCE_SECONDS)
+
+
+def test_two_people_of_a_group_agree_on_what_a_third_has_asked_for(here: Here, open_shop: Path) -> None:
+    started = here("start", "deploy", "--id", "dep-1", "--started-by", "user:req", "--json", cwd=open_shop)
+    assert started.json["started_by"] == "user:req"
+    question = until(lambda: here("inbox", "--run", "dep-1", "--json", cwd=open_shop).json["items"])[0]["id"]
+
+    def inbox(*who: str) -> str:
+        return here("inbox", *who, cwd=open_shop).out
+
+    assert question in inbox("--user", "ana", "--in-group", "ops")
+    assert "group:ops, user:boss" in inbox("--user", "boss")
+    assert question not in inbox("--user", "ana")
+    assert question not in inbox("--in-group", "dev", "--role", "ops")
+
+    def answer(user: str, *more: str) -> Ended:
+        return here("answer", question, "--approve", "--user", user, *more, cwd=open_shop)
+
+    for refused in (answer("ana"), answer("ana", "--in-group", "dev"), answer("req", "--in-group", "ops")):
+        assert (refused.code, refused.out) == (4, "")
+        assert "is not for user:" in refused.err
+    voted = answer("ana", "--in-group", "ops")
+    assert voted.out == (
+        f"your vote on question {question} counts: 1 of 2 approvals, 0 rejections; it stays open\n"
+    )
+    assert answer("boss").out == f"question {question} is answered: approved, with 2 of 2 votes for it\n"
+    assert result(here, open_shop, "dep-1") == {"approved": True, "votes": ["ana", "boss"]}
+
+
+def test_a_question_is_claimed_released_and_delegated(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "own-1", "refund", "--arg", '"o-1"')
+    claimed = here("claim", question, "--user", "ana", cwd=open_shop)
+    assert (claimed.code, claimed.out) == (0, f"question {question} is claimed by user:ana\n")
+    assert "user:ana (claimed)" in here("inbox", "--run", "own-1", cwd=open_shop).out
+    refused = here("answer", question, "--approve", "--user", "bob", cwd=open_shop)
+    assert (refused.code, refused.out) == (4, "")
+    assert "claimed by user:ana" in refused.err
+    assert here("release", question, "--user", "bob", cwd=open_shop).code == 4
+    assert (
+        here("release", question, "--user", "ana", cwd=open_shop).out == f"question {question} is released\n"
+    )
+    delegated = here("delegate", question, "user:eva", "group:desk", "--user", "ana", cwd=open_shop)
+    assert delegated.out == f"question {question} is for user:eva, group:desk now\n"
+    assert here("delegate", question, "eva", "--user", "eva", cwd=open_shop).code == 2
+    assert here("claim", "none", "--user", "ana", cwd=open_shop).code == 3
+    as_json = here("answer", question, "--approve", "--user", "eva", "--json", cwd=open_shop).json
+    assert (as_json["settled_by"], as_json["assignees"]) == ("eva", ["user:eva", "group:desk"])
+
+
+def test_the_trail_is_listed_exported_and_verified(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "trail-1", "refund", "--arg", '"o-1"')
+    here("answer", question, "--value", '"banana"', "--user", "ana", cwd=open_shop)
+    here("answer", question, "--approve", "--user", "ana", cwd=open_shop)
+    table = here("audit", "list", "--run", "trail-1", cwd=open_shop).out
+    assert [line.split()[2] for line in table.splitlines()[1:]] == ["asked", "refused", "resolved"]
+    listed = here("audit", "list", "--question", question, "--json", cwd=open_shop).json["items"]
+    assert [event["kind"] for event in listed] == ["asked", "refused", "resolved"]
+
+    def exported() -> list[dict[str, Any]] | None:
+        lines = [json.loads(line) for line in here("audit", "export", cwd=open_shop).out.splitlines()]
+        return lines if sum(line["event"]["question_id"] == question for line in lines) == 3 else None
+
+    lines = until(exported)
+    assert [line["seq"] for line in lines] == list(range(len(lines)))
+    verified = here("audit", "verify", cwd=open_shop)
+    assert verified.code == 0
+    assert verified.out.splitlines()[0].endswith("events, none changed or removed")
+    head = verified.out.splitlines()[1]
+    assert here("audit", "verify", "--expect", head, cwd=open_shop).code == 0
+    assert here("audit", "verify", "--expect", "0:banana", cwd=open_shop).code == 2
+    other = here("audit", "verify", "--expect", f"0:{'0' * 64}", "--json", cwd=open_shop)
+    assert other.code == 1
+    assert "event 0 has hash" in json.loads(other.err)["error"]["message"]
+
+
+def test_a_trail_that_somebody_has_changed_is_found_out(here: Here, shop: Path) -> None:
+    with Running("worker", "orders:app", cwd=shop) as worker:
+        worker.wait_for("working")
+        question = ask(here, shop, "forged", "refund", "--arg", '"o-1"')
+        here("answer", question, "--approve", "--user", "ana", cwd=shop)
+        until(lambda: "2 events" in here("audit", "verify", cwd=shop).out)
+    with closing(sqlite3.connect(shop / "signoff.db")) as db:
+        db.execute("DROP TRIGGER audit_is_not_changed")
+        db.execute("UPDATE audit SET by = 'eve' WHERE kind = 'resolved'")
+        db.commit()
+    found = here("audit", "verify", cwd=shop)
+    assert (found.code, found.out) == (1, "")
+    assert f"question {question!r}) was changed" in found.err

@@ -9,9 +9,13 @@ from typing import Any
 from signoff.errors import (
     AccessDenied,
     AlreadySettled,
+    AlreadyVoted,
     IdConflict,
     InvalidState,
+    NotAllowed,
+    NotAuthenticated,
     NotFound,
+    QuestionClaimed,
     RequestConflict,
     SignoffError,
     StoreError,
@@ -49,7 +53,18 @@ class CommandFailed(Exception):
 _CODES: tuple[tuple[type[SignoffError] | tuple[type[SignoffError], ...], ExitCode], ...] = (
     (NotFound, ExitCode.NOT_FOUND),
     (
-        (AccessDenied, AlreadySettled, IdConflict, InvalidState, RequestConflict, WrongAnswer),
+        (
+            AccessDenied,
+            AlreadySettled,
+            AlreadyVoted,
+            IdConflict,
+            InvalidState,
+            NotAllowed,
+            NotAuthenticated,
+            QuestionClaimed,
+            RequestConflict,
+            WrongAnswer,
+        ),
         ExitCode.CONFLICT,
     ),
     (StoreError, ExitCode.UNAVAILABLE),

@@ -1,4 +1,4 @@
-"""``signoff inbox`` and ``answer``: what people are asked, and what they say."""
+"""``signoff inbox``, ``answer``, ``claim``, ``release`` and ``delegate``: what people are asked, and what they say."""
 
 from __future__ import annotations
 
@@ -12,40 +12,70 @@ import click
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.form import ask
 from signoff.cli.output import Output
-from signoff.cli.target import on_client
+from signoff.cli.target import Command, on_client
 from signoff.cli.values import login_name, parse_json
 from signoff.cli.wording import ago, answered, brief, moment, one_line
 from signoff.client import AsyncClient
 from signoff.errors import AlreadySettled, NotFound, WrongAnswer
+from signoff.people.cases import Case
 from signoff.people.questions import Question
 from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.wire import to_wire
 
 
+def _groups_and_roles(command: Command) -> Command:
+    """Add the groups and roles of whoever says something."""
+    command = click.option("--role", "roles", multiple=True, help="A role they have; repeat for more.")(
+        command
+    )
+    return click.option("--in-group", "groups", multiple=True, help="A group they are in; repeat for more.")(
+        command
+    )
+
+
 @click.command()
 @click.option("--run", "run_id", help="Only questions of this run.")
+@click.option("--user", help="Only what this person may answer.")
+@_groups_and_roles
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
 )
 @click.option("--after", help="Where the page before ended.")
 @on_client
-async def inbox(client: AsyncClient, out: Output, run_id: str | None, limit: int, after: str | None) -> None:
+async def inbox(
+    client: AsyncClient,
+    out: Output,
+    user: str | None,
+    groups: tuple[str, ...],
+    roles: tuple[str, ...],
+    **page_of: Any,
+) -> None:
     """List open questions, oldest first."""
-    page = await client.questions(run_id=run_id, after=after, limit=limit)
+    page = await client.questions(user_id=user, groups=groups, roles=roles, **page_of)
     if out.as_json:
         out.object({"items": [to_wire(promise) for promise in page.items], "next": page.next})
         return
     now = time.time()
     rows = [_row(promise, now) for promise in page.items]
-    out.table(("QUESTION", "ASKED", "UNTIL", "KIND", "TEXT"), rows, "no open questions")
+    out.table(("QUESTION", "ASKED", "UNTIL", "FOR", "KIND", "TEXT"), rows, "no open questions")
     if page.next:
         out.note(f"there are more: --after {page.next}")
 
 
 def _row(promise: Promise, now: float) -> tuple[str, ...]:
     asked = Question.from_json(promise.data or "null")
-    until = ago(promise.due_at, now) if promise.due_at else ""
-    return promise.id, ago(promise.created_at, now), until, asked.input_type, one_line(asked.text)
+    case = Case.of(promise, now)
+    until = ago(case.deadline_at, now) if case.deadline_at else ""
+    claimed_by = case.progress.claimed_by
+    whom = f"{claimed_by} (claimed)" if claimed_by else ", ".join(promise.assignees) or "anybody"
+    return (
+        promise.id,
+        ago(promise.created_at, now),
+        until,
+        one_line(whom),
+        asked.input_type,
+        one_line(asked.text),
+    )
 
 
 @click.command()
@@ -60,11 +90,14 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
 )
 @click.option("--note", help="What to add in words.")
 @click.option("--user", help="Who answers.  [default: your login name]")
+@_groups_and_roles
 @on_client
 async def answer(
     client: AsyncClient,
     out: Output,
     question_id: str,
+    groups: tuple[str, ...],
+    roles: tuple[str, ...],
     approved: bool | None,
     value: str | None,
     text: str | None,
@@ -76,22 +109,92 @@ async def answer(
     given = [each for each in (approved, value, text, edit) if each is not None]
     if len(given) > 1:
         raise click.UsageError("give one of --approve, --reject, --edit, --value and --text")
-    user = user or login_name()
+    who: dict[str, Any] = {"user_id": user or login_name(), "groups": groups, "roles": roles}
     said = parse_json(value) if value is not None else given[0] if given else None
     change = None if edit is None else parse_json(edit)
     promise = await _question(client, question_id)
     if edit is not None:
         asked = Question.from_json(promise.data or "null")
         said = _edited(promise, asked, change)
-        promise = await client.answer(question_id, said, user_id=user, note=note, digest=asked.digest)
+        promise = await client.answer(question_id, said, **who, note=note, digest=asked.digest)
     elif given:
-        promise = await client.answer(question_id, said, user_id=user, note=note)
+        promise = await client.answer(question_id, said, **who, note=note)
     else:
-        promise = await _put(client, out, promise, user, note)
+        promise = await _put(client, out, promise, who, note)
+    if out.as_json:
+        out.object(to_wire(promise))
+    elif promise.state is PromiseState.PENDING:
+        case = Case.of(promise, time.time())
+        votes = case.progress.votes
+        approvals = sum(vote.approved for vote in votes)
+        needed = case.policy.quorum.approvals if case.policy.quorum is not None else 1
+        out.line(
+            f"your vote on question {promise.id} counts: {approvals} of {needed} approvals, "
+            f"{len(votes) - approvals} rejections; it stays open"
+        )
+    else:
+        out.line(f"question {promise.id} is answered: {answered(promise.value)}")
+
+
+@click.command()
+@click.argument("question_id", metavar="QUESTION")
+@click.option("--user", help="Who claims it.  [default: your login name]")
+@_groups_and_roles
+@on_client
+async def claim(
+    client: AsyncClient,
+    out: Output,
+    question_id: str,
+    user: str | None,
+    groups: tuple[str, ...],
+    roles: tuple[str, ...],
+) -> None:
+    """Say that you will answer QUESTION. Nobody else can until it is released, delegated or escalated."""
+    promise = await client.inbox.claim(question_id, user_id=_user(user), groups=groups, roles=roles)
+    _tell(out, promise, f"is claimed by {Case.of(promise, time.time()).progress.claimed_by}")
+
+
+@click.command()
+@click.argument("question_id", metavar="QUESTION")
+@click.option("--user", help="Who has claimed it.  [default: your login name]")
+@on_client
+async def release(client: AsyncClient, out: Output, question_id: str, user: str | None) -> None:
+    """Let others answer QUESTION again, which you have claimed."""
+    _tell(out, await client.inbox.release(question_id, user_id=_user(user)), "is released")
+
+
+@click.command()
+@click.argument("question_id", metavar="QUESTION")
+@click.argument("to", nargs=-1, required=True, metavar="ASSIGNEE...")
+@click.option("--user", help="Who delegates it.  [default: your login name]")
+@_groups_and_roles
+@click.option("--note", help="Why.")
+@on_client
+async def delegate(
+    client: AsyncClient,
+    out: Output,
+    question_id: str,
+    to: tuple[str, ...],
+    user: str | None,
+    **options: Any,
+) -> None:
+    """Have others answer QUESTION instead of all who may now: user:bob, group:finance, role:approver."""
+    promise = await client.inbox.delegate(question_id, to, user_id=_user(user), **options)
+    _tell(out, promise, f"is for {', '.join(promise.assignees)} now")
+
+
+def _user(user: str | None) -> str:
+    name = user or login_name()
+    if name is None:
+        raise click.UsageError("say who you are: --user NAME")
+    return name
+
+
+def _tell(out: Output, promise: Promise, what: str) -> None:
     if out.as_json:
         out.object(to_wire(promise))
     else:
-        out.line(f"question {promise.id} is answered: {answered(promise.value)}")
+        out.line(f"question {promise.id} {what}")
 
 
 async def _question(client: AsyncClient, question_id: str) -> Promise:
@@ -119,7 +222,7 @@ def _edited(promise: Promise, asked: Question, change: Any) -> dict[str, Any]:
 
 
 async def _put(
-    client: AsyncClient, out: Output, promise: Promise, user: str | None, note: str | None
+    client: AsyncClient, out: Output, promise: Promise, who: dict[str, Any], note: str | None
 ) -> Promise:
     """Show the question, prompt for the answer, and again for as long as it is wrong."""
     if promise.state is not PromiseState.PENDING:
@@ -134,7 +237,7 @@ async def _put(
         said = ask(asked)
         note = note if note is not None else click.prompt("Note", default="", show_default=False, err=True)
         try:
-            return await client.answer(promise.id, said, user_id=user, note=note or None, digest=asked.digest)
+            return await client.answer(promise.id, said, **who, note=note or None, digest=asked.digest)
         except WrongAnswer as wrong:
             for field, message in wrong.problems:
                 out.note(f"{field}: {message}" if field else message, "red")
@@ -155,5 +258,10 @@ def _show(out: Output, promise: Promise, asked: Question) -> None:
         for line in shown.splitlines():
             indent = len(line) - len(line.lstrip())
             out.note(f"    {' ' * indent}{one_line(line, 2000)}")
-    if promise.due_at:
-        out.note(f"  until {moment(promise.due_at)}")
+    case = Case.of(promise, time.time())
+    if promise.assignees:
+        out.note(f"  for {one_line(', '.join(promise.assignees))}")
+    if case.progress.claimed_by:
+        out.note(f"  claimed by {one_line(case.progress.claimed_by)}")
+    if case.deadline_at:
+        out.note(f"  until {moment(case.deadline_at)}")

@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 import signoff
+from signoff.cli.audit import audit
 from signoff.cli.doctor import doctor
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.groups import groups
 from signoff.cli.keys import keys
 from signoff.cli.migrate import migrate
 from signoff.cli.output import Output
-from signoff.cli.people import answer, inbox
+from signoff.cli.people import answer, claim, delegate, inbox, release
 from signoff.cli.promises import reject, resolve
 from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
@@ -57,6 +58,10 @@ for _command in (
     show,
     inbox,
     answer,
+    claim,
+    release,
+    delegate,
+    audit,
     signal,
     cancel,
     retry,

@@ -19,7 +19,7 @@ from signoff.stores.paging import RunFilter
 from signoff.wire import to_wire
 
 START_OPTIONS = frozenset(
-    {"id", "group", "timeout_seconds", "priority", "start_at", "delay_seconds"}
+    {"id", "group", "timeout_seconds", "priority", "start_at", "delay_seconds", "started_by"}
 )  # of AsyncClient.start
 _STATES = [state.value for state in RunState]
 
@@ -35,6 +35,7 @@ _STATES = [state.value for state in RunState]
 @click.option(
     "--start-at", type=Moment(), help="When it starts: 2026-03-01T09:00, local time or with a zone."
 )
+@click.option("--started-by", metavar="USER", help="Who asks for it: what needs four eyes is not for them.")
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @place_options
 @json_option

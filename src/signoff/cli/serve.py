@@ -18,6 +18,7 @@ import click
 
 from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.identity import identity_options, proxy_of
 from signoff.cli.keys import server_keys
 from signoff.cli.load import load_app
 from signoff.cli.output import Output
@@ -168,6 +169,7 @@ def worker(
     show_default=True,
     help="Seconds to go on serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
+@identity_options
 @_retain
 @_log_format
 @json_option
@@ -178,6 +180,11 @@ def server(
     worker_lease: float,
     log_format: LogFormat,
     drain_seconds: float,
+    user_header: str | None,
+    groups_header: str | None,
+    roles_header: str | None,
+    addresses: tuple[str, ...],
+    default_role: str | None,
     out: Output,
     **listening: Any,
 ) -> int | None:
@@ -185,12 +192,13 @@ def server(
     if address and store:
         raise click.UsageError("give --store or MODULE:APP, not both")
     keys = server_keys(worker_key_file)
+    proxy = proxy_of(user_header, groups_header, roles_header, addresses, default_role)
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
     async def run(stop: StopSignals) -> None:
         if not await opened(app, stop):
             return
-        options = {"worker_keys": keys, "worker_lease_seconds": worker_lease, **listening}
+        options = {"worker_keys": keys, "proxy": proxy, "worker_lease_seconds": worker_lease, **listening}
         async with _listening(app, out, **options) as server:
             await stop.asked()
             out.event("stopping", "stopping")

@@ -62,6 +62,10 @@ def answered(text: str | None) -> str:
     if value is None:
         return "skipped"
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if fields.keys() >= {"approved", "votes"}:
+        votes = fields["votes"]
+        said = "approved" if fields["approved"] is True else "rejected"
+        return f"{said}, with {sum(vote['approved'] for vote in votes)} of {len(votes)} votes for it"
     if fields.keys() == {"approved"}:
         return "approved" if fields["approved"] is True else "rejected"
     if fields.keys() == {"approved", "proposal", "edits"}:
