@@ -28,6 +28,7 @@ class Sizes:
     parked: int = 5_000  # runs answered all at once
     long_steps: int = 10_000  # of one long run, and entries of one replay
     paused: int = 100_000  # runs that lie in the store
+    open: int = 1_000_000  # questions, in whose midst is a person's inbox
     lying: int = 1_000_000  # finished runs, and as many paused ones, beside which runs are claimed (Postgres)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.postgres import Bench
 from benchmarks.row import Row
-from benchmarks.rows import answered, concurrent, long_run, on_postgres, paused, resumed, sequential
+from benchmarks.rows import answered, concurrent, inbox, long_run, on_postgres, paused, resumed, sequential
 
 ON_SQLITE: tuple[Row, ...] = (
     *sequential.ROWS,
@@ -13,6 +13,7 @@ ON_SQLITE: tuple[Row, ...] = (
     *answered.ROWS,
     *long_run.ROWS,
     *paused.ROWS,
+    *inbox.ROWS,
 )
 
 NAMES = {"sqlite": [row.name for row in ON_SQLITE], "postgres": list(on_postgres.NAMES)}

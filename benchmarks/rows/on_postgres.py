@@ -13,7 +13,7 @@ from benchmarks.postgres import Bench
 from benchmarks.processes import command
 from benchmarks.programs import new_app, park
 from benchmarks.row import Figures, Line, Place, Row
-from benchmarks.rows import answered, concurrent, resumed, sequential
+from benchmarks.rows import answered, concurrent, inbox, resumed, sequential
 from benchmarks.rows.resumed import REPLAYED, answer_one_by_one
 from signoff import AsyncClient
 from signoff.stores.postgres import PostgresStore
@@ -27,6 +27,7 @@ NAMES = (
     "answered",
     "workers",
     "claims",
+    "inbox",
 )
 
 STEPS = 10
@@ -187,6 +188,7 @@ def rows(bench: Bench) -> Sequence[Row]:
             lambda sizes: 20,
             most_rounds=1,
         ),
+        inbox.row(bench.commit),
     )
 
 
