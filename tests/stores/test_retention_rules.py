@@ -120,10 +120,10 @@ async def test_a_child_is_kept_while_its_parent_is_there_and_goes_after_it(scene
 @rule
 async def test_a_run_that_had_joined_a_deleted_one_has_been_told(scene: Scene) -> None:
     target = await scene.run("target")
-    await scene.append(target, opens=[question("target", id="shared")])
+    await scene.append(target, opens=[NewPromise("shared", run_id="target", n=0)])
     waiter = await scene.run("waiter")
     joined = [NewRun("target", WORKFLOW, GROUP, '{"args": []}', "waiter", 7)]
-    assert await scene.pause(waiter, starts=joined, opens=[question("waiter", 8, id="shared")])
+    assert await scene.pause(waiter, starts=joined, opens=[NewPromise("shared", run_id="waiter", n=8)])
     await scene.complete(target)
     assert await scene.store.delete_ended(LONG, 100) == 1
     [claim] = await scene.claim()
