@@ -15,8 +15,8 @@ WIDTH = 8
 
 RECORD = """
 INSERT INTO audit (namespace, id, at, kind, question_id, run_id, by, details)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
-WHERE NOT EXISTS (SELECT 1 FROM audit WHERE namespace = ?1 AND id = ?2)
+SELECT :namespace, :id, :at, :kind, :question_id, :run_id, :by, :details
+WHERE NOT EXISTS (SELECT 1 FROM audit WHERE namespace = :namespace AND id = :id)
 """
 
 LIST = f"""
@@ -54,16 +54,16 @@ SEAL = "INSERT INTO seals (namespace, seq, event_id, hash) VALUES (?, ?, ?, ?)"
 def record(tx: Transaction, namespace: str, events: Sequence[NewAuditEvent]) -> None:
     """Record events that are not recorded yet."""
     for new in events:
-        values = (
-            namespace,
-            new.id,
-            tx.now,
-            new.kind.value,
-            new.question_id,
-            new.run_id,
-            new.by,
-            new.details,
-        )
+        values = {
+            "namespace": namespace,
+            "id": new.id,
+            "at": tx.now,
+            "kind": new.kind.value,
+            "question_id": new.question_id,
+            "run_id": new.run_id,
+            "by": new.by,
+            "details": new.details,
+        }
         tx.db.execute(RECORD, values)
 
 
