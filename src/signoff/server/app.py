@@ -140,7 +140,7 @@ def create_server_app(
         health,
         metrics,
     ):
-        api.include_router(noun.router)
+        api.router.routes.extend(noun.router.routes)  # an included one is made anew for each app: 0.1 s of 40
     return api
 
 
