@@ -397,6 +397,15 @@ class StoreReadOnly(StoreUnavailable):
         super().__init__(store, "it is read-only, check the file's and its folder's permissions")
 
 
+class MissingKey(StoreUnavailable):
+    """The store holds a value that this process cannot decrypt."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(
+            store, f"a value cannot be decrypted, {reason}; give this process all keys of the store"
+        )
+
+
 class SchemaTooNew(StoreError):
     """The store was migrated by a newer Signoff than this one."""
 

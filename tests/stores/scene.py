@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from signoff.codec.ciphers import Ciphers, EncryptionKey
 from signoff.records import (
     AuditEvent,
     CallKind,
@@ -30,6 +31,7 @@ from signoff.records import (
 )
 from signoff.server import Server
 from signoff.stores.base import Change, Claim, Outcome, Store, Write
+from signoff.stores.encrypted import encrypted
 from signoff.stores.paging import RunFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
@@ -160,6 +162,14 @@ async def memory_scene(folder: Path) -> AsyncIterator[Scene]:
     yield Scene(MemoryStore(clock=clock, lease_clock=lease_clock), clock, lease_clock)
 
 
+@asynccontextmanager
+async def encrypted_scene(folder: Path) -> AsyncIterator[Scene]:
+    """Encryption changes nothing of what a store does, whichever it is; the one in memory is the fastest."""
+    async with memory_scene(folder) as scene:
+        ciphers = Ciphers([EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)])
+        yield Scene(encrypted(scene.store, ciphers), scene.clock, scene.lease_clock)
+
+
 def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
     """Copy the rows of run ``r0``, the only ones, for runs ``r1``, ``r2`` ... until there are ``count`` runs."""
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
@@ -236,6 +246,7 @@ async def serving(store: Store) -> AsyncIterator[Server]:
 
 STORES = {
     "memory": memory_scene,
+    "encrypted": encrypted_scene,
     "sqlite": sqlite_scene,
     "postgres": postgres_scene,
     "remote": remote_scene,

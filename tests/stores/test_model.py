@@ -605,7 +605,7 @@ def _comparable(outcome: Any) -> Any:
     return outcome
 
 
-EXAMPLES = {"memory": 5, "sqlite": 70, "postgres": 30, "remote": 25}
+EXAMPLES = {"memory": 5, "encrypted": 20, "sqlite": 70, "postgres": 30, "remote": 15}
 
 
 @pytest.mark.timeout(400)  # seconds; it takes 50 where nobody else works

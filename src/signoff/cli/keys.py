@@ -20,7 +20,7 @@ KEYS_VARIABLE = "SIGNOFF_WORKER_KEYS"
 
 @click.group()
 def keys() -> None:
-    """Keys of remote workers."""
+    """Keys of remote workers, and keys that encrypt."""
 
 
 @keys.command()
@@ -45,6 +45,24 @@ def create(worker: bool, namespace: str, groups: tuple[str, ...], out: Output) -
     out.line(secret)
     out.note("for the server's key file:")
     out.note(key.line)
+
+
+@keys.command()
+@click.argument("name")
+@json_option
+def encryption(name: str, out: Output) -> None:
+    """Make a key called NAME that encrypts what is stored.
+
+    Put it first in SIGNOFF_ENCRYPTION_KEYS of every process that opens the database, and keep those that were there.
+    Nobody reads the data without it: keep a copy where the database's backup is not.
+    """
+    from signoff.codec.ciphers import EncryptionKey
+
+    key = EncryptionKey.new(name)
+    if out.as_json:
+        out.object({"name": name, "key": key.text})
+        return
+    out.line(key.text)
 
 
 def server_keys(file: Path | None) -> WorkerKeys:

@@ -24,6 +24,7 @@ from signoff.engine import guard
 from signoff.engine.check import Finding, Verdict, check
 from signoff.engine.lease import BUSY_SECONDS
 from signoff.records import Entry, Run, RunState
+from signoff.stores.encrypted import unwrapped
 from signoff.stores.paging import RunFilter
 from signoff.stores.sqlite import SqliteStore
 from signoff.wire import from_wire, to_wire
@@ -90,7 +91,7 @@ async def _recorded(app: Signoff, run_ids: Sequence[str], target: Target | None)
 
 
 def _own(app: Signoff) -> Target:
-    if not isinstance(app.store, SqliteStore):
+    if not isinstance(unwrapped(app.store), SqliteStore):
         raise click.UsageError(
             f"the app's store {app.store.location} cannot be opened here; give --store or --url"
         )

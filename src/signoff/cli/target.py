@@ -21,6 +21,7 @@ from signoff.cli.output import Output
 from signoff.client import AsyncClient
 from signoff.errors import SchemaTooOld
 from signoff.stores.address import is_postgres, store_at
+from signoff.stores.encrypted import unwrapped
 from signoff.stores.migrations import schema_of
 from signoff.stores.sqlite import SqliteStore
 from signoff.stores.sqlite_schema import path_of
@@ -107,7 +108,8 @@ async def connect(
     if not may_create:
         require_database(address)
     store = store_at(address, patience_seconds=PATIENCE_SECONDS, migrates=False)
-    if isinstance(store, SqliteStore) and store.path.exists():
+    database = unwrapped(store)
+    if isinstance(database, SqliteStore) and database.path.exists():
         schema = schema_of(store)
         if schema.state == "pending":
             raise SchemaTooOld(store.location, schema.found, schema.known, may_migrate=True)

@@ -17,6 +17,7 @@ from signoff.doctor.work import WORK_CHECKS, Known, Work
 from signoff.http_connection import is_loopback, server_url
 from signoff.stores import sqlite_inspection
 from signoff.stores.base import Store
+from signoff.stores.encrypted import unwrapped
 from signoff.stores.migrations import Schema, conninfo_of, schema_of
 from signoff.stores.sqlite import SqliteStore
 from signoff.stores.sqlite_schema import connect_to_look
@@ -48,6 +49,7 @@ def of_store(store: Store, known: Known | None = None) -> Iterator[Finding]:
         TookTooLong: A check did not end, which the last finding says. Its thread may keep this process from ending.
         InvalidValue: The store has no database here.
     """
+    store = unwrapped(store)
     if isinstance(store, SqliteStore):
         return _of_file(store, known)
     return _of_postgres(store, conninfo_of(store), known)

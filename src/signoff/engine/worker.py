@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from signoff import telemetry
+from signoff.codec.ciphers import is_encrypted
 from signoff.engine import host
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
@@ -22,7 +23,7 @@ from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
-from signoff.errors import StoreUnavailable
+from signoff.errors import MissingKey, StoreUnavailable
 from signoff.records import Run, WorkerInfo
 from signoff.stores.base import Change, Claim, Store
 from signoff.telemetry import WorkerTakenOver
@@ -248,6 +249,8 @@ class Worker:
             began = asyncio.get_running_loop().time()
             claims = await self.store.claim(self.info.id, self._group, self._programs.names(), room)
             for claim in claims:
+                if is_encrypted(claim.run.arguments):  # it would fail for what is wrong with us
+                    raise MissingKey(self.store.location, "there are no keys here")
                 self._start(claim, began + self.store.lease_seconds)
             if len(claims) == room:
                 self._may_claim = True

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
+from signoff.codec.ciphers import Ciphers
 from signoff.errors import InvalidValue
 from signoff.stores.base import Store
+from signoff.stores.encrypted import encrypted
 from signoff.stores.sqlite import SqliteStore
+
+KEYS_VARIABLE: Final = "SIGNOFF_ENCRYPTION_KEYS"
 
 
 def is_postgres(address: str) -> bool:
@@ -19,7 +26,7 @@ def store_at(
     patience_seconds: float | None = None,
     migrates: bool = True,
 ) -> Store:
-    """Return the store at an address, not yet open.
+    """Return the store at an address, not yet open; encrypted, if ``SIGNOFF_ENCRYPTION_KEYS`` has keys.
 
     Args:
         address: A path, ``sqlite:///file.db``, or ``postgresql://user:password@host:port/database``.
@@ -28,8 +35,14 @@ def store_at(
         migrates: Whether opening a Postgres database brings its schema up to date.
 
     Raises:
-        InvalidValue: It is no address of a store, or what the store needs is not installed.
+        InvalidValue: It is no address of a store, what the store needs is not installed, or the keys are none.
     """
+    store = _database_at(address, namespace, patience_seconds, migrates)
+    keys = os.environ.get(KEYS_VARIABLE, "").strip()
+    return encrypted(store, Ciphers.parse(keys)) if keys else store
+
+
+def _database_at(address: str, namespace: str, patience_seconds: float | None, migrates: bool) -> Store:
     if is_postgres(address):
         try:
             from signoff.stores.postgres import PostgresStore

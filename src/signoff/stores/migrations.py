@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from signoff.errors import InvalidValue
 from signoff.stores import sqlite_schema
 from signoff.stores.base import Store
+from signoff.stores.encrypted import unwrapped
 from signoff.stores.sqlite import SqliteStore
 
 
@@ -38,6 +39,7 @@ def schema_of(store: Store) -> Schema:
         InvalidValue: The store has no database here.
         StoreUnavailable: The database cannot be read.
     """
+    store = unwrapped(store)
     if isinstance(store, SqliteStore):
         found = sqlite_schema.version_of(store.path, store.location)
         return Schema(found, len(sqlite_schema.migrations()))
@@ -60,6 +62,7 @@ def migrate(store: Store) -> Schema:
         SchemaTooOld: It is an older one, and the database's role may not change it.
         StoreUnavailable: The database cannot be opened or written.
     """
+    store = unwrapped(store)
     if isinstance(store, SqliteStore):
         applied = sqlite_schema.prepare(store.path, store.location, busy_seconds=store.busy_seconds)
         known = len(sqlite_schema.migrations())
@@ -75,6 +78,7 @@ def migrate(store: Store) -> Schema:
 
 def conninfo_of(store: Store) -> str:
     """Return how to connect to the Postgres database of a store. Raises InvalidValue if it has none."""
+    store = unwrapped(store)
     if "signoff.stores.postgres" in sys.modules:  # else it is no such store, and psycopg may be missing
         from signoff.stores.postgres import PostgresStore
 

@@ -1,0 +1,172 @@
+"""Encrypting texts that are kept: AES-256-GCM, with keys that are changed from time to time.
+
+The nonce is made of the text and of where it is kept (by HMAC with a key of its own, as in synthetic IVs), so that the
+same text written once more in the same place is the same ciphertext: the store knows repetitions by that. In different
+places equal texts are different.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from signoff.errors import InvalidValue
+
+MARK: Final = "signoff:1:"
+"""What each ciphertext begins with; its key's name and the rest in base64 follow."""
+
+KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+
+_NAME: Final = re.compile("[A-Za-z0-9_-]{1,32}")
+
+
+def is_encrypted(text: str) -> bool:
+    """Whether JSON text is a ciphertext as stores keep it."""
+    return text.startswith(f'"{MARK}')
+
+
+class CannotDecrypt(ValueError):
+    """A ciphertext that none of the keys fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionKey:
+    """A key and the name by which ciphertexts say which one they need.
+
+    Attributes:
+        name: Up to 32 letters, digits, ``-`` and ``_``.
+        secret: 32 random bytes.
+    """
+
+    name: str
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises InvalidValue."""
+        if _NAME.fullmatch(self.name) is None:
+            raise InvalidValue(
+                "encryption key", "its name has up to 32 letters, digits, - and _: NAME:SECRET"
+            )
+        if len(self.secret) != KEY_BYTES:
+            raise InvalidValue(
+                "encryption key", f"{self.name!r} has {len(self.secret)} bytes, not {KEY_BYTES}"
+            )
+
+    @classmethod
+    def new(cls, name: str) -> EncryptionKey:
+        """Make a key. Raises InvalidValue: the name is none."""
+        return cls(name, secrets.token_bytes(KEY_BYTES))
+
+    @property
+    def text(self) -> str:
+        """The key as ``Ciphers.parse`` reads it."""
+        return f"{self.name}:{base64.urlsafe_b64encode(self.secret).decode().rstrip('=')}"
+
+
+class Ciphers:
+    """Encrypts with the first of some keys, and decrypts what any of them has encrypted.
+
+    Args:
+        keys: The first encrypts.
+
+    Raises:
+        InvalidValue: There is no key, two have one name, or the library that encrypts is not installed.
+
+    Example::
+
+        ciphers = Ciphers.parse(os.environ["SIGNOFF_ENCRYPTION_KEYS"])
+    """
+
+    def __init__(self, keys: Sequence[EncryptionKey]) -> None:
+        if not keys:
+            raise InvalidValue(
+                "encryption keys", "there is none; `signoff keys create --encryption` makes one"
+            )
+        names = [key.name for key in keys]
+        if len(set(names)) != len(names):
+            raise InvalidValue("encryption keys", f"two have one name: {', '.join(names)}")
+        self._name = names[0]
+        self._ciphers = {key.name: _Cipher(key.secret) for key in keys}
+
+    @classmethod
+    def parse(cls, text: str) -> Ciphers:
+        """Read keys, ``NAME:SECRET`` separated by blanks, commas or lines.
+
+        Raises:
+            InvalidValue: One is no key. The message does not repeat it.
+        """
+        return cls([_key(number, word) for number, word in enumerate(re.split(r"[\s,]+", text.strip()), 1)])
+
+    def encrypt(self, text: str, *, bound_to: str, place: str) -> str:
+        """Return a text's ciphertext.
+
+        Args:
+            text: Any text.
+            bound_to: It can be read only with this again: a namespace.
+            place: Where it is kept. Equal texts have equal ciphertexts in equal places only.
+        """
+        sealed = self._ciphers[self._name].encrypt(text.encode(), bound_to.encode(), place.encode())
+        return f"{MARK}{self._name}:{base64.urlsafe_b64encode(sealed).decode()}"
+
+    def decrypt(self, ciphertext: str, *, bound_to: str) -> str:
+        """Return the text of what ``encrypt`` returned; what does not begin with the mark is returned as it is.
+
+        Raises:
+            CannotDecrypt: There is no such key, or it was changed, or is another namespace's.
+        """
+        if not ciphertext.startswith(MARK):
+            return ciphertext
+        name, _, encoded = ciphertext.removeprefix(MARK).partition(":")
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            raise CannotDecrypt(f"it needs key {name[:32]!r}, which this process does not have")
+        text = cipher.decrypt(encoded, bound_to.encode())
+        if text is None:
+            raise CannotDecrypt(f"key {name!r} does not fit: it, or the value, was changed or moved")
+        return text.decode()
+
+
+class _Cipher:
+    def __init__(self, secret: bytes) -> None:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError as error:
+            hint = "they need the extra `encryption`: pip install 'signoff[encryption]'"
+            raise InvalidValue("encryption keys", f"{hint} ({error})") from error
+        # Of a random key of full length each half of HKDF that expands is enough.
+        self._nonces = hmac.digest(secret, b"signoff nonces\x01", hashlib.sha256)
+        self._aes = AESGCM(hmac.digest(secret, b"signoff payloads\x01", hashlib.sha256))
+
+    def encrypt(self, text: bytes, bound_to: bytes, place: bytes) -> bytes:
+        parts = (bound_to, place, text)
+        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        nonce = hmac.digest(self._nonces, framed, hashlib.sha256)[:NONCE_BYTES]
+        return nonce + self._aes.encrypt(nonce, text, bound_to)
+
+    def decrypt(self, encoded: str, bound_to: bytes) -> bytes | None:
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            sealed = base64.b64decode(encoded, altchars=b"-_", validate=True)
+            return self._aes.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound_to)
+        except (InvalidTag, ValueError):
+            return None
+
+
+def _key(number: int, word: str) -> EncryptionKey:
+    name, _, encoded = word.partition(":")
+    try:
+        secret = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidValue(
+            "encryption keys", f"number {number} is no key: NAME:SECRET, with 32 bytes in base64"
+        ) from None
+    return EncryptionKey(name, secret)

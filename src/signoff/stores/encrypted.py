@@ -1,0 +1,272 @@
+"""A store whose payloads are encrypted at rest, whatever store keeps them.
+
+Encrypted are what workflows, people and programs say: arguments, results, errors, journal entries, questions, answers,
+notes, signals, messages of progress, and what the audit trail tells of them. What the store finds and orders by is
+not: ids, names of workflows, steps and signals, states, times, users and groups; nor the reason of a cancellation.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum, auto
+from inspect import iscoroutinefunction
+from typing import Any, Final, cast
+
+from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, is_encrypted
+from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
+from signoff.records import (
+    Amendment,
+    AuditEvent,
+    CallKind,
+    Entry,
+    Message,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    NewSchedule,
+    Promise,
+    PromiseKind,
+    Run,
+    Schedule,
+    Settlement,
+)
+from signoff.stores.base import Claim, Outcome, Store, Write
+from signoff.stores.limits import check_events
+from signoff.stores.paging import Page
+from signoff.stores.same import canonical, same_json
+
+
+class _Part(Enum):
+    """What a field of a record holds, and so how it is encrypted."""
+
+    JSON = auto()  # kept as the JSON of a text
+    COMPARED = auto()  # the same, in one spelling: the store asks whether two say the same
+    TEXT = auto()
+    DETAILS = auto()  # the JSON of an object: whole, or in parts where the store itself made it
+    RECORDS = auto()  # one, or several
+
+
+_PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
+    NewRun: {"arguments": _Part.COMPARED},
+    Run: {"arguments": _Part.COMPARED, "result": _Part.JSON, "error": _Part.JSON},
+    Entry: {"value": _Part.JSON, "error": _Part.JSON, "details": _Part.JSON},
+    NewPromise: {"data": _Part.JSON},
+    Promise: {"data": _Part.JSON, "value": _Part.JSON, "note": _Part.TEXT, "progress": _Part.JSON},
+    Settlement: {"value": _Part.COMPARED, "note": _Part.TEXT},
+    Amendment: {"progress": _Part.JSON, "settlement": _Part.RECORDS, "events": _Part.RECORDS},
+    NewAuditEvent: {"details": _Part.DETAILS},
+    AuditEvent: {"details": _Part.DETAILS},
+    Message: {"value": _Part.JSON, "error": _Part.JSON, "note": _Part.TEXT},
+    Outcome: {"result": _Part.JSON, "error": _Part.JSON},
+    NewSchedule: {"arguments": _Part.COMPARED},
+    Schedule: {"arguments": _Part.COMPARED},
+    Write: {"entries": _Part.RECORDS, "opens": _Part.RECORDS, "starts": _Part.RECORDS},
+    Claim: {"run": _Part.RECORDS, "messages": _Part.RECORDS},
+    Page: {"items": _Part.RECORDS},
+}
+"""The payloads of each record. What is not here is kept as it is."""
+
+_TELLING: Final = (CallKind.QUESTION, CallKind.PROGRESS)
+_TOLD: Final = {**_PAYLOADS[Entry], "name": _Part.TEXT}
+"""The payloads of an entry whose name is what a person reads."""
+
+_WHOLE: Final = "encrypted"
+_PARTS: Final = ("data", "value", "note")
+
+_AS_KEPT: Final = ("unsealed", "read_chain")
+"""What the chain of the audit trail is made of: the rows themselves, so that it is verified without keys."""
+
+
+def encrypted(store: Store, ciphers: Ciphers) -> Store:
+    """Return a store that keeps payloads encrypted in another one.
+
+    Every process that opens the database needs the keys; whoever works through a server does not. What was written
+    without encryption stays readable.
+
+    Args:
+        store: Where everything is kept.
+        ciphers: The keys.
+
+    Example::
+
+        app = Signoff(encrypted(SqliteStore("signoff.db"), Ciphers.parse(os.environ["SIGNOFF_ENCRYPTION_KEYS"])))
+    """
+    return cast("Store", _EncryptedStore(store, ciphers))
+
+
+def unwrapped(store: Store) -> Store:
+    """Return the store on the database itself."""
+    return store.inner if isinstance(store, _EncryptedStore) else store
+
+
+class _EncryptedStore:
+    """Passes every operation on, with what goes in encrypted and what comes out decrypted."""
+
+    def __init__(self, inner: Store, ciphers: Ciphers) -> None:
+        self.inner = inner
+        self._ciphers = ciphers
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        if name in _AS_KEPT or not iscoroutinefunction(getattr(Store, name, None)):
+            return found
+        return self._passing_on(found)
+
+    def within(self, namespace: str) -> Store:
+        return encrypted(self.inner.within(namespace), self._ciphers)
+
+    def _passing_on(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(operation)
+        async def passed_on(*args: Any, **named: Any) -> Any:
+            place = _place_of(args[0], "") if args else ""
+            sealed = [self._seal(each, place) for each in args]
+            sealed_named = {name: self._seal(each, place) for name, each in named.items()}
+            return self._open(await operation(*sealed, **sealed_named))
+
+        return passed_on
+
+    # Where the store compares what was said twice, the key may have been changed in between
+
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        try:
+            done = await self.inner.create_run(self._seal(new, ""), token=token)
+        except IdConflict:
+            found: Run = self._open(await self.inner.get_run(new.id))
+            if found.workflow != new.workflow or not same_json(found.arguments, new.arguments):
+                raise
+            return found, False
+        return self._open(done)
+
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        try:
+            done = await self.inner.settle(promise_id, kind, self._seal(settlement, promise_id), token=token)
+        except RequestConflict:
+            found: Promise = self._open(await self.inner.get_promise(promise_id))
+            if found.state is not settlement.state or not same_json(found.value, settlement.value):
+                raise
+            return found, False
+        return self._open(done)
+
+    # What is no record
+
+    async def signal(self, run_id: str, name: str, value: str, **more: Any) -> bool:
+        sealed = self._sealed(value, _Part.COMPARED, self.inner.namespace, run_id, name)
+        return await self.inner.signal(run_id, name, sealed, **more)
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        if reason is not None and reason.startswith(MARK):
+            raise InvalidValue("reason", f"it begins with {MARK!r}, as encrypted values do")
+        return self._open(await self.inner.cancel(run_id, reason=reason, by=by))
+
+    # Encrypting
+
+    def _seal(self, value: Any, place: str) -> Any:
+        if isinstance(value, list | tuple):
+            return _each(value, lambda item: self._seal(item, place))
+        parts = _payloads_of(value)
+        if parts is None:
+            return value
+        if isinstance(value, NewAuditEvent):
+            check_events([value])  # what nobody could read back, the store cannot see any more
+        namespace = getattr(value, "namespace", self.inner.namespace)
+        within = _place_of(value, place)
+        return _changed(
+            value, parts, lambda name, how, part: self._sealed(part, how, namespace, within, name)
+        )
+
+    def _sealed(self, part: Any, how: _Part, namespace: str, place: str, name: str) -> Any:
+        match how:
+            case _Part.RECORDS:
+                return self._seal(part, place)
+            case _Part.COMPARED:
+                part = canonical(part)
+            case _:
+                pass
+        text = self._ciphers.encrypt(part, bound_to=namespace, place=f"{place}/{name}")
+        match how:
+            case _Part.TEXT:
+                return text
+            case _Part.DETAILS:
+                return json.dumps({_WHOLE: text})
+            case _:
+                return json.dumps(text)
+
+    # Decrypting
+
+    def _open(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return _each(value, self._open)
+        parts = _payloads_of(value)
+        if parts is None:
+            return value
+        namespace = getattr(value, "namespace", self.inner.namespace)
+        return _changed(value, parts, lambda _, how, part: self._opened(part, how, namespace))
+
+    def _opened(self, part: Any, how: _Part, namespace: str) -> Any:
+        match how:
+            case _Part.RECORDS:
+                return self._open(part)
+            case _Part.TEXT:
+                return self._plain(part, namespace)
+            case _Part.DETAILS:
+                return self._plain_details(part, namespace)
+            case _Part.JSON | _Part.COMPARED:
+                return self._plain_json(part, namespace)
+
+    def _plain(self, text: str, namespace: str) -> str:
+        try:
+            return self._ciphers.decrypt(text, bound_to=namespace)
+        except CannotDecrypt as error:
+            raise MissingKey(self.inner.location, str(error)) from None
+
+    def _plain_json(self, text: str, namespace: str) -> str:
+        return self._plain(json.loads(text), namespace) if is_encrypted(text) else text
+
+    def _plain_details(self, text: str, namespace: str) -> str:
+        if MARK not in text:
+            return text
+        details: Any = json.loads(text)
+        if isinstance(whole := details.get(_WHOLE), str):
+            return self._plain(whole, namespace)
+        for name in _PARTS:
+            if isinstance(part := details.get(name), str):
+                read = self._plain if name == "note" else self._plain_json
+                details[name] = read(part, namespace)
+        return json.dumps(details)
+
+
+def _payloads_of(value: Any) -> Mapping[str, _Part] | None:
+    if isinstance(value, Entry) and value.call in _TELLING:
+        return _TOLD
+    return _PAYLOADS.get(cast("type[object]", type(value)))
+
+
+def _each(items: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a list or tuple of what its items are changed to; itself, if none of them is."""
+    old: list[Any] = list(items)
+    new = [change(item) for item in old]
+    return items if all(map(operator.is_, old, new)) else type(items)(new)
+
+
+def _changed(record: Any, parts: Mapping[str, _Part], change: Callable[[str, _Part, Any], Any]) -> Any:
+    """Return a record with those of its parts changed that are there."""
+    found = {name: (how, getattr(record, name)) for name, how in parts.items()}
+    return replace(
+        record,
+        **{name: change(name, how, part) for name, (how, part) in found.items() if part is not None},
+    )
+
+
+def _place_of(value: Any, within: str) -> str:
+    """Where something is kept: its own id, or else of what it belongs to."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Entry):
+        return f"{within}/{value.seq}"
+    return getattr(value, "id", None) or getattr(value, "run_id", None) or within
