@@ -50,11 +50,13 @@ from signoff.records import (
     Run,
     RunState,
     Schedule,
+    Token,
+    TokenKind,
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
+Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -64,6 +66,7 @@ _JSON: Mapping[type, frozenset[str]] = {
     Group: frozenset(),
     WorkerInfo: frozenset(),
     Schedule: frozenset({"arguments"}),
+    Token: frozenset({"data"}),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -74,7 +77,11 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     WorkerInfo: {},
     Schedule: {"catch_up": CatchUp},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
+    Token: {"kind": TokenKind},
 }
+
+_UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
+"""What no client is told, and what it reads instead."""
 
 
 def to_wire(record: Record) -> dict[str, Any]:
@@ -83,7 +90,7 @@ def to_wire(record: Record) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for field in fields(record):
         value = getattr(record, field.name)
-        if value is not None:
+        if value is not None and field.name not in _UNSAID.get(type(record), ()):
             if field.name in texts:
                 value = from_json(value)
             written[field.name] = asdict(value) if isinstance(value, Rate) else value
@@ -93,7 +100,7 @@ def to_wire(record: Record) -> dict[str, Any]:
 def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
     """Read a record back. Fields that this version does not know are passed over."""
     texts, parsed = _JSON[kind], _PARSED[kind]
-    read: dict[str, Any] = {}
+    read: dict[str, Any] = dict(_UNSAID.get(kind, {}))
     for field in fields(kind):
         if field.name in data:
             value = data[field.name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 
@@ -24,6 +24,14 @@ from signoff.server.services import Services
 from signoff.stores.base import Store, Write
 from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 
+LOCAL: Final = "local"
+"""Who calls from the server's own machine, where there are no keys."""
+
+TOKEN_OPERATIONS: Final = frozenset(
+    {"create_token", "find_token", "get_token", "list_tokens", "revoke_token", "touch_token", "delete_tokens"}
+)
+"""What is for processes with the database, and for no holder of a worker key: they make and revoke secrets."""
+
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -32,7 +40,7 @@ class Access:
     """What a caller may do.
 
     Attributes:
-        caller: Who it is, to tell callers apart: the hash of a key, or ``local``.
+        caller: Who it is, to tell callers apart: the hash of a key, or ``LOCAL``.
         namespace: The one namespace that is open; None means all.
         groups: The groups that are open; None means all.
     """
@@ -72,7 +80,7 @@ def access_of(request: Request) -> Access:
     if not keys:
         peer = request.client.host if request.client else ""
         if is_loopback(peer) and not any(name in request.headers for name in _FORWARDED):
-            return Access("local")
+            return Access(LOCAL)
         raise AccessDenied(
             what, "this server has no worker keys, so it serves workers of its own machine only"
         )
@@ -102,6 +110,7 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     affair. It adds to the audit trail of its runs' questions, and reads that.
 
     What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
+    So are tokens, which no worker key opens.
 
     Args:
         access: What the caller may do.
@@ -113,6 +122,10 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         AccessDenied: The caller may not do it.
     """
     access.check_namespace(store.namespace)
+    if access.caller != LOCAL and name == "delete_tokens":
+        return 0  # the server deletes them
+    if access.caller != LOCAL and name in TOKEN_OPERATIONS:
+        raise AccessDenied("a token", "worker keys do not open tokens; ask the server's HTTP API")
     if access.groups is not None:
         await _CHECKS.get(name, _refused)(access, store, arguments)
     if access.groups is not None and name == "list_groups":

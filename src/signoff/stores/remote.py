@@ -28,6 +28,7 @@ from signoff.records import (
     NewPromise,
     NewRun,
     NewSchedule,
+    NewToken,
     Promise,
     PromiseKind,
     Rate,
@@ -35,12 +36,13 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_amendment, check_events, check_limits
+from signoff.stores.limits import check_amendment, check_events, check_limits, check_token
 from signoff.stores.operations import OPERATIONS, PATH
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock
@@ -245,6 +247,33 @@ class RemoteStore:
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return await self._ask("seal", ("chain", ""), seals=seals)
+
+    # Tokens
+
+    async def create_token(self, new: NewToken) -> Token:
+        check_token(new)
+        return await self._ask("create_token", ("token", new.id), new=new)
+
+    async def find_token(self, hash: str) -> Token | None:
+        return await self._ask("find_token", hash=hash)
+
+    async def get_token(self, token_id: str) -> Token:
+        return await self._ask("get_token", token_id=token_id)
+
+    async def list_tokens(
+        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        which.check()
+        return await self._ask("list_tokens", which=which, after=after, limit=limit)
+
+    async def revoke_token(self, token_id: str) -> Token:
+        return await self._ask("revoke_token", ("token", token_id), token_id=token_id)
+
+    async def touch_token(self, token_id: str) -> None:
+        await self._ask("touch_token", ("token", token_id), token_id=token_id)
+
+    async def delete_tokens(self, before: float, limit: int) -> int:
+        return await self._ask("delete_tokens", before=before, limit=limit)
 
     # Time and leases
 
