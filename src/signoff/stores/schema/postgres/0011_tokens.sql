@@ -20,7 +20,7 @@ CREATE TABLE signoff.tokens (
 );
 
 CREATE UNIQUE INDEX tokens_by_hash ON signoff.tokens (hash);  -- looked up before the namespace is known
-CREATE INDEX tokens_by_kind ON signoff.tokens (kind, namespace, number);
+CREATE INDEX tokens_by_kind ON signoff.tokens ((kind || ''), namespace, number);  -- not for who looks for a subject
 CREATE INDEX tokens_by_subject ON signoff.tokens (subject, namespace, kind, number);
 CREATE INDEX tokens_by_question ON signoff.tokens (question_id, namespace, kind, number) WHERE question_id IS NOT NULL;
 CREATE INDEX tokens_ended ON signoff.tokens (namespace, ended_at) WHERE ended_at IS NOT NULL;
@@ -45,7 +45,7 @@ BEGIN
     ELSE
         RETURN QUERY
             SELECT * FROM signoff.tokens
-            WHERE namespace = p_namespace AND kind = p_kind AND number > p_after
+            WHERE namespace = p_namespace AND kind || '' = p_kind AND number > p_after
             ORDER BY number LIMIT p_limit;
     END IF;
 END $$;
