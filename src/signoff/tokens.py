@@ -17,8 +17,8 @@ from typing import Any, Final
 from signoff.records import NewToken, Token, TokenKind
 from signoff.stores.base import Store
 
-_PREFIXES: Final[Mapping[TokenKind, str]] = {
-    TokenKind.API_KEY: "sga_",
+PREFIXES: Final[Mapping[TokenKind, str]] = {
+    TokenKind.API_KEY: "sgk_",
     TokenKind.WORKER_KEY: "sgw_",
     TokenKind.LINK: "sgl_",
     TokenKind.LOGIN: "sgs_",
@@ -44,7 +44,7 @@ def new_token(kind: TokenKind, subject: str, **more: Any) -> tuple[str, NewToken
         secret, new = new_token(TokenKind.API_KEY, "service:billing", label="billing")
         token = await store.create_token(new)
     """
-    secret = _PREFIXES[kind] + secrets.token_urlsafe(_BYTES)
+    secret = PREFIXES[kind] + secrets.token_urlsafe(_BYTES)
     return secret, NewToken(uuid.uuid4().hex, kind, hash_of(secret), subject, **more)
 
 
@@ -59,7 +59,7 @@ async def find_token(store: Store, kind: TokenKind, secret: str) -> Token | None
     What cannot be a secret of the kind is not looked for. Whoever asks has to look at the token's namespace, and at
     whether it is open.
     """
-    if not secret.startswith(_PREFIXES[kind]) or _SECRET.fullmatch(secret[len(_PREFIXES[kind]) :]) is None:
+    if not secret.startswith(PREFIXES[kind]) or _SECRET.fullmatch(secret[len(PREFIXES[kind]) :]) is None:
         return None
     hash = hash_of(secret)
     token = await store.find_token(hash)

@@ -196,6 +196,7 @@ TOKENS: dict[str, Callable[[RemoteStore], Awaitable[Any]]] = {
     "get_token": lambda store: store.get_token("t"),
     "list_tokens": lambda store: store.list_tokens(TokenFilter(TokenKind.LINK)),
     "revoke_token": lambda store: store.revoke_token("t"),
+    "expire_token": lambda store: store.expire_token("t", 2.0),
     "touch_token": lambda store: store.touch_token("t"),
 }
 

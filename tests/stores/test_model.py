@@ -395,6 +395,10 @@ class SideBySide(RuleBasedStateMachine):
     def change_token(self, namespace: str, id: str, operation: str) -> None:
         self.both(namespace, f"{operation}_token", id)
 
+    @rule(namespace=namespaces, id=token_ids, delay=st.sampled_from((-1.0, 5.0, 20.0)))
+    def expire_token(self, namespace: str, id: str, delay: float) -> None:
+        self.both(namespace, "expire_token", id, self.scene.clock.now() + delay)
+
     @rule(namespace=namespaces, secret=token_ids)
     def find_token(self, namespace: str, secret: str) -> None:
         self.both(namespace, "find_token", hash_of(secret))

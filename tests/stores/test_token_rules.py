@@ -112,6 +112,27 @@ async def test_a_token_is_revoked_once(scene: Scene) -> None:
 
 
 @rule
+async def test_a_token_expires_earlier_than_it_would_have_and_never_later(scene: Scene) -> None:
+    await scene.store.create_token(token())
+    await scene.store.create_token(token("short", expires_at=NOW + 60))
+    assert (await scene.store.expire_token("t", NOW + 90)).expires_at == NOW + 90
+    assert (await scene.store.expire_token("t", NOW + 30)).expires_at == NOW + 30
+    assert (await scene.store.expire_token("t", NOW + 90)).expires_at == NOW + 30
+    assert (await scene.store.expire_token("short", NOW + 90)).expires_at == NOW + 60
+    found = await scene.store.find_token(hash_of("t"))
+    assert found == await scene.store.get_token("t")
+    assert found is not None
+    assert not found.is_open(NOW + 30)
+    for missing in (
+        scene.store.expire_token("unknown", NOW),
+        scene.within("acme").store.expire_token("t", NOW),
+    ):
+        with pytest.raises(NotFound):
+            await missing
+    assert await scene.store.delete_tokens(NOW + 31, 100) == 1
+
+
+@rule
 async def test_a_use_is_noted_once_a_minute(scene: Scene) -> None:
     await scene.store.create_token(token())
     seen: list[float | None] = []

@@ -28,7 +28,16 @@ LOCAL: Final = "local"
 """Who calls from the server's own machine, where there are no keys."""
 
 TOKEN_OPERATIONS: Final = frozenset(
-    {"create_token", "find_token", "get_token", "list_tokens", "revoke_token", "touch_token", "delete_tokens"}
+    {
+        "create_token",
+        "find_token",
+        "get_token",
+        "list_tokens",
+        "revoke_token",
+        "expire_token",
+        "touch_token",
+        "delete_tokens",
+    }
 )
 """What is for processes with the database, and for no holder of a worker key: they make and revoke secrets."""
 

@@ -55,6 +55,14 @@ class TokenStore(Protocol):
         """
         ...
 
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        """Have a token expire at a time, in unix seconds. One that expires before stays as it is.
+
+        Raises:
+            NotFound: There is no such token.
+        """
+        ...
+
     async def touch_token(self, token_id: str) -> None:
         """Note that a token is used now, unless that was noted less than ``TOUCH_SECONDS`` ago, or it is gone."""
         ...

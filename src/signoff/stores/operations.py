@@ -110,6 +110,7 @@ _WRITES = (
     "seal",
     "create_token",
     "revoke_token",
+    "expire_token",
     "touch_token",
     "delete_tokens",
     "due",

@@ -273,6 +273,9 @@ class PostgresStore:
     async def revoke_token(self, token_id: str) -> Token:
         return await self._read(tokens.revoke, token_id, self._database.now())
 
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return await self._read(tokens.expire, token_id, at)
+
     async def touch_token(self, token_id: str) -> None:
         await self._read(tokens.touch, token_id, self._database.now())
 

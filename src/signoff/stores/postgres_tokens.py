@@ -39,6 +39,10 @@ WHERE namespace = %(namespace)s AND id = %(id)s
 RETURNING {COLUMNS}
 """
 
+EXPIRE = f"""
+UPDATE signoff.tokens SET expires_at = least(expires_at, %s) WHERE namespace = %s AND id = %s RETURNING {COLUMNS}
+"""
+
 TOUCH = f"""
 UPDATE signoff.tokens SET used_at = {NOW}
 WHERE namespace = %(namespace)s AND id = %(id)s AND (used_at IS NULL OR used_at <= {NOW} - %(seconds)s)
@@ -98,6 +102,11 @@ def revoke(db: Connection, namespace: str, token_id: str, now: float | None) -> 
     """Have a token open nothing any more. Raises NotFound."""
     row = db.execute(REVOKE, {"namespace": namespace, "id": token_id, "now": now}).fetchone()
     return _found(token_id, row)
+
+
+def expire(db: Connection, namespace: str, token_id: str, at: float) -> Token:
+    """Have a token expire at a time, or when it does before. Raises NotFound."""
+    return _found(token_id, db.execute(EXPIRE, (at, namespace, token_id)).fetchone())
 
 
 def touch(db: Connection, namespace: str, token_id: str, now: float | None) -> None:

@@ -269,6 +269,9 @@ class RemoteStore:
     async def revoke_token(self, token_id: str) -> Token:
         return await self._ask("revoke_token", ("token", token_id), token_id=token_id)
 
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return await self._ask("expire_token", ("token", token_id), token_id=token_id, at=at)
+
     async def touch_token(self, token_id: str) -> None:
         await self._ask("touch_token", ("token", token_id), token_id=token_id)
 

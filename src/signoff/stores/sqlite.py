@@ -270,6 +270,9 @@ class SqliteStore:
     async def revoke_token(self, token_id: str) -> Token:
         return await self._write(tokens.revoke, token_id)
 
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return await self._write(tokens.expire, token_id, at)
+
     async def touch_token(self, token_id: str) -> None:
         if await self._read_soon(tokens.is_untouched, token_id, self.clock.now()):
             await self._write(tokens.touch, token_id)

@@ -43,6 +43,11 @@ REVOKE = f"""
 UPDATE tokens SET revoked_at = coalesce(revoked_at, ?) WHERE namespace = ? AND id = ? RETURNING {COLUMNS}
 """
 
+EXPIRE = f"""
+UPDATE tokens SET expires_at = min(coalesce(expires_at, :at), :at) WHERE namespace = :namespace AND id = :id
+RETURNING {COLUMNS}
+"""
+
 UNTOUCHED = """
 SELECT 1 FROM tokens WHERE namespace = ? AND id = ? AND (used_at IS NULL OR used_at <= ?)
 """
@@ -121,6 +126,12 @@ def list_tokens(
 def revoke(tx: Transaction, namespace: str, token_id: str) -> Token:
     """Have a token open nothing any more. Raises NotFound."""
     return _found(token_id, tx.db.execute(REVOKE, (tx.now, namespace, token_id)).fetchone())
+
+
+def expire(tx: Transaction, namespace: str, token_id: str, at: float) -> Token:
+    """Have a token expire at a time, or when it does before. Raises NotFound."""
+    values = {"namespace": namespace, "id": token_id, "at": at}
+    return _found(token_id, tx.db.execute(EXPIRE, values).fetchone())
 
 
 def is_untouched(db: sqlite3.Connection, namespace: str, token_id: str, now: float) -> bool:

@@ -270,6 +270,9 @@ class MemoryStore:
     async def revoke_token(self, token_id: str) -> Token:
         return self._do(self.model.tokens.revoke, token_id)
 
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return self._do(self.model.tokens.expire, token_id, at)
+
     async def touch_token(self, token_id: str) -> None:
         self._do(self.model.tokens.touch, token_id)
 

@@ -59,6 +59,12 @@ class Tokens:
             token = self._tables.tokens[namespace, token_id] = replace(token, revoked_at=self._state.now)
         return token
 
+    def expire(self, namespace: str, token_id: str, at: float) -> Token:
+        token = self.get(namespace, token_id)
+        ends = at if token.expires_at is None else min(token.expires_at, at)
+        token = self._tables.tokens[namespace, token_id] = replace(token, expires_at=ends)
+        return token
+
     def touch(self, namespace: str, token_id: str) -> None:
         token = self._tables.tokens.get((namespace, token_id))
         now = self._state.now
