@@ -20,6 +20,7 @@ from signoff.records import (
     PromiseKind,
     WorkerInfo,
 )
+from signoff.server.keyring import bearer_of
 from signoff.server.services import Services
 from signoff.stores.base import Store, Write
 from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
@@ -70,43 +71,40 @@ class Access:
             raise AccessDenied(what, f"this worker key is for runs of the groups {named}")
 
 
-def access_of(request: Request) -> Access:
+async def access_of(request: Request) -> Access:
     """Return what a request may do.
 
-    Without any keys, programs on the server's own machine may do everything, and others nothing. With a proxy that
-    signs people in nobody may: what comes from this machine may be what the proxy passes on.
+    Without any keys, programs on the server's own machine may do everything, and others nothing. Where requests must
+    say whose they are nobody may: what comes from this machine may be what a proxy passes on.
 
     Raises:
         AccessDenied: It has no key that is known.
+        TooManyAttempts: Too many wrong ones came from there.
     """
     services: Services = request.app.state.services
-    keys = services.worker_keys
+    keyring = services.keyring
     what = "a store operation"
-    if not keys and services.proxy is not None:
+    secret = bearer_of(request.scope)
+    key = None if secret is None else await keyring.worker_key(secret, request.scope)
+    if key is not None:
+        return Access(key.hash, key.namespace, key.groups)
+    if not keyring.has_worker_keys and services.ways.required:
         raise AccessDenied(
-            what, "where a proxy signs people in, every worker needs a key: `signoff keys create --worker`"
+            what, "where people are signed in, every worker needs a key: `signoff keys create --worker`"
         )
-    if not keys:
+    if not keyring.has_worker_keys:
         peer = request.client.host if request.client else ""
         if is_loopback(peer) and not any(name in request.headers for name in _FORWARDED):
             return Access(LOCAL)
         raise AccessDenied(
             what, "this server has no worker keys, so it serves workers of its own machine only"
         )
-    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not secret:
+    if secret is None:
         raise AccessDenied(what, "it needs a worker key; give --key or SIGNOFF_WORKER_KEY")
-    key = keys.find(secret.strip())
-    if key is None:
-        raise AccessDenied(what, "the server does not know this worker key")
-    return Access(key.hash, key.namespace, key.groups)
+    raise AccessDenied(what, "the server does not know this worker key, or it has ended")
 
 
-async def _access(request: Request) -> Access:
-    return access_of(request)
-
-
-AccessOf = Annotated[Access, Depends(_access)]
+AccessOf = Annotated[Access, Depends(access_of)]
 """A route's parameter that gets what the caller may do."""
 
 
