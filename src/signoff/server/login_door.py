@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from signoff.errors import LoginFailed, ProviderUnavailable
+from signoff.errors import InvalidValue, LoginFailed, ProviderUnavailable
 from signoff.server.logins import Cookie, Logins
 from signoff.server.openid import OpenIdConnect
 from signoff.server.problems import problem
@@ -39,7 +39,11 @@ class LoginDoor:
     """
 
     def __init__(self, store: Store, settings: OpenIdConnect) -> None:
-        from signoff.server.provider import Provider  # what it needs is an extra
+        try:
+            from signoff.server.provider import Provider
+        except ModuleNotFoundError:
+            hint = "OpenID Connect needs the extra `oidc`: pip install 'signoff[oidc]'"
+            raise InvalidValue("openid", hint) from None
 
         self.logins = Logins(store, settings)
         self._provider = Provider(settings, store.clock)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import threading
 import time
 import uuid
@@ -16,8 +15,8 @@ import httpx
 from pydantic_core import from_json
 
 from signoff.clock import Clock
-from signoff.errors import InvalidValue, StoreUnavailable
-from signoff.http_connection import new_client, server_url
+from signoff.errors import StoreUnavailable
+from signoff.http_connection import key_headers, new_client, server_url
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -375,8 +374,7 @@ class RemoteStore:
 class _Connection:
     """What a store has while it is open: a thread, HTTP connections, and what travels over them."""
 
-    def __init__(self, url: str, base: httpx.URL, key: str | None, clock: RemoteClock) -> None:
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    def __init__(self, url: str, base: httpx.URL, headers: Mapping[str, str], clock: RemoteClock) -> None:
         self.thread = LoopThread("signoff remote store")
         self.client = new_client(base, answer_seconds=REPLY_SECONDS, headers=headers)
         self.batches = Batches(self.thread, self.client, url, clock)
@@ -401,7 +399,7 @@ class _Server:
         self.clock = RemoteClock()
         self.lease_seconds = 0.0
         self._base = server_url(url)
-        self._key = _checked(key)
+        self._headers = key_headers(key)
         self._connection: _Connection | None = None
         self._was_greeted = False
         self._opening = threading.Lock()
@@ -423,7 +421,7 @@ class _Server:
             if self._connection is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._was_greeted = False
-                self._connection = _Connection(self.url, self._base, self._key, self.clock)
+                self._connection = _Connection(self.url, self._base, self._headers, self.clock)
             connection = self._connection
         if self._was_greeted:
             return
@@ -467,11 +465,3 @@ class _Server:
             self.lease_seconds = float(terms["lease_seconds"])
         except (ValueError, KeyError, TypeError):
             raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
-
-
-def _checked(key: str | None) -> str | None:
-    """Return a key as it can be sent, without a line's end from the file it was in."""
-    stripped = (key or "").strip()
-    if not re.fullmatch(r"[!-~]*", stripped):
-        raise InvalidValue("key", "a worker key has no spaces, line ends or special characters in it")
-    return stripped or None
