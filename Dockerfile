@@ -1,4 +1,4 @@
-# Images of this repository: `signoff` with the extras server and postgres, and `sample` with a program of examples/.
+# Images of this repository: `signoff` with the extras server, postgres and oidc, and `sample` with a program of examples/.
 #
 #   docker build --tag signoff .
 #   docker build --tag signoff-sample --target sample .
@@ -14,7 +14,7 @@ COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src ./src
 RUN uv build --wheel --out-dir /wheels
 # What uv.lock says, by its hashes; the wheel itself brings nothing more.
-RUN uv export --frozen --quiet --no-dev --extra server --extra postgres --no-emit-project --output-file /requirements.txt
+RUN uv export --frozen --quiet --no-dev --extra server --extra postgres --extra oidc --no-emit-project --output-file /requirements.txt
 RUN uv venv /opt/signoff
 RUN uv pip install --python /opt/signoff --require-hashes --requirement /requirements.txt
 RUN uv pip install --python /opt/signoff --no-deps /wheels/*.whl

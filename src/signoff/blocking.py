@@ -149,9 +149,9 @@ class Client:
             print(client.start("refund_flow", "o-1", 7000, id="refund-o-1").result())
     """
 
-    def __init__(self, target: App | str, *, group: str | None = None) -> None:
+    def __init__(self, target: App | str, *, group: str | None = None, key: str | None = None) -> None:
         self._background = Background()
-        self._async = AsyncClient(target, group=group)
+        self._async = AsyncClient(target, group=group, key=key)
         self._call("Client", self._async.backend.open())
         self.promises = Promises(self._async.promises, self._background)
         self.groups = Groups(self._async.groups, self._background)

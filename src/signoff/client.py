@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from signoff import codec
 from signoff.concurrency import slot_of
@@ -107,12 +108,16 @@ class Backend(GroupBackend, InboxBackend, ScheduleBackend, Protocol):
     ) -> Promise: ...
 
 
+KEY_VARIABLE: Final = "SIGNOFF_KEY"
+
+
 class AsyncClient:
     """Runs, promises and questions of one namespace, from async code.
 
     Args:
         target: A ``Signoff`` app (its store is used directly), or the URL of a ``signoff server``.
         group: The group that runs are started in; by default the app's, or ``default``.
+        key: For a server, an API key; by default what the environment variable ``SIGNOFF_KEY`` says.
 
     Example::
 
@@ -121,11 +126,11 @@ class AsyncClient:
             print(await run.result())
     """
 
-    def __init__(self, target: App | str, *, group: str | None = None) -> None:
+    def __init__(self, target: App | str, *, group: str | None = None, key: str | None = None) -> None:
         if isinstance(target, str):
             from signoff.http_client import HttpBackend
 
-            self.backend: Backend = HttpBackend(target)
+            self.backend: Backend = HttpBackend(target, key=key or os.environ.get(KEY_VARIABLE))
             self._group = group or "default"
             self._functions: Functions | None = None
         else:

@@ -134,11 +134,36 @@ class NotAllowed(SignoffError):
 
 
 class NotAuthenticated(SignoffError):
-    """The server does not know who this is: people come to it through a proxy that signs them in."""
+    """The server does not know who this is: sign in, come through the proxy that does so, or give an API key."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"nobody is signed in: {reason}")
         self.reason = reason
+
+
+class LoginFailed(SignoffError):
+    """Signing in did not succeed: begin anew at ``/login``, or have who runs the server look at the reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"nobody was signed in: {reason}")
+        self.reason = reason
+
+
+class ProviderUnavailable(SignoffError):
+    """The identity provider that signs people in gives no usable answer now. Who is signed in stays so; try again."""
+
+    def __init__(self, issuer: str, reason: str) -> None:
+        super().__init__(f"nobody can sign in now, {issuer}: {reason}; who is signed in stays so, try again")
+        self.issuer = issuer
+        self.reason = reason
+
+
+class TooManyAttempts(SignoffError):
+    """Too many wrong keys came from this address; wait, and look at which key is given."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(f"too many wrong keys came from this address; try again in {retry_after:.0f} s")
+        self.retry_after = retry_after
 
 
 class QuestionClaimed(SignoffError):

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from signoff import codec
 from signoff.errors import SignoffError, StoreUnavailable
-from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, new_client, server_url
+from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, key_headers, new_client, server_url
 from signoff.people.responders import Responder, check_names
 from signoff.records import (
     AuditEvent,
@@ -66,14 +66,16 @@ class HttpBackend:
 
     Args:
         url: The server, such as ``http://127.0.0.1:8000``.
+        key: An API key.
 
     Raises:
-        InvalidValue: It is no such URL.
+        InvalidValue: It is no such URL, or can be no key.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str | None = None) -> None:
         self.url = url
         self._base = server_url(url)
+        self._headers = key_headers(key)
         self._opened: httpx.AsyncClient | None = None
 
     async def open(self) -> None:
@@ -321,7 +323,7 @@ class HttpBackend:
     @property
     def _client(self) -> httpx.AsyncClient:
         if self._opened is None:
-            self._opened = new_client(self._base, answer_seconds=ANSWER_SECONDS)
+            self._opened = new_client(self._base, answer_seconds=ANSWER_SECONDS, headers=self._headers)
         return self._opened
 
     async def _get(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 
 import httpx
@@ -22,6 +23,20 @@ def server_url(url: str) -> httpx.URL:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InvalidValue("url", f"{url!r} is no URL of a server, such as http://127.0.0.1:8000")
     return parsed
+
+
+def key_headers(key: str | None) -> Mapping[str, str]:
+    """Return what a request proves itself by, without a line's end from the file that the key was in.
+
+    Raises:
+        InvalidValue: It can be no key. The message does not say it.
+    """
+    stripped = (key or "").strip()
+    if not re.fullmatch(r"[!-~]*", stripped):
+        raise InvalidValue(
+            "key", "neither an API key nor a worker key has spaces, line ends or special characters in it"
+        )
+    return {"authorization": f"Bearer {stripped}"} if stripped else {}
 
 
 def new_client(

@@ -7,9 +7,9 @@ them into Python values. A record never knows the store it came from.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class RunState(StrEnum):
@@ -93,11 +93,22 @@ class MessageKind(StrEnum):
     DEADLINE = "deadline"
 
 
-class AuditKind(StrEnum):
+class _Growing(StrEnum):
+    """An enum of texts that newer versions add to: what a newer one has written is kept as it is."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_ = unknown._value_ = value
+        return unknown
+
+
+class AuditKind(_Growing):
     """What an audit event tells of a question.
 
     The store itself records ``ASKED`` and how the question was settled, in the transaction that does it.
-    A kind that a newer version has recorded is kept as it is.
     """
 
     ASKED = "asked"
@@ -115,13 +126,14 @@ class AuditKind(StrEnum):
     ESCALATED = "escalated"
     DEFAULTED = "defaulted"
 
-    @classmethod
-    def _missing_(cls, value: object) -> AuditKind | None:
-        if not isinstance(value, str):
-            return None
-        unknown = str.__new__(cls, value)
-        unknown._name_ = unknown._value_ = value
-        return unknown
+
+class TokenKind(_Growing):
+    """What a token is good for."""
+
+    API_KEY = "api_key"
+    WORKER_KEY = "worker_key"
+    LINK = "link"
+    LOGIN = "login"
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,3 +433,41 @@ class WorkerInfo:
     namespace: str = "default"
     seen_at: float | None = None  # when it last said that it lives
     held: int = 0  # how many runs it holds
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A secret that stands for somebody or something, as whoever has made it has it kept: see ``signoff.tokens``."""
+
+    id: str  # public and random
+    kind: TokenKind
+    hash: str = field(repr=False)  # SHA-256 of the secret, in hex
+    subject: str  # who or what it stands for, such as user:ana
+    question_id: str | None = None  # of a link: what it answers
+    data: str | None = None  # JSON object: what the kind needs, such as scopes
+    label: str | None = None  # what people call it
+    created_by: str | None = None
+    expires_at: float | None = None  # None: never
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is known of a secret that stands for somebody or something. The secret itself is kept nowhere."""
+
+    namespace: str
+    id: str
+    kind: TokenKind
+    hash: str = field(repr=False)  # empty where it came over the HTTP API
+    subject: str
+    created_at: float
+    question_id: str | None = None
+    data: str | None = None  # JSON object
+    label: str | None = None
+    created_by: str | None = None
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None  # when it was last used, give or take a minute
+
+    def is_open(self, now: float) -> bool:
+        """Whether it is good for anything at a time: not revoked, and not expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

@@ -21,11 +21,13 @@ from signoff.errors import (
     InvalidState,
     InvalidValue,
     LeaseLost,
+    LoginFailed,
     NotAllowed,
     NotAuthenticated,
     NotFound,
     NotSerializable,
     PayloadTooLarge,
+    ProviderUnavailable,
     QuestionClaimed,
     QuestionTooNew,
     RequestConflict,
@@ -33,6 +35,7 @@ from signoff.errors import (
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
+    TooManyAttempts,
     WrongAnswer,
 )
 from signoff.records import (
@@ -50,11 +53,13 @@ from signoff.records import (
     Run,
     RunState,
     Schedule,
+    Token,
+    TokenKind,
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
+Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -64,6 +69,7 @@ _JSON: Mapping[type, frozenset[str]] = {
     Group: frozenset(),
     WorkerInfo: frozenset(),
     Schedule: frozenset({"arguments"}),
+    Token: frozenset({"data"}),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -74,7 +80,11 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     WorkerInfo: {},
     Schedule: {"catch_up": CatchUp},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
+    Token: {"kind": TokenKind},
 }
+
+_UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
+"""What no client is told, and what it reads instead."""
 
 
 def to_wire(record: Record) -> dict[str, Any]:
@@ -83,7 +93,7 @@ def to_wire(record: Record) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for field in fields(record):
         value = getattr(record, field.name)
-        if value is not None:
+        if value is not None and field.name not in _UNSAID.get(type(record), ()):
             if field.name in texts:
                 value = from_json(value)
             written[field.name] = asdict(value) if isinstance(value, Rate) else value
@@ -93,7 +103,7 @@ def to_wire(record: Record) -> dict[str, Any]:
 def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
     """Read a record back. Fields that this version does not know are passed over."""
     texts, parsed = _JSON[kind], _PARSED[kind]
-    read: dict[str, Any] = {}
+    read: dict[str, Any] = dict(_UNSAID.get(kind, {}))
     for field in fields(kind):
         if field.name in data:
             value = data[field.name]
@@ -119,17 +129,20 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
         InvalidState,
         InvalidValue,
         LeaseLost,
+        LoginFailed,
         NotAllowed,
         NotAuthenticated,
         NotFound,
         NotSerializable,
         PayloadTooLarge,
+        ProviderUnavailable,
         QuestionClaimed,
         QuestionTooNew,
         RequestConflict,
         StoreFull,
         StoreReadOnly,
         StoreUnavailable,
+        TooManyAttempts,
         WrongAnswer,
     )
 }

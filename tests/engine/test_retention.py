@@ -12,8 +12,11 @@ from signoff import AsyncClient, Client, Context, Signoff
 from signoff.engine import retention
 from signoff.engine.retention import Retention
 from signoff.errors import InvalidValue
+from signoff.records import TokenKind
 from signoff.server import Server
+from signoff.stores.paging import TokenFilter
 from signoff.testing import VirtualClock
+from signoff.tokens import new_token
 from tests.support import in_asyncio, new_app, opened, running, until
 
 DAY = 86_400.0
@@ -65,6 +68,19 @@ async def test_a_server_deletes_what_is_old(tmp_path: Path) -> None:
     clock.advance(DAY)
     async with opened(app) as client, Server(app, port=0, retention_days=0.5):
         await until(app, lambda: gone(client))
+
+
+@in_asyncio
+async def test_expired_tokens_go_with_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "AT_ONCE", 2)
+    app, clock = await app_with_ended_runs(tmp_path, 0)
+    async with opened(app):
+        for seconds in (None, 5.0, 6.0, 7.0, 2 * DAY):
+            expires_at = None if seconds is None else clock.now() + seconds
+            await app.store.create_token(new_token(TokenKind.LINK, "user:ana", expires_at=expires_at)[1])
+        clock.advance(7 * DAY + 10)
+        await Retention(app.store, 7).delete()
+        assert len((await app.store.list_tokens(TokenFilter(TokenKind.LINK))).items) == 2
 
 
 @in_asyncio

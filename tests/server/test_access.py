@@ -19,18 +19,22 @@ from signoff.records import (
     NewPromise,
     NewRun,
     NewSchedule,
+    NewToken,
     PromiseKind,
     RunState,
     Seal,
+    TokenKind,
     WorkerInfo,
 )
 from signoff.server import Server
+from signoff.server.access import TOKEN_OPERATIONS
 from signoff.server.keys import WorkerKey, WorkerKeys, new_worker_key
 from signoff.stores.base import Outcome, Write
 from signoff.stores.operations import CHANGES_PATH, OPERATIONS, PATH
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter, TokenFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
+from signoff.tokens import hash_of
 from tests.stores.scene import YES, Scene, entry, question
 from tests.support import in_asyncio
 
@@ -186,8 +190,41 @@ WITHIN = {
 }
 
 
+TOKENS: dict[str, Callable[[RemoteStore], Awaitable[Any]]] = {
+    "create_token": lambda store: store.create_token(NewToken("u", TokenKind.LINK, hash_of("u"), "user:eve")),
+    "find_token": lambda store: store.find_token(hash_of("t")),
+    "get_token": lambda store: store.get_token("t"),
+    "list_tokens": lambda store: store.list_tokens(TokenFilter(TokenKind.LINK)),
+    "revoke_token": lambda store: store.revoke_token("t"),
+    "expire_token": lambda store: store.expire_token("t", 2.0),
+    "touch_token": lambda store: store.touch_token("t"),
+}
+
+
 def test_the_table_of_what_is_outside_has_every_operation() -> None:
-    assert OUTSIDE.keys() | WITHIN == OPERATIONS.keys()
+    assert OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens"} == OPERATIONS.keys()
+    assert TOKENS.keys() | {"delete_tokens"} == TOKEN_OPERATIONS
+
+
+@pytest.mark.parametrize("key", [GPU, ACME], ids=["groups", "namespace"])
+@pytest.mark.parametrize("operation", TOKENS)
+@in_asyncio
+async def test_no_worker_key_makes_finds_or_revokes_a_token(tmp_path: Path, operation: str, key: str) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, key) as store:
+        made = await served.create_token(NewToken("t", TokenKind.LINK, hash_of("t"), "user:ana"))
+        with pytest.raises(AccessDenied, match="worker keys do not open tokens"):
+            await TOKENS[operation](store)
+        assert (await served.list_tokens(TokenFilter(TokenKind.LINK))).items == (made,)
+
+
+@pytest.mark.parametrize("key", [GPU, ACME], ids=["groups", "namespace"])
+@in_asyncio
+async def test_the_server_deletes_tokens_and_no_worker_does(tmp_path: Path, key: str) -> None:
+    async with serving(tmp_path) as (server, served), opened(server, key) as store:
+        new = NewToken("t", TokenKind.LINK, hash_of("t"), "user:ana", expires_at=1.0)
+        made = await served.create_token(new)
+        assert await store.delete_tokens(2.0, 10) == 0
+        assert await served.get_token("t") == made
 
 
 @pytest.mark.parametrize("operation", OUTSIDE)

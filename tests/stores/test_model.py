@@ -38,6 +38,7 @@ from signoff.records import (
     NewPromise,
     NewRun,
     NewSchedule,
+    NewToken,
     Promise,
     PromiseKind,
     PromiseState,
@@ -47,11 +48,14 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
+    TokenKind,
 )
 from signoff.stores.base import Outcome, Write
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter, TokenFilter
 from signoff.testing import MemoryStore
 from signoff.testing.model_tables import Tables
+from signoff.tokens import hash_of
 from tests.stores.scene import STORES, Scene
 from tests.stores.trails import Creation, Pairs, Trails, check_chain, check_pairs, paired
 
@@ -70,6 +74,8 @@ delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
 starts = st.sampled_from((None, None, None, -1.0, 0.0, 5.0, 60.0))
 schedule_ids = st.sampled_from(("s0", "s1"))
 moments = st.sampled_from((-1.0, 0.0, 5.0, 60.0))
+token_ids = st.sampled_from(("t0", "t1", "t2"))
+token_kinds = st.sampled_from((TokenKind.LINK, TokenKind.LINK, TokenKind.API_KEY))
 rates = st.sampled_from((None, None, Rate(1, 10.0), Rate(2, 10.0), Rate(3, 0.7)))
 slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
 priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
@@ -109,6 +115,7 @@ class Seen:
     journals: Sequence[Sequence[Entry]]
     groups: Sequence[Group]
     schedules: Sequence[Schedule]
+    links: Sequence[Token]
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -375,6 +382,31 @@ class SideBySide(RuleBasedStateMachine):
             expected = each.next_at - stale
             self.both(each.namespace, "fire_schedule", each.id, expected, new, self.scene.clock.now() + delay)
 
+    # Tokens
+
+    @rule(namespace=namespaces, id=token_ids, secret=token_ids, kind=token_kinds, delay=delays, by=people)
+    def create_token(
+        self, namespace: str, id: str, secret: str, kind: TokenKind, delay: float | None, by: str | None
+    ) -> None:
+        new = NewToken(id, kind, hash_of(secret), f"user:{by}", by, "{}", expires_at=self._after(delay))
+        self.both(namespace, "create_token", new)
+
+    @rule(namespace=namespaces, id=token_ids, operation=st.sampled_from(("get", "revoke", "touch")))
+    def change_token(self, namespace: str, id: str, operation: str) -> None:
+        self.both(namespace, f"{operation}_token", id)
+
+    @rule(namespace=namespaces, id=token_ids, delay=st.sampled_from((-1.0, 5.0, 20.0)))
+    def expire_token(self, namespace: str, id: str, delay: float) -> None:
+        self.both(namespace, "expire_token", id, self.scene.clock.now() + delay)
+
+    @rule(namespace=namespaces, secret=token_ids)
+    def find_token(self, namespace: str, secret: str) -> None:
+        self.both(namespace, "find_token", hash_of(secret))
+
+    @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
+    def delete_tokens(self, namespace: str, age: float, limit: int) -> None:
+        self.both(namespace, "delete_tokens", self.scene.clock.now() - age, limit)
+
     # Workers
 
     @rule(
@@ -482,6 +514,8 @@ class SideBySide(RuleBasedStateMachine):
                 assert [entry.seq for entry in journal] == list(range(len(journal)))
             assert seen.groups == self.model.groups.list_groups(namespace)
             assert seen.schedules == self.model.schedules.list_schedules(namespace)
+            links = self.model.tokens.list_tokens(namespace, TokenFilter(TokenKind.LINK))
+            assert list(seen.links) == [token for _, token in links]
             messages = [
                 (message, run.wakes)
                 for run in expected
@@ -549,7 +583,8 @@ class SideBySide(RuleBasedStateMachine):
         )
         groups = await store.list_groups()
         schedules = list((await store.list_schedules()).items)
-        return Seen(runs.items, ended, messages, promises.items, journals, groups, schedules)
+        links = (await store.list_tokens(TokenFilter(TokenKind.LINK))).items
+        return Seen(runs.items, ended, messages, promises.items, journals, groups, schedules, links)
 
     # Inside
 

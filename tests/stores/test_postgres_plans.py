@@ -17,16 +17,19 @@ from signoff.records import (
     NewPromise,
     NewRun,
     NewSchedule,
+    NewToken,
     PromiseKind,
     PromiseState,
     Rate,
     RunState,
     Seal,
+    TokenKind,
     WorkerInfo,
 )
 from signoff.stores.base import Write
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter, TokenFilter
 from signoff.stores.postgres import PostgresStore
+from signoff.tokens import hash_of
 from tests.postgres.databases import fresh_database, versions
 from tests.stores.scene import GROUP, KEPT_FAILURE, NO, SUCCESS, WORKFLOW, YES, entry
 from tests.support import in_asyncio
@@ -80,7 +83,10 @@ SELECT 'group' || n, 'default', 5 FROM generate_series(1, 3000) AS n;
 INSERT INTO signoff.schedules (id, namespace, workflow, group_name, arguments, cron, timezone, catch_up, next_at,
     priority, created_at, is_paused)
 SELECT 'schedule' || n, 'default', 'refund', 'default', '{}', '* * * * *', 'UTC', 'skip', 4e9, 0, 1, false
-FROM generate_series(1, 2000) AS n
+FROM generate_series(1, 2000) AS n;
+INSERT INTO signoff.tokens (namespace, id, kind, hash, subject, created_at, question_id, expires_at)
+SELECT 'default', 'token' || n, 'link', 'hash' || n, 'user:ana', 1, 'paused' || n || '.1', 4e9
+FROM generate_series(1, 5000) AS n
 """
 
 READ = """
@@ -199,6 +205,19 @@ async def schedules(store: PostgresStore, id: str) -> None:
     await store.delete_schedule(id)
 
 
+async def tokens(store: PostgresStore, id: str) -> None:
+    new = NewToken(id, TokenKind.LINK, hash_of(id), f"user:{id}", f"{id}.1", expires_at=1.0)
+    made = await store.create_token(new)
+    assert await store.create_token(new) == await store.find_token(new.hash) == made
+    for which in (TokenFilter(new.kind, new.subject), TokenFilter(new.kind, question_id=new.question_id)):
+        assert (await store.list_tokens(which)).items == (made,)
+    page = await store.list_tokens(TokenFilter(new.kind), limit=5)
+    await store.list_tokens(TokenFilter(new.kind, "user:ana"), after=page.next, limit=5)
+    await store.touch_token(id)
+    await store.revoke_token(id)
+    assert await store.delete_tokens(time.time() + 60, 5) == 1
+
+
 async def lists(store: PostgresStore, id: str) -> None:
     await store.list_runs(RunFilter(), limit=5)
     await store.list_runs(RunFilter(states=frozenset({RunState.PAUSED, RunState.SUCCEEDED})), limit=5)
@@ -235,6 +254,7 @@ OPERATIONS: Sequence[Operation] = (
     keys,
     beats,
     schedules,
+    tokens,
     lists,
     limits,
     deletes,

@@ -1,17 +1,20 @@
-"""The options of ``signoff server`` that have a proxy say who people are."""
+"""The options of ``signoff server`` that say how it knows who people are: by a proxy, or by OpenID Connect."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from signoff.cli.target import Command
 
 if TYPE_CHECKING:
-    from signoff.server import Role, TrustedProxy
+    from signoff.server import OpenIdConnect, Role, TrustedProxy
 
+SECRET_VARIABLE = "SIGNOFF_OIDC_CLIENT_SECRET"
 USER_HEADER_VARIABLE = "SIGNOFF_USER_HEADER"
 NO_ROLE = "none"
 
@@ -19,6 +22,55 @@ NO_ROLE = "none"
 def identity_options(command: Command) -> Command:
     """Give a command the options that ``proxy_of`` takes."""
     for option in (
+        click.option(
+            "--require-auth",
+            is_flag=True,
+            envvar="SIGNOFF_REQUIRE_AUTH",
+            show_envvar=True,
+            help="Answer nobody who does not say who they are.  [default: with a proxy, a provider or keys]",
+        ),
+        click.option(
+            "--public-url",
+            metavar="URL",
+            envvar="SIGNOFF_PUBLIC_URL",
+            show_envvar=True,
+            help="How browsers reach the server, such as https://signoff.example.com; for --oidc-issuer.",
+        ),
+        *(
+            click.option(
+                f"--oidc-{claim}-claim",
+                metavar="CLAIM",
+                envvar=f"SIGNOFF_OIDC_{claim.upper()}_CLAIM",
+                show_envvar=True,
+                help=f"The claim with {what}.  [default: {default}]",
+            )
+            for claim, what, default in (
+                ("roles", "their roles", "roles"),
+                ("groups", "their groups", "groups"),
+                ("user", "their name, such as sub", "email"),
+            )
+        ),
+        click.option(
+            "--oidc-client-secret-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            envvar=f"{SECRET_VARIABLE}_FILE",
+            show_envvar=True,
+            help=f"What the server proves itself by to the provider; or in {SECRET_VARIABLE}.",
+        ),
+        click.option(
+            "--oidc-client-id",
+            metavar="ID",
+            envvar="SIGNOFF_OIDC_CLIENT_ID",
+            show_envvar=True,
+            help="What the provider calls this server.",
+        ),
+        click.option(
+            "--oidc-issuer",
+            metavar="URL",
+            envvar="SIGNOFF_OIDC_ISSUER",
+            show_envvar=True,
+            help="The OpenID Connect provider that signs people in.",
+        ),
         click.option(
             "--default-role",
             metavar="ROLE",
@@ -61,6 +113,44 @@ def identity_options(command: Command) -> Command:
     return command
 
 
+def openid_of(
+    issuer: str | None,
+    client_id: str | None,
+    secret_file: Path | None,
+    public_url: str | None,
+    default_role: str | None,
+    claims: Mapping[str, str | None],
+) -> OpenIdConnect | None:
+    """Return the provider that options describe, or None if there is none.
+
+    Args:
+        issuer: Which one.
+        client_id: What it calls this server.
+        secret_file: Where this server's secret is, if not in the environment.
+        public_url: How browsers reach this server.
+        default_role: The role that everybody has.
+        claims: What says who they are: names of claims, where they are not the usual ones.
+
+    Raises:
+        UsageError: Something is missing, or there are options of a provider and no issuer.
+        InvalidValue: An address is none, or not safe.
+    """
+    if issuer is None:
+        if client_id or secret_file or any(claims.values()):
+            raise click.UsageError("a provider needs --oidc-issuer; without it nobody is signed in")
+        return None
+    if client_id is None or public_url is None:
+        raise click.UsageError("--oidc-issuer needs --oidc-client-id and --public-url")
+    from signoff.server import OpenIdConnect
+
+    secret = os.environ.get(SECRET_VARIABLE)
+    if secret_file is not None:
+        secret = secret_file.read_text(encoding="utf-8").strip()
+    chosen: dict[str, Any] = {name: claim for name, claim in claims.items() if claim is not None}
+    role = _role(default_role or "responder")
+    return OpenIdConnect(issuer, client_id, public_url, secret, default_role=role, **chosen)
+
+
 def proxy_of(
     user_header: str | None,
     groups_header: str | None,
@@ -75,7 +165,7 @@ def proxy_of(
         InvalidValue: A header or an address is none.
     """
     if user_header is None:
-        if any((groups_header, roles_header, addresses, default_role)) or USER_HEADER_VARIABLE in os.environ:
+        if any((groups_header, roles_header, addresses)) or USER_HEADER_VARIABLE in os.environ:
             raise click.UsageError("a proxy needs --user-header; without it requests say who people are")
         return None
     from signoff.server.identity import LOOPBACK, TrustedProxy

@@ -1,41 +1,215 @@
-"""``signoff keys``: making keys, and reading those that a server accepts."""
+"""``signoff keys``: making, listing, rotating and revoking keys, and reading those that a server accepts."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
-from signoff.cli.target import json_option
+from signoff.cli.target import DEFAULT_STORE, Command, database, json_option
+from signoff.cli.wording import ago
+from signoff.records import Token, TokenKind
 
 if TYPE_CHECKING:
+    from signoff.server.issued import IssuedKeys
     from signoff.server.keys import WorkerKeys
 
 KEYS_VARIABLE = "SIGNOFF_WORKER_KEYS"
+DAY = 86400.0  # seconds
+_PAGE = 1000
+
+T = TypeVar("T")
 
 
 @click.group()
 def keys() -> None:
-    """Keys of remote workers, and keys that encrypt."""
+    """Keys of services and of remote workers, on the machine with the database, and keys that encrypt."""
+
+
+def _store_options(command: Command) -> Command:
+    for option in (
+        click.option("--namespace", default="default", show_default=True, help="The one that keys open."),
+        click.option(
+            "--store", metavar="URL", help=f"The database. [env: SIGNOFF_STORE]  [default: {DEFAULT_STORE}]"
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @keys.command()
-@click.option("--worker", is_flag=True, required=True, help="For a worker; there are no other keys yet.")
-@click.option("--namespace", default="default", show_default=True, help="The one namespace that it opens.")
+@click.argument("name", required=False)
+@click.option("--worker", is_flag=True, help="For workers. Without NAME the key is for a server's key file.")
 @click.option(
-    "--group", "groups", multiple=True, help="A group that it opens; repeat for more.  [default: all]"
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice(["viewer", "responder", "operator", "admin"]),
+    help="What the service may do; repeat for more.",
 )
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    help="A group that it starts runs in, or works on; repeat for more.  [default: all]",
+)
+@click.option("--act-as", is_flag=True, help="Let the service say for which person it acts.")
+@click.option(
+    "--days", type=click.FloatRange(min=0, min_open=True), help="How long it lives.  [default: for ever]"
+)
+@_store_options
 @json_option
-def create(worker: bool, namespace: str, groups: tuple[str, ...], out: Output) -> None:
-    """Make a worker key.
+def create(
+    name: str | None,
+    worker: bool,
+    roles: tuple[str, ...],
+    groups: tuple[str, ...],
+    act_as: bool,
+    days: float | None,
+    namespace: str,
+    store: str | None,
+    out: Output,
+) -> None:
+    """Make a key: for the service NAME, or with --worker for workers.
 
-    Give the key to the worker (SIGNOFF_WORKER_KEY) and the line to the server (--worker-key-file). The line holds
-    only a hash: nothing can show the key again.
+    The key is printed once; the database has only its hash. Give it to the service as SIGNOFF_KEY, or to the worker
+    as SIGNOFF_WORKER_KEY.
     """
+    if worker and (roles or act_as):
+        raise click.UsageError("a worker has no roles, and acts for nobody")
+    if worker and name is None:
+        if days is not None or store is not None:
+            raise click.UsageError("name the key, or leave out what a key file cannot say: --days, --store")
+        _create_for_file(namespace, groups, out)
+        return
+    if name is None:
+        raise click.UsageError("name the service, or give --worker")
+    if not worker and not roles:
+        raise click.UsageError("say what it may do: --role viewer, responder, operator or admin")
+    lifetime = None if days is None else days * DAY
+
+    async def make(issued: IssuedKeys) -> tuple[str, Token]:
+        from signoff.server.rights import Role
+
+        if worker:
+            return await issued.create_for_worker(name, groups=groups or None, lifetime_seconds=lifetime)
+        return await issued.create_for_service(
+            name,
+            [Role(role) for role in roles],
+            start_groups=groups or None,
+            act_as=act_as,
+            lifetime_seconds=lifetime,
+        )
+
+    _tell(out, *_on_keys(store, namespace, make))
+
+
+@keys.command("list")
+@_store_options
+@json_option
+def list_keys(namespace: str, store: str | None, out: Output) -> None:
+    """List keys, also those that have ended, for some time. Those of a server's key file are not among them."""
+    from signoff.server.issued import key_to_wire
+
+    async def read(issued: IssuedKeys) -> list[Token]:
+        found: list[Token] = []
+        for kind in (TokenKind.API_KEY, TokenKind.WORKER_KEY):
+            page = await issued.list_keys(kind, limit=_PAGE)
+            found += page.items
+            while page.next is not None:
+                page = await issued.list_keys(kind, after=page.next, limit=_PAGE)
+                found += page.items
+        return found
+
+    found = [key_to_wire(token) for token in _on_keys(store, namespace, read)]
+    if out.as_json:
+        out.object({"items": found, "next": None})
+        return
+    now = time.time()
+    columns = ("ID", "KIND", "NAME", "ROLES", "GROUPS", "USED", "STATE")
+    out.table(columns, [_row(key, now) for key in found], "no keys")
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID")
+@click.option(
+    "--grace-days",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="How long the old key still opens something.",
+)
+@_store_options
+@json_option
+def rotate(key_id: str, grace_days: float, namespace: str, store: str | None, out: Output) -> None:
+    """Make another key that opens the same as ID, and have ID end after a while."""
+
+    async def make(issued: IssuedKeys) -> tuple[str, Token]:
+        return await issued.rotate(key_id, grace_seconds=grace_days * DAY)
+
+    _tell(out, *_on_keys(store, namespace, make))
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID")
+@_store_options
+@json_option
+def revoke(key_id: str, namespace: str, store: str | None, out: Output) -> None:
+    """Have the key ID open nothing any more. Streams that it has opened end within a minute."""
+    from signoff.server.issued import key_to_wire
+
+    token = _on_keys(store, namespace, lambda issued: issued.revoke(key_id))
+    if out.as_json:
+        out.object(key_to_wire(token))
+    else:
+        out.line(f"{token.id} ({token.subject}) is revoked")
+
+
+def _on_keys(store: str | None, namespace: str, work: Callable[[IssuedKeys], Awaitable[T]]) -> T:
+    """Return what some work on a database's keys returns."""
+
+    async def on_database() -> T:
+        from signoff.server.issued import IssuedKeys
+
+        async with database(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE) as opened:
+            return await work(IssuedKeys(opened.within(namespace)))
+
+    return asyncio.run(on_database())
+
+
+def _tell(out: Output, secret: str, token: Token) -> None:
+    from signoff.server.issued import key_to_wire
+
+    if out.as_json:
+        out.object({**key_to_wire(token), "key": secret})
+        return
+    out.line(secret)
+    out.note(f"{token.subject} has the key {token.id}; nothing can show its secret again")
+    if token.kind is TokenKind.API_KEY:
+        out.note("servers of this database ask for keys from their next start on")
+
+
+def _row(key: dict[str, Any], now: float) -> tuple[str, ...]:
+    used = "never" if key["used_at"] is None else ago(min(key["used_at"], now), now)
+    state = "open"
+    if key["revoked_at"] is not None:
+        state = "revoked"
+    elif key["expires_at"] is not None and key["expires_at"] <= now:
+        state = "expired"
+    roles = [*key["roles"], *(["act-as"] if key["act_as"] else [])]
+    groups = "all" if key["groups"] is None else ",".join(key["groups"])
+    return key["id"], key["kind"], key["name"], ",".join(roles) or "-", groups, used, state
+
+
+def _create_for_file(namespace: str, groups: tuple[str, ...], out: Output) -> None:
+    """Make a worker key that no database knows."""
     from signoff.server.keys import new_worker_key
 
     secret, key = new_worker_key(namespace, groups)

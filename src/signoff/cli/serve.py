@@ -18,7 +18,7 @@ import click
 
 from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
-from signoff.cli.identity import identity_options, proxy_of
+from signoff.cli.identity import identity_options, openid_of, proxy_of
 from signoff.cli.keys import server_keys
 from signoff.cli.load import load_app
 from signoff.cli.output import Output
@@ -185,6 +185,14 @@ def server(
     roles_header: str | None,
     addresses: tuple[str, ...],
     default_role: str | None,
+    oidc_issuer: str | None,
+    oidc_client_id: str | None,
+    oidc_client_secret_file: Path | None,
+    oidc_user_claim: str | None,
+    oidc_groups_claim: str | None,
+    oidc_roles_claim: str | None,
+    public_url: str | None,
+    require_auth: bool,
     out: Output,
     **listening: Any,
 ) -> int | None:
@@ -193,12 +201,29 @@ def server(
         raise click.UsageError("give --store or MODULE:APP, not both")
     keys = server_keys(worker_key_file)
     proxy = proxy_of(user_header, groups_header, roles_header, addresses, default_role)
+    claims = {
+        "user_claim": oidc_user_claim,
+        "groups_claim": oidc_groups_claim,
+        "roles_claim": oidc_roles_claim,
+    }
+    openid = openid_of(oidc_issuer, oidc_client_id, oidc_client_secret_file, public_url, default_role, claims)
+    if default_role and proxy is None and openid is None:
+        raise click.UsageError(
+            "--default-role is for people who are signed in: --user-header or --oidc-issuer"
+        )
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
     async def run(stop: StopSignals) -> None:
         if not await opened(app, stop):
             return
-        options = {"worker_keys": keys, "proxy": proxy, "worker_lease_seconds": worker_lease, **listening}
+        options = {
+            "worker_keys": keys,
+            "proxy": proxy,
+            "openid": openid,
+            "require_auth": require_auth,
+            "worker_lease_seconds": worker_lease,
+            **listening,
+        }
         async with _listening(app, out, **options) as server:
             await stop.asked()
             out.event("stopping", "stopping")

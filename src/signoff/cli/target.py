@@ -21,6 +21,7 @@ from signoff.cli.output import Output
 from signoff.client import AsyncClient
 from signoff.errors import SchemaTooOld
 from signoff.stores.address import is_postgres, store_at
+from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
 from signoff.stores.migrations import schema_of
 from signoff.stores.sqlite import SqliteStore
@@ -104,7 +105,26 @@ async def connect(
         async with AsyncClient(target.url, group=group) as client:
             yield client
         return
-    address = target.store or DEFAULT_STORE
+    async with (
+        database(target.store or DEFAULT_STORE, may_create=may_create) as store,
+        AsyncClient(Signoff(store), group=group) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def database(address: str, *, may_create: bool = False) -> AsyncGenerator[Store]:
+    """Give the store of a database, and close it at the end.
+
+    Args:
+        address: Where.
+        may_create: Whether an SQLite file that is not there is created. The schema of a database is left as it is.
+
+    Raises:
+        CommandFailed: There is no such database.
+        SchemaTooOld: It is not migrated.
+        StoreUnavailable: The database cannot be opened.
+    """
     if not may_create:
         require_database(address)
     store = store_at(address, patience_seconds=PATIENCE_SECONDS, migrates=False)
@@ -113,12 +133,11 @@ async def connect(
         schema = schema_of(store)
         if schema.state == "pending":
             raise SchemaTooOld(store.location, schema.found, schema.known, may_migrate=True)
-    app = Signoff(store)
     try:
-        async with AsyncClient(app, group=group) as client:
-            yield client
+        await store.open()
+        yield store
     finally:
-        await app.store.close()
+        await store.close()
 
 
 def require_database(address: str) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import getpass
 import json
 import math
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import click
+
+from signoff.client import KEY_VARIABLE
 
 
 class JsonValue(click.ParamType[Any]):
@@ -83,7 +86,9 @@ def _finite(text: str) -> float:
 
 
 def login_name() -> str | None:
-    """Return the name of the user at the terminal, if there is one."""
+    """Return the name of the user at the terminal, if there is one, and no key that says who acts."""
+    if KEY_VARIABLE in os.environ:
+        return None
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -1,10 +1,11 @@
-"""Deleting runs that ended long ago, in the background."""
+"""Deleting runs, and tokens, that ended long ago, in the background."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
+from collections.abc import Awaitable, Callable
 
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.stores.base import Store
@@ -12,17 +13,17 @@ from signoff.stores.base import Store
 log = logging.getLogger("signoff.retention")
 
 LOOK_EVERY_SECONDS = 600.0
-AT_ONCE = 50  # runs in one transaction
+AT_ONCE = 50  # in one transaction
 REST = 4  # times as long as the last transaction took: others come first
 DAY_SECONDS = 86_400.0
 
 
 class Retention:
-    """Deletes runs of a store's namespace some days after their end. Any number of processes may do so.
+    """Deletes runs and tokens of a store's namespace some days after their end. Any number of processes may do so.
 
     Args:
         store: An open store.
-        days: How long ended runs are kept.
+        days: How long ended runs, and expired or revoked tokens, are kept.
 
     Raises:
         InvalidValue: That is no number of days above 0.
@@ -49,11 +50,15 @@ class Retention:
 
     async def delete(self) -> int:
         """Delete all that is due, in small batches. Returns how many runs."""
+        await self._delete(self._store.delete_tokens)
+        return await self._delete(self._store.delete_ended)
+
+    async def _delete(self, some: Callable[[float, int], Awaitable[int]]) -> int:
         loop = asyncio.get_running_loop()
         total = 0
         while True:
             began = loop.time()
-            deleted = await self._store.delete_ended(self._store.clock.now() - self._seconds, AT_ONCE)
+            deleted = await some(self._store.clock.now() - self._seconds, AT_ONCE)
             total += deleted
             if deleted < AT_ONCE:
                 return total

@@ -3,6 +3,7 @@
 from signoff.server.app import create_server_app
 from signoff.server.identity import TrustedProxy
 from signoff.server.listening import Server, serve
+from signoff.server.openid import OpenIdConnect
 from signoff.server.rights import Role
 
-__all__ = ["Role", "Server", "TrustedProxy", "create_server_app", "serve"]
+__all__ = ["OpenIdConnect", "Role", "Server", "TrustedProxy", "create_server_app", "serve"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 
@@ -20,9 +20,27 @@ from signoff.records import (
     PromiseKind,
     WorkerInfo,
 )
+from signoff.server.keyring import bearer_of
 from signoff.server.services import Services
 from signoff.stores.base import Store, Write
 from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+
+LOCAL: Final = "local"
+"""Who calls from the server's own machine, where there are no keys."""
+
+TOKEN_OPERATIONS: Final = frozenset(
+    {
+        "create_token",
+        "find_token",
+        "get_token",
+        "list_tokens",
+        "revoke_token",
+        "expire_token",
+        "touch_token",
+        "delete_tokens",
+    }
+)
+"""What is for processes with the database, and for no holder of a worker key: they make and revoke secrets."""
 
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
@@ -32,7 +50,7 @@ class Access:
     """What a caller may do.
 
     Attributes:
-        caller: Who it is, to tell callers apart: the hash of a key, or ``local``.
+        caller: Who it is, to tell callers apart: the hash of a key, or ``LOCAL``.
         namespace: The one namespace that is open; None means all.
         groups: The groups that are open; None means all.
     """
@@ -53,43 +71,40 @@ class Access:
             raise AccessDenied(what, f"this worker key is for runs of the groups {named}")
 
 
-def access_of(request: Request) -> Access:
+async def access_of(request: Request) -> Access:
     """Return what a request may do.
 
-    Without any keys, programs on the server's own machine may do everything, and others nothing. With a proxy that
-    signs people in nobody may: what comes from this machine may be what the proxy passes on.
+    Without any keys, programs on the server's own machine may do everything, and others nothing. Where requests must
+    say whose they are nobody may: what comes from this machine may be what a proxy passes on.
 
     Raises:
         AccessDenied: It has no key that is known.
+        TooManyAttempts: Too many wrong ones came from there.
     """
     services: Services = request.app.state.services
-    keys = services.worker_keys
+    keyring = services.keyring
     what = "a store operation"
-    if not keys and services.proxy is not None:
+    secret = bearer_of(request.scope)
+    key = None if secret is None else await keyring.worker_key(secret, request.scope)
+    if key is not None:
+        return Access(key.hash, key.namespace, key.groups)
+    if not keyring.has_worker_keys and services.ways.required:
         raise AccessDenied(
-            what, "where a proxy signs people in, every worker needs a key: `signoff keys create --worker`"
+            what, "where people are signed in, every worker needs a key: `signoff keys create --worker`"
         )
-    if not keys:
+    if not keyring.has_worker_keys:
         peer = request.client.host if request.client else ""
         if is_loopback(peer) and not any(name in request.headers for name in _FORWARDED):
-            return Access("local")
+            return Access(LOCAL)
         raise AccessDenied(
             what, "this server has no worker keys, so it serves workers of its own machine only"
         )
-    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not secret:
+    if secret is None:
         raise AccessDenied(what, "it needs a worker key; give --key or SIGNOFF_WORKER_KEY")
-    key = keys.find(secret.strip())
-    if key is None:
-        raise AccessDenied(what, "the server does not know this worker key")
-    return Access(key.hash, key.namespace, key.groups)
+    raise AccessDenied(what, "the server does not know this worker key, or it has ended")
 
 
-async def _access(request: Request) -> Access:
-    return access_of(request)
-
-
-AccessOf = Annotated[Access, Depends(_access)]
+AccessOf = Annotated[Access, Depends(access_of)]
 """A route's parameter that gets what the caller may do."""
 
 
@@ -102,6 +117,7 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     affair. It adds to the audit trail of its runs' questions, and reads that.
 
     What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
+    So are tokens, which no worker key opens.
 
     Args:
         access: What the caller may do.
@@ -113,6 +129,10 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         AccessDenied: The caller may not do it.
     """
     access.check_namespace(store.namespace)
+    if access.caller != LOCAL and name == "delete_tokens":
+        return 0  # the server deletes them
+    if access.caller != LOCAL and name in TOKEN_OPERATIONS:
+        raise AccessDenied("a token", "worker keys do not open tokens; ask the server's HTTP API")
     if access.groups is not None:
         await _CHECKS.get(name, _refused)(access, store, arguments)
     if access.groups is not None and name == "list_groups":

@@ -1,4 +1,4 @@
-"""Who acts in a request: the person whom a proxy names, or else whoever the request itself says."""
+"""Who acts in a request: whom the server knows it to be, or else whoever the request itself says."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from signoff.people.cases import Case
 from signoff.people.responders import Responder
 from signoff.records import AuditEvent, Promise, WorkerInfo
 from signoff.server.rights import Reach
+from signoff.server.ways import SERVICE, Identity
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
 
@@ -25,12 +26,30 @@ class Actor:
     """Who acts, and how much of what the server has is theirs to see.
 
     Attributes:
-        person: Who it is; None if no proxy vouches for people, so that anybody may say who they are.
+        identity: Who it is; None if the server asks nobody, so that anybody may say who they are.
         reach: How much they see.
     """
 
-    person: Responder | None = None
+    identity: Identity | None = None
     reach: Reach = Reach.ALL
+
+    @property
+    def person(self) -> Responder | None:
+        """The person or service; None if anybody may say who they are."""
+        return None if self.identity is None else self.identity.person
+
+    @property
+    def namespace(self) -> str | None:
+        """What they work on; None: what the server serves."""
+        return None if self.identity is None else self.identity.namespace
+
+    def check_start(self, group: str) -> None:
+        """Raise AccessDenied if they may start no runs in a group."""
+        groups = None if self.identity is None else self.identity.start_groups
+        if groups is not None and group not in groups:
+            raise AccessDenied(
+                f"a run in group {group!r}", f"this key starts runs in {', '.join(sorted(groups))}"
+            )
 
     def user_id(self, field: str, said: str | None) -> str | None:
         """Return who acts, as it is recorded.
@@ -42,11 +61,16 @@ class Actor:
         Raises:
             AccessDenied: It says somebody else.
         """
-        if self.person is None:
+        if self.identity is None:
             return said
-        if said is not None and user_name(said) != self.person.user:
-            raise AccessDenied(f"{field} {said!r}", f"the proxy says that you are {self.person.user_id!r}")
-        return self.person.user_id
+        own = self.identity.person
+        if said is None or user_name(said) == own.user:
+            return own.user_id
+        if not self.identity.may_act_as:
+            raise AccessDenied(f"{field} {said!r}", f"you are {own.user_id!r}")
+        if user_name(said).lower().startswith(f"user:{SERVICE}"):
+            raise AccessDenied(f"{field} {said!r}", "a service acts for people, not for another one")
+        return said
 
     async def responder(self, store: Store, question_id: str, said: Responder) -> Responder:
         """Return who answers a question, or does something else with it, with their groups and roles.
@@ -59,20 +83,26 @@ class Actor:
         Raises:
             NotFound: There is no such question.
             AccessDenied: The request says somebody else, or groups and roles that they do not have.
-            NotAllowed: The question, open or closed, is not for them to see.
+            NotAllowed: The question, open or closed, is not for them to see, or for no service to answer.
         """
-        if self.person is None:
+        if self.identity is None:
             return said
+        own = self.identity.person
         question = await get_question(store, question_id)
         try:
-            self.user_id("user_id", said.user_id)
-            _check_own("groups", said.groups, self.person.groups)
-            _check_own("roles", said.roles, self.person.roles)
+            if self.user_id("user_id", said.user_id) != own.user_id:
+                return said  # a service that vouches for a person vouches for what they are
+            _check_own("groups", said.groups, own.groups)
+            _check_own("roles", said.roles, own.roles)
             self._check_sees(question)
+            if self.identity.is_service and own.user not in question.assignees:
+                raise NotAllowed(
+                    question_id, own.user, "a service answers only what is assigned to it by name"
+                )
         except (AccessDenied, NotAllowed) as refusal:
-            await record_refusal(store, question, self.person.user_id, refusal)
+            await record_refusal(store, question, own.user_id, refusal)
             raise
-        return self.person
+        return own
 
     # What they see
 
@@ -119,7 +149,7 @@ class Actor:
         return replace(page, items=tuple(event for event in page.items if event.at >= question.created_at))
 
     def only_seen_workers(self, namespace: str, workers: Sequence[WorkerInfo]) -> Sequence[WorkerInfo]:
-        """Return the workers of a namespace; all, if no proxy vouches for people."""
+        """Return the workers of a namespace; all, if anybody may say who they are."""
         if self.person is None:
             return workers
         return [worker for worker in workers if worker.namespace == namespace]
@@ -139,15 +169,20 @@ class Actor:
 def _check_own(field: str, said: frozenset[str], own: frozenset[str]) -> None:
     others = ", ".join(sorted(said - own))
     if others:
-        raise AccessDenied(f"{field} {others}", "the proxy does not say that of you")
+        raise AccessDenied(f"{field} {others}", "nobody vouches for that of you")
 
 
 ANYBODY = Actor()
-"""Whoever the request says: no proxy vouches for people."""
+"""Whoever the request says."""
+
+
+def actor_of(request: Request) -> Actor:
+    """Return who sends a request."""
+    return request.scope.get("signoff.actor", ANYBODY)
 
 
 async def _actor(request: Request) -> Actor:
-    return request.scope.get("signoff.actor", ANYBODY)
+    return actor_of(request)
 
 
 ActorOf = Annotated[Actor, Depends(_actor)]

@@ -22,6 +22,8 @@ from signoff.server import (
     events,
     groups,
     health,
+    key_routes,
+    login,
     metrics,
     operations,
     promises,
@@ -37,10 +39,14 @@ from signoff.server.guard import Guard
 from signoff.server.hosts import HostCheck
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
+from signoff.server.keyring import Keyring
 from signoff.server.keys import WorkerKeys
+from signoff.server.login_door import LoginDoor
+from signoff.server.openid import OpenIdConnect
 from signoff.server.problems import add_handlers
 from signoff.server.scrape import Scrape
 from signoff.server.services import Services
+from signoff.server.ways import Way, Ways
 from signoff.stores.base import Store
 from signoff.stores.operations import PATH
 
@@ -57,6 +63,8 @@ def create_server_app(
     allowed_hosts: Iterable[str] = (),
     worker_keys: WorkerKeys | None = None,
     proxy: TrustedProxy | None = None,
+    openid: OpenIdConnect | None = None,
+    require_auth: bool = False,
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
 ) -> FastAPI:
@@ -67,9 +75,13 @@ def create_server_app(
     Args:
         app_or_store: A store, or the app whose store it is and in whose group runs are started.
         allowed_hosts: Names the server is reached by, besides localhost, 127.0.0.1 and [::1].
-        worker_keys: The keys of remote workers. Without any, programs of this machine may work, and no others.
-        proxy: What says who people are, in headers. Without it the API is for a laptop: whoever reaches it may say who
-            they are. Another ASGI server than ``Server`` must not replace the peer's address by a header's.
+        worker_keys: The keys of remote workers, besides those that the store keeps. Without any, programs of this
+            machine may work, and no others.
+        proxy: What says who people are, in headers. Another ASGI server than ``Server`` must not replace the peer's
+            address by a header's.
+        openid: What signs people in, in their browsers.
+        require_auth: Whether a request must say whose it is. It must with ``proxy`` or ``openid``, or if the store has
+            an API key when the server starts. Else the API is for a laptop: whoever reaches it may say who they are.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
@@ -80,7 +92,12 @@ def create_server_app(
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     store, group, function = app.store, app.group, app.registry.function
 
-    hosts = tuple(allowed_hosts)
+    login_path = None if openid is None else login.PATH
+    hosts = (*allowed_hosts, *([] if openid is None else [openid.host]))
+    door = None if openid is None else LoginDoor(store, openid)
+    people: list[Way] = [*([] if door is None else [door.logins]), *([] if proxy is None else [proxy])]
+    keyring = Keyring(store, worker_keys or WorkerKeys())
+    ways = Ways([keyring, *people], required=require_auth or bool(people))
     retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager
@@ -94,9 +111,9 @@ def create_server_app(
         )
         feeds = Feeds(store)
         scrape = Scrape(store, lambda: not timers.done())
-        keys = worker_keys or WorkerKeys()
+        ways.required |= await keyring.look()
         services = Services(
-            store, backend, group, timers, function, keys, proxy, worker_lease_seconds, feeds, scrape
+            store, backend, group, timers, function, keyring, ways, door, worker_lease_seconds, feeds, scrape
         )
         api.state.services = services
         try:
@@ -111,7 +128,10 @@ def create_server_app(
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+            await services.close()
             await backend.close()
+            if door is not None:
+                await door.close()
 
     api = FastAPI(
         title="Signoff",
@@ -120,7 +140,13 @@ def create_server_app(
         middleware=[
             Middleware(HostCheck, allowed_hosts=hosts),
             Middleware(EncodedPaths),
-            *([] if proxy is None else [Middleware(Guard, proxy=proxy, allowed_hosts=hosts)]),
+            Middleware(
+                Guard,
+                ways=ways,
+                clock=store.clock,
+                login_path=login_path,
+                allowed_hosts=hosts,
+            ),
             Middleware(BodyLimit, unread=(PATH,)),
         ],
         redirect_slashes=False,
@@ -137,6 +163,8 @@ def create_server_app(
         pruning_routes,
         schedules,
         operations,
+        key_routes,
+        login,
         health,
         metrics,
     ):

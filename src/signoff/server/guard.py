@@ -1,59 +1,129 @@
-"""Lets in whom a trusted proxy names, as far as their roles go."""
+"""Lets in whose requests they are known to be, as far as their roles go."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from signoff.errors import AccessDenied, NotAuthenticated
-from signoff.server.actors import Actor
+from signoff.clock import Clock
+from signoff.errors import AccessDenied, NotAuthenticated, SignoffError, TooManyAttempts
+from signoff.server.actors import ANYBODY, Actor
 from signoff.server.hosts import LOCAL, SAFE, bracketed, host_of, netloc_of
-from signoff.server.identity import TrustedProxy
 from signoff.server.problems import problem
-from signoff.server.rights import reach_of, rights_on
+from signoff.server.rights import Rights, reach_of, rights_on
+from signoff.server.ways import RECHECK_SECONDS, Identity, Ways
+
+NOT_KEPT: Final = {"cache-control": "no-store"}
 
 
 class Guard:
-    """Lets a request pass if its person may send it; before anybody reads its body.
+    """Lets a request pass if whoever sends it may; before anybody reads its body.
 
     Args:
         app: What comes next.
-        proxy: What says who people are.
+        ways: How a request says whose it is.
+        clock: By which it is looked at again for those who read streams.
+        login_path: Where browsers are sent whose person is not signed in; None: nowhere.
         allowed_hosts: Names of the server besides the local ones.
     """
 
-    def __init__(self, app: ASGIApp, proxy: TrustedProxy, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        ways: Ways,
+        clock: Clock,
+        login_path: str | None = None,
+        allowed_hosts: Iterable[str] = (),
+    ) -> None:
         self._app = app
-        self._proxy = proxy
+        self._ways = ways
+        self._clock = clock
+        self._login_path = login_path
         self._names = frozenset(map(bracketed, allowed_hosts)) - frozenset(LOCAL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                scope["signoff.actor"] = self._actor(scope)
-            except (NotAuthenticated, AccessDenied) as refusal:
-                await problem(refusal)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope["signoff.actor"] = actor = await self._actor(scope)
+        except SignoffError as refusal:
+            await self._refused(scope, refusal)(scope, receive, send)
+            return
+        if actor.identity is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._stream(scope, receive, send, actor.identity)
 
-    def _actor(self, scope: Scope) -> Actor:
-        """Raises NotAuthenticated, AccessDenied."""
+    async def _stream(self, scope: Scope, receive: Receive, send: Send, identity: Identity) -> None:
+        """Pass a request on, and end its answer when whoever sent it may no more."""
+        checked_at = self._clock.now()
+        ended = False
+
+        async def send_while_known(message: Message) -> None:
+            nonlocal checked_at, ended
+            goes_on = message["type"] == "http.response.body" and message.get("more_body", False)
+            if goes_on and self._clock.now() - checked_at >= RECHECK_SECONDS:
+                checked_at = self._clock.now()
+                ended = not await self._is_still(scope, identity)
+            if ended:
+                await send({"type": "http.response.body"})
+                raise ConnectionAbortedError("whoever reads this may no more")
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_while_known)
+        except Exception:
+            if not ended:
+                raise
+
+    async def _is_still(self, scope: Scope, identity: Identity) -> bool:
+        try:
+            return await self._ways.identify(scope) == identity
+        except (NotAuthenticated, TooManyAttempts):
+            return False
+
+    async def _actor(self, scope: Scope) -> Actor:
+        """Raises NotAuthenticated, AccessDenied, TooManyAttempts, and what a store raises."""
         method, path = scope["method"], _path(scope)
         rights = rights_on(method, path)
-        if rights is None:
-            return Actor()
-        person = self._proxy.person_of(scope)
+        identity = None if rights is None else await self._ways.identify(scope)
+        if identity is None and not self._ways.required:
+            return ANYBODY
+        if identity is None and rights is not None:
+            raise NotAuthenticated("sign in, or give an API key")
         if method not in SAFE:
             self._check_site(Headers(scope=scope))
-        reach = reach_of(person.roles, rights)
+        if identity is None or rights is None:
+            return ANYBODY
+        return self._allowed(identity, rights, f"{method} {path}")
+
+    def _allowed(self, identity: Identity, rights: Rights, what: str) -> Actor:
+        reach = reach_of(identity.person.roles, rights)
         if reach is None:
             needed = ", ".join(sorted(role.value for role in rights)) or "no role there is"
-            raise AccessDenied(
-                f"{method} {path}", f"{person.user_id!r} has no role that may; it needs: {needed}"
+            raise AccessDenied(what, f"{identity.person.user_id!r} has no role that may; it needs: {needed}")
+        return Actor(identity, reach)
+
+    def _refused(self, scope: Scope, refusal: SignoffError) -> Response:
+        if not isinstance(refusal, NotAuthenticated):
+            return problem(refusal)
+        if self._login_path is not None and _is_page(scope):
+            root = scope.get("root_path", "")
+            back = (
+                root
+                + _path(scope)
+                + (f"?{query.decode('latin-1')}" if (query := scope["query_string"]) else "")
             )
-        return Actor(person, reach)
+            return RedirectResponse(f"{root}{self._login_path}?next={quote(back, safe='')}", 303, NOT_KEPT)
+        answer = problem(refusal)
+        answer.headers["www-authenticate"] = "Bearer"
+        return answer
 
     def _check_site(self, headers: Headers) -> None:
         """Refuse what a page of another site sends with the cookies that people have for the proxy.
@@ -71,6 +141,11 @@ class Guard:
                     f"a write from a page of {origin!r}",
                     f"this is {headers['host']!r}; have the proxy pass on Host, or --allow-host what people call it",
                 )
+
+
+def _is_page(scope: Scope) -> bool:
+    """Whether a browser asks for a page that somebody will look at."""
+    return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def _path(scope: Scope) -> str:

@@ -14,6 +14,7 @@ from starlette.types import Scope
 from signoff.errors import InvalidValue, NotAuthenticated
 from signoff.people.responders import Responder
 from signoff.server.rights import Role
+from signoff.server.ways import SERVICE, Identity
 
 LOOPBACK: Final = ("127.0.0.0/8", "::1")
 MOST_NAMES: Final = 200
@@ -26,7 +27,7 @@ _MEANS_ELSE: Final = frozenset(
     | {"sec-fetch-site", "transfer-encoding", "forwarded", "x-forwarded-for", "x-forwarded-host"}
     | {"x-forwarded-port", "x-forwarded-proto", "x-real-ip"}
 )
-_RESERVED: Final = ("signoff:", "user:", "group:", "role:")
+RESERVED: Final = ("signoff:", "user:", "group:", "role:", SERVICE)
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -80,6 +81,10 @@ class TrustedProxy:
             return False
         mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
         return any((mapped or found) in network for network in self._networks)
+
+    async def identify(self, scope: Scope) -> Identity:
+        """Return whose request it is. Raises NotAuthenticated, as ``person_of`` does."""
+        return Identity(self.person_of(scope), "proxy")
 
     def person_of(self, scope: Scope) -> Responder:
         """Return the person whom the proxy has sent a request for.
@@ -152,7 +157,7 @@ def _check_user(header: str, user: str) -> None:
         raise NotAuthenticated(
             f"{header} has a comma, so it may be two: the proxy must remove what people send"
         )
-    if user.lower().startswith(_RESERVED):
+    if user.lower().startswith(RESERVED):
         raise NotAuthenticated(f"{header}: {user!r} is nobody's name")
 
 

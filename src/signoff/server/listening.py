@@ -11,6 +11,7 @@ from signoff.app import Signoff
 from signoff.server.app import create_server_app
 from signoff.server.identity import TrustedProxy
 from signoff.server.keys import WorkerKeys
+from signoff.server.openid import OpenIdConnect
 from signoff.server.serving import Serving, bind, url_of
 from signoff.stores.base import Store
 
@@ -20,6 +21,8 @@ class ServerOptions(TypedDict, total=False):
 
     worker_keys: WorkerKeys | None
     proxy: TrustedProxy | None
+    openid: OpenIdConnect | None
+    require_auth: bool
     worker_lease_seconds: float | None
     retention_days: float | None
 

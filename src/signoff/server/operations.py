@@ -12,13 +12,14 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from signoff.errors import InvalidValue
-from signoff.server.access import Access, AccessOf, do_for
+from signoff.errors import AccessDenied, InvalidValue, TooManyAttempts
+from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
 from signoff.server.feeds import PING_SECONDS
 from signoff.server.replies import reply
 from signoff.server.services import Services, ServicesOf
 from signoff.server.sessions import Reply
+from signoff.server.ways import RECHECK_SECONDS
 from signoff.stores.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
 
 UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # by proxies in between
@@ -114,9 +115,17 @@ async def _do(services: Services, access: Access, asked: Asked) -> Any:
     return await do_for(access, services.store_of(asked.namespace), asked.do, arguments)
 
 
+async def _is_still(request: Request, access: Access) -> bool:
+    try:
+        return await access_of(request) == access
+    except (AccessDenied, TooManyAttempts):
+        return False
+
+
 @router.get(CHANGES_PATH)
 async def follow_changes(
     namespace: str,
+    request: Request,
     services: ServicesOf,
     access: AccessOf,
     last_event_id: Annotated[str | None, Header()] = None,
@@ -124,9 +133,18 @@ async def follow_changes(
     """Tell of commits as they come: an event ``change``, or ``gap`` if anything may have changed."""
     access.check_namespace(namespace)
 
+    clock = services.store.clock
+    checked_at = clock.now()
+
     async def wait(added: asyncio.Event) -> bool:
+        nonlocal checked_at
         await services.wait_for(added.wait(), seconds=PING_SECONDS)
-        return not services.stopping.is_set()
+        if services.stopping.is_set():
+            return False
+        if clock.now() - checked_at < RECHECK_SECONDS:
+            return True
+        checked_at = clock.now()
+        return await _is_still(request, access)
 
     events = services.feeds.of(namespace).events(last_event_id, wait)
     return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)

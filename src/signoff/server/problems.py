@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -19,16 +20,19 @@ from signoff.errors import (
     InvalidState,
     InvalidValue,
     LeaseLost,
+    LoginFailed,
     NotAllowed,
     NotAuthenticated,
     NotFound,
     NotSerializable,
     PayloadTooLarge,
+    ProviderUnavailable,
     QuestionClaimed,
     QuestionTooNew,
     RequestConflict,
     SignoffError,
     StoreUnavailable,
+    TooManyAttempts,
     WrongAnswer,
 )
 from signoff.wire import to_problem
@@ -36,6 +40,7 @@ from signoff.wire import to_problem
 STATUS: dict[type[SignoffError], int] = {
     NotAuthenticated: 401,
     AccessDenied: 403,
+    LoginFailed: 403,
     NotAllowed: 403,
     NotFound: 404,
     AlreadySettled: 409,
@@ -49,6 +54,8 @@ STATUS: dict[type[SignoffError], int] = {
     InvalidValue: 422,
     NotSerializable: 422,
     WrongAnswer: 422,
+    TooManyAttempts: 429,
+    ProviderUnavailable: 503,
     StoreUnavailable: 503,
     QuestionTooNew: 503,
 }
@@ -59,7 +66,10 @@ RETRY_AFTER_SECONDS = 1
 def problem(error: SignoffError, status: int | None = None) -> Response:
     """Return the response for an error, with its own status unless another is given."""
     found = status or next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-    return _response(found, to_problem(error))
+    response = _response(found, to_problem(error))
+    if isinstance(error, TooManyAttempts):
+        response.headers["retry-after"] = str(math.ceil(error.retry_after))
+    return response
 
 
 def add_handlers(app: FastAPI) -> None:

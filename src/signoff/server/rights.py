@@ -1,4 +1,4 @@
-"""Which role may use which route: one table, read where a proxy says who people are. What is not in it is refused."""
+"""Which role may use which route: one table. What is not in it is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Role(Enum):
         VIEWER: See everything, and change nothing.
         RESPONDER: See and answer what they are asked, and nothing else.
         OPERATOR: See everything, answer what they are asked, and look after runs, groups and schedules.
-        ADMIN: All of that, and whatever will be for nobody else.
+        ADMIN: All of that, and make and revoke keys.
     """
 
     VIEWER = "viewer"
@@ -36,6 +36,7 @@ class Reach(IntEnum):
 
 Rights = Mapping[Role, Reach]
 
+_ADMIN: Final[Rights] = {Role.ADMIN: Reach.ALL}
 _WORK: Final[Rights] = {Role.OPERATOR: Reach.ALL, Role.ADMIN: Reach.ALL}
 _READ: Final[Rights] = {**_WORK, Role.VIEWER: Reach.ALL}
 _ASKED_READ: Final[Rights] = {**_READ, Role.RESPONDER: Reach.ASKED}
@@ -86,6 +87,14 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/docs"): _ANY_ROLE,
     ("GET", "/docs/oauth2-redirect"): _ANY_ROLE,
     ("GET", "/redoc"): _ANY_ROLE,
+    ("POST", "/v1/keys"): _ADMIN,
+    ("GET", "/v1/keys"): _ADMIN,
+    ("POST", "/v1/keys/{key_id}/rotate"): _ADMIN,
+    ("POST", "/v1/keys/{key_id}/revoke"): _ADMIN,
+    ("GET", "/v1/me"): _ANY_ROLE,
+    ("GET", "/login"): _NOBODY_IN_PARTICULAR,  # to become somebody
+    ("GET", "/login/callback"): _NOBODY_IN_PARTICULAR,
+    ("POST", "/logout"): _NOBODY_IN_PARTICULAR,
     ("GET", PATH): _NOBODY_IN_PARTICULAR,  # worker keys
     ("POST", PATH): _NOBODY_IN_PARTICULAR,
     ("GET", CHANGES_PATH): _NOBODY_IN_PARTICULAR,

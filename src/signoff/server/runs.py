@@ -48,10 +48,12 @@ class StartRun(Body):
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
         key, limit = self._slot(services, arguments)
+        group = self.group or services.group
+        actor.check_start(group)
         return NewRun(
             id=str(uuid.uuid4()) if self.id is None else check_id(self.id),
             workflow=self.workflow,
-            group=self.group or services.group,
+            group=group,
             arguments=arguments,
             priority=self.priority,
             start_at=self.start_at,

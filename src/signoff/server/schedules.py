@@ -11,6 +11,7 @@ from starlette.responses import Response
 from signoff import codec
 from signoff.concurrency import slot_of
 from signoff.records import CatchUp, NewSchedule
+from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply, reply_with
@@ -36,16 +37,18 @@ class PutSchedule(Body):
     concurrency_key: Text | None = None
     concurrency_limit: int | None = Field(default=None, ge=1)
 
-    def new_schedule(self, services: Services) -> NewSchedule:
+    def new_schedule(self, services: Services, actor: Actor) -> NewSchedule:
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
         key, limit = self.concurrency_key, self.concurrency_limit
         if key is None or limit is None:
             key, limit = slot_of(services.function(self.workflow), arguments)
+        group = self.group or services.group
+        actor.check_start(group)
         return NewSchedule(
             check_id(self.id),
             self.workflow,
-            self.group or services.group,
+            group,
             arguments,
             self.cron,
             self.timezone,
@@ -57,9 +60,9 @@ class PutSchedule(Body):
 
 
 @router.post("")
-async def put_schedule(body: PutSchedule, services: ServicesOf) -> Response:
+async def put_schedule(body: PutSchedule, services: ServicesOf, actor: ActorOf) -> Response:
     """Create a schedule, or change the one that has the id."""
-    return reply_with(await services.backend.put_schedule(body.new_schedule(services)))
+    return reply_with(await services.backend.put_schedule(body.new_schedule(services, actor)))
 
 
 @router.get("")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
 from signoff.local import LocalBackend
+from signoff.server.actors import actor_of
 from signoff.server.feeds import Feeds
-from signoff.server.identity import TrustedProxy
-from signoff.server.keys import WorkerKeys
+from signoff.server.keyring import Keyring
+from signoff.server.login_door import LoginDoor
 from signoff.server.readiness import Readiness
 from signoff.server.scrape import Scrape
 from signoff.server.sessions import Sessions
+from signoff.server.ways import Ways
 from signoff.stores.base import Store
 
 T = TypeVar("T")
@@ -31,8 +33,9 @@ class Services:
         group: The group that runs are started in unless the caller says another.
         timers: What has deadlines fire.
         function: Finds a workflow's code by its name, if the server was started with an app that has it.
-        worker_keys: The keys of remote workers; without any, those of this machine need none.
-        proxy: What says who people are; None: they say so themselves.
+        keyring: The keys that services and remote workers prove themselves by.
+        ways: How requests say whose they are.
+        login: Takes people to the identity provider; None: there is none.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
         feeds: What is told to remote stores.
@@ -46,17 +49,33 @@ class Services:
     group: str
     timers: asyncio.Task[None]
     function: Callable[[str], Callable[..., Any] | None]
-    worker_keys: WorkerKeys
-    proxy: TrustedProxy | None
+    keyring: Keyring
+    ways: Ways
+    login: LoginDoor | None
     worker_lease_seconds: float | None
     feeds: Feeds
     scrape: Scrape
     sessions: Sessions = field(default_factory=Sessions)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)
+    _others: dict[str, Services] = field(default_factory=dict[str, "Services"], init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "readiness", Readiness(self.store, self.timers, self.stopping))
+
+    def within(self, namespace: str | None) -> Services:
+        """Return the same for another namespace; None: this one."""
+        if namespace in (None, self.store.namespace):
+            return self
+        if namespace not in self._others:
+            store = self.store.within(namespace)
+            self._others[namespace] = replace(self, store=store, backend=LocalBackend(store))
+        return self._others[namespace]
+
+    async def close(self) -> None:
+        """Let go of what it has for other namespaces."""
+        for other in self._others.values():
+            await other.backend.close()
 
     def store_of(self, namespace: str) -> Store:
         """Return the store of a namespace, as remote workers use it."""
@@ -79,8 +98,12 @@ class Services:
 
 
 async def _services(request: Request) -> Services:
-    return request.app.state.services
+    services: Services = request.app.state.services
+    return services.within(actor_of(request).namespace)
 
 
 ServicesOf = Annotated[Services, Depends(_services)]
-"""A route's parameter that gets the services. (An async dependency: a plain one costs a thread switch.)"""
+"""A route's parameter that gets the services, for the namespace of whoever acts.
+
+It is an async dependency: a plain one costs a thread switch.
+"""

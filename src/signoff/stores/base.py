@@ -4,8 +4,8 @@ Every method is one transaction: it happens whole or not at all, and what it did
 returns. ``tests/stores/`` holds the rules as one suite that runs against every store.
 
 A store object is bound to one namespace; nothing it does or returns concerns another, except ``due``,
-``due_schedules``, ``due_questions``, ``unsealed``, ``release`` and the workers' register, which serve the whole
-database.
+``due_schedules``, ``due_questions``, ``unsealed``, ``find_token``, ``release`` and the workers' register, which serve
+the whole database.
 
 The run's states and who moves them (no other transition exists):
 
@@ -59,6 +59,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base_questions import QuestionStore
+from signoff.stores.base_tokens import TokenStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
 
 ENLIST_SECONDS = 15.0
@@ -144,7 +145,7 @@ class Change:
     due: bool = True
 
 
-class Store(QuestionStore, Protocol):
+class Store(QuestionStore, TokenStore, Protocol):
     """A durable home for runs. See the module's text for what holds of every method.
 
     Attributes:

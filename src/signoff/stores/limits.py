@@ -1,9 +1,10 @@
-"""Whether limits, new runs, promises and audit events can be kept, the same for every store."""
+"""Whether limits, new runs, promises, audit events and tokens can be kept, the same for every store."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -18,6 +19,7 @@ from signoff.records import (
     NewAuditEvent,
     NewPromise,
     NewRun,
+    NewToken,
     PromiseKind,
     PromiseState,
     Rate,
@@ -84,7 +86,7 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
         check_text("run_id", event.run_id)
         check_text("by", event.by)
         if event.details is not None:
-            _check_details(event.details)
+            _check_object("details", event.details)
 
 
 def check_text(field: str, text: str | None) -> None:
@@ -99,20 +101,33 @@ def check_text(field: str, text: str | None) -> None:
         raise InvalidValue(field, "it has half of a surrogate pair, which is no Unicode text") from None
 
 
-def _check_details(details: str) -> None:
-    check_text("details", details)
-    size = len(details.encode())
+def check_token(new: NewToken) -> None:
+    """Raise InvalidValue for a token that not every store could keep, or whose hash is none."""
+    for field in ("id", "subject", "question_id", "label", "created_by"):
+        check_text(field, getattr(new, field))
+    check_text("kind", new.kind.value)
+    if re.fullmatch("[0-9a-f]{64}", new.hash) is None:
+        raise InvalidValue("hash", "it is no SHA-256 in hex")  # never say what it is: it may be the secret
+    if new.expires_at is not None and not math.isfinite(new.expires_at):
+        raise InvalidValue("expires_at", f"{new.expires_at} is no time; None is never")
+    if new.data is not None:
+        _check_object("data", new.data)
+
+
+def _check_object(field: str, text: str) -> None:
+    check_text(field, text)
+    size = len(text.encode())
     if size > MAX_DETAILS:
-        raise InvalidValue("details", f"{size} bytes are more than {MAX_DETAILS}")
+        raise InvalidValue(field, f"{size} bytes are more than {MAX_DETAILS}")
     try:
-        value: object = json.loads(details, parse_int=_int)
+        value: object = json.loads(text, parse_int=_int)
         if not isinstance(value, dict):
             raise ValueError("it is no object")
         if _is_deep(cast("dict[str, object]", value)):
             raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InvalidValue("details", f"it is not the JSON of an object: {error}") from None
+        raise InvalidValue(field, f"it is not the JSON of an object: {error}") from None
 
 
 def _int(digits: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from signoff.errors import InvalidValue
-from signoff.records import PromiseKind, PromiseState, RunState
+from signoff.records import PromiseKind, PromiseState, RunState, TokenKind
 from signoff.stores.limits import check_text
 
 T = TypeVar("T")
@@ -66,6 +66,21 @@ class AuditFilter:
         """Raises InvalidValue: a text is none that a store could keep."""
         check_text("question_id", self.question_id)
         check_text("run_id", self.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFilter:
+    """Which tokens of a kind to list; None means any."""
+
+    kind: TokenKind
+    subject: str | None = None
+    question_id: str | None = None
+
+    def check(self) -> None:
+        """Raises InvalidValue: a text is none that a store could keep."""
+        check_text("kind", self.kind.value)
+        check_text("subject", self.subject)
+        check_text("question_id", self.question_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from signoff.records import (
     NewPromise,
     NewRun,
     NewSchedule,
+    NewToken,
     Promise,
     PromiseKind,
     Rate,
@@ -25,6 +26,7 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
     WorkerInfo,
 )
 from signoff.stores import postgres_audit as audit
@@ -35,9 +37,10 @@ from signoff.stores import postgres_questions as questions
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
 from signoff.stores import postgres_schedules as schedules
+from signoff.stores import postgres_tokens as tokens
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_limits
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.limits import check_limits, check_token
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter
 from signoff.stores.postgres_database import Database
 from signoff.stores.touched import Touched
 
@@ -249,6 +252,35 @@ class PostgresStore:
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return await self._read(audit.seal, seals)
+
+    # Tokens
+
+    async def create_token(self, new: NewToken) -> Token:
+        check_token(new)
+        return await self._read(tokens.create, new, self._database.now())
+
+    async def find_token(self, hash: str) -> Token | None:
+        return await self._database.call(lambda db: tokens.find(db, hash))
+
+    async def get_token(self, token_id: str) -> Token:
+        return await self._read(tokens.get, token_id)
+
+    async def list_tokens(
+        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        return await self._read(tokens.list_tokens, which, after, limit)
+
+    async def revoke_token(self, token_id: str) -> Token:
+        return await self._read(tokens.revoke, token_id, self._database.now())
+
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return await self._read(tokens.expire, token_id, at)
+
+    async def touch_token(self, token_id: str) -> None:
+        await self._read(tokens.touch, token_id, self._database.now())
+
+    async def delete_tokens(self, before: float, limit: int) -> int:
+        return await self._read(tokens.delete, before, limit)
 
     # Time and leases
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import threading
 import time
 import uuid
@@ -16,8 +15,8 @@ import httpx
 from pydantic_core import from_json
 
 from signoff.clock import Clock
-from signoff.errors import InvalidValue, StoreUnavailable
-from signoff.http_connection import new_client, server_url
+from signoff.errors import StoreUnavailable
+from signoff.http_connection import key_headers, new_client, server_url
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -28,6 +27,7 @@ from signoff.records import (
     NewPromise,
     NewRun,
     NewSchedule,
+    NewToken,
     Promise,
     PromiseKind,
     Rate,
@@ -35,12 +35,13 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_amendment, check_events, check_limits
+from signoff.stores.limits import check_amendment, check_events, check_limits, check_token
 from signoff.stores.operations import OPERATIONS, PATH
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock
@@ -246,6 +247,36 @@ class RemoteStore:
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return await self._ask("seal", ("chain", ""), seals=seals)
 
+    # Tokens
+
+    async def create_token(self, new: NewToken) -> Token:
+        check_token(new)
+        return await self._ask("create_token", ("token", new.id), new=new)
+
+    async def find_token(self, hash: str) -> Token | None:
+        return await self._ask("find_token", hash=hash)
+
+    async def get_token(self, token_id: str) -> Token:
+        return await self._ask("get_token", token_id=token_id)
+
+    async def list_tokens(
+        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        which.check()
+        return await self._ask("list_tokens", which=which, after=after, limit=limit)
+
+    async def revoke_token(self, token_id: str) -> Token:
+        return await self._ask("revoke_token", ("token", token_id), token_id=token_id)
+
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return await self._ask("expire_token", ("token", token_id), token_id=token_id, at=at)
+
+    async def touch_token(self, token_id: str) -> None:
+        await self._ask("touch_token", ("token", token_id), token_id=token_id)
+
+    async def delete_tokens(self, before: float, limit: int) -> int:
+        return await self._ask("delete_tokens", before=before, limit=limit)
+
     # Time and leases
 
     async def due(self, limit: int = 1000) -> float | None:
@@ -343,8 +374,7 @@ class RemoteStore:
 class _Connection:
     """What a store has while it is open: a thread, HTTP connections, and what travels over them."""
 
-    def __init__(self, url: str, base: httpx.URL, key: str | None, clock: RemoteClock) -> None:
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    def __init__(self, url: str, base: httpx.URL, headers: Mapping[str, str], clock: RemoteClock) -> None:
         self.thread = LoopThread("signoff remote store")
         self.client = new_client(base, answer_seconds=REPLY_SECONDS, headers=headers)
         self.batches = Batches(self.thread, self.client, url, clock)
@@ -369,7 +399,7 @@ class _Server:
         self.clock = RemoteClock()
         self.lease_seconds = 0.0
         self._base = server_url(url)
-        self._key = _checked(key)
+        self._headers = key_headers(key)
         self._connection: _Connection | None = None
         self._was_greeted = False
         self._opening = threading.Lock()
@@ -391,7 +421,7 @@ class _Server:
             if self._connection is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._was_greeted = False
-                self._connection = _Connection(self.url, self._base, self._key, self.clock)
+                self._connection = _Connection(self.url, self._base, self._headers, self.clock)
             connection = self._connection
         if self._was_greeted:
             return
@@ -435,11 +465,3 @@ class _Server:
             self.lease_seconds = float(terms["lease_seconds"])
         except (ValueError, KeyError, TypeError):
             raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
-
-
-def _checked(key: str | None) -> str | None:
-    """Return a key as it can be sent, without a line's end from the file it was in."""
-    stripped = (key or "").strip()
-    if not re.fullmatch(r"[!-~]*", stripped):
-        raise InvalidValue("key", "a worker key has no spaces, line ends or special characters in it")
-    return stripped or None

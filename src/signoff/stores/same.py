@@ -1,11 +1,11 @@
-"""Whether two JSON texts say the same, and whether a promise that is there is the one that a call wants."""
+"""Whether two JSON texts say the same, and whether what is there is what a call wants."""
 
 from __future__ import annotations
 
 import json
 
 from signoff.errors import IdConflict
-from signoff.records import NewPromise, PromiseKind
+from signoff.records import NewPromise, NewToken, PromiseKind
 
 
 def same_json(one: str | None, other: str | None) -> bool:
@@ -37,3 +37,8 @@ def refusal_of(new: NewPromise) -> IdConflict:
             new.id, "another call, run or caller has it, and a question is asked by one call only"
         )
     return IdConflict(new.id, "it is a question, not a promise")
+
+
+def taken_token(new: NewToken) -> IdConflict:
+    """Return what a call is told whose token has the id or the hash of another one."""
+    return IdConflict(new.id, "a token of this id has another secret, or one of another id has this secret")

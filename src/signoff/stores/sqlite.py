@@ -22,6 +22,7 @@ from signoff.records import (
     NewPromise,
     NewRun,
     NewSchedule,
+    NewToken,
     Promise,
     PromiseKind,
     Rate,
@@ -29,6 +30,7 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
     WorkerInfo,
 )
 from signoff.stores import sqlite_audit as audit
@@ -42,10 +44,11 @@ from signoff.stores import sqlite_questions as questions
 from signoff.stores import sqlite_retention as retention
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
+from signoff.stores import sqlite_tokens as tokens
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_events, check_limits
+from signoff.stores.limits import check_events, check_limits, check_token
 from signoff.stores.listeners import Listeners
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter
 from signoff.stores.readers import Readers
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
@@ -246,6 +249,36 @@ class SqliteStore:
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return await self._write(audit.seal, seals)
+
+    # Tokens
+
+    async def create_token(self, new: NewToken) -> Token:
+        check_token(new)
+        return await self._write(tokens.create, new)
+
+    async def find_token(self, hash: str) -> Token | None:
+        return await self._file.read_soon(lambda db: tokens.find(db, hash))
+
+    async def get_token(self, token_id: str) -> Token:
+        return await self._read_soon(tokens.get, token_id)
+
+    async def list_tokens(
+        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        return await self._read(tokens.list_tokens, which, after, limit)
+
+    async def revoke_token(self, token_id: str) -> Token:
+        return await self._write(tokens.revoke, token_id)
+
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return await self._write(tokens.expire, token_id, at)
+
+    async def touch_token(self, token_id: str) -> None:
+        if await self._read_soon(tokens.is_untouched, token_id, self.clock.now()):
+            await self._write(tokens.touch, token_id)
+
+    async def delete_tokens(self, before: float, limit: int) -> int:
+        return await self._write(tokens.delete, before, limit)
 
     # Time and leases
 

@@ -19,6 +19,7 @@ from signoff.records import (
     NewPromise,
     NewRun,
     NewSchedule,
+    NewToken,
     Promise,
     PromiseKind,
     Rate,
@@ -26,10 +27,11 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, page_number
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter, page_number
 from signoff.testing.model import Model
 from signoff.testing.model_tables import Commit
 
@@ -246,6 +248,36 @@ class MemoryStore:
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return self._do(self.model.audit.seal, seals)
+
+    # Tokens
+
+    async def create_token(self, new: NewToken) -> Token:
+        return self._do(self.model.tokens.create, new)
+
+    async def find_token(self, hash: str) -> Token | None:
+        return self.model.tokens.find(hash)
+
+    async def get_token(self, token_id: str) -> Token:
+        return self.model.tokens.get(self.namespace, token_id)
+
+    async def list_tokens(
+        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        begin = page_number(after, 0)
+        found = self.model.tokens.list_tokens(self.namespace, which)
+        return _page(((number, token) for number, token in found if number > begin), limit)
+
+    async def revoke_token(self, token_id: str) -> Token:
+        return self._do(self.model.tokens.revoke, token_id)
+
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return self._do(self.model.tokens.expire, token_id, at)
+
+    async def touch_token(self, token_id: str) -> None:
+        self._do(self.model.tokens.touch, token_id)
+
+    async def delete_tokens(self, before: float, limit: int) -> int:
+        return self._do(self.model.tokens.delete, before, limit)
 
     # Time and leases
 

@@ -24,6 +24,7 @@ from signoff.testing.model_schedules import Schedules
 from signoff.testing.model_state import State
 from signoff.testing.model_tables import Commit
 from signoff.testing.model_timers import Timers
+from signoff.testing.model_tokens import Tokens
 
 
 class Model:
@@ -41,6 +42,7 @@ class Model:
         promises: The contract's operations on promises.
         groups: The contract's operations on groups.
         schedules: The contract's operations on schedules.
+        tokens: The contract's operations on tokens.
         timers: What is due, and when.
     """
 
@@ -52,6 +54,7 @@ class Model:
         self.promises = Promises(self.state, self._messages, self.audit)
         self.groups = Groups(self.state)
         self.schedules = Schedules(self.state)
+        self.tokens = Tokens(self.state)
         self.timers = Timers(self.state, self._messages, self.promises)
 
     def take_commit(self) -> Commit | None:

@@ -137,12 +137,12 @@ class State:
     def remember(self, namespace: str, operation: str, id: str, token: str | None) -> None:
         """Note that the operation with this token has been done."""
         if token is not None:
-            self.tables.tokens.add((namespace, operation, id, token))
+            self.tables.calls.add((namespace, operation, id, token))
 
     def is_known(self, namespace: str, operation: str, id: str, token: str | None) -> bool:
         """Whether the operation with this token has been done: its reply was lost."""
-        return token is not None and (namespace, operation, id, token) in self.tables.tokens
+        return token is not None and (namespace, operation, id, token) in self.tables.calls
 
     def _forget(self, namespace: str, id: str, *operations: str) -> None:
-        known = {token for token in self.tables.tokens if (token[0], token[2]) == (namespace, id)}
-        self.tables.tokens -= {token for token in known if token[1] in operations}
+        known = {token for token in self.tables.calls if (token[0], token[2]) == (namespace, id)}
+        self.tables.calls -= {token for token in known if token[1] in operations}

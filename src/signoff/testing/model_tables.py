@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from signoff.records import AuditEvent, Entry, Message, Promise, Rate, Run, Schedule, Seal, WorkerInfo
+from signoff.records import AuditEvent, Entry, Message, Promise, Rate, Run, Schedule, Seal, Token, WorkerInfo
 from signoff.stores.base import Change
 
 Key = tuple[str, str]  # namespace and id
@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass
 class Tables:
-    """Everything that is stored. Runs and promises are in the order of their creation."""
+    """Everything that is stored. Runs, promises and tokens are in the order of their creation."""
 
     runs: dict[Key, Run] = field(default_factory=dict[Key, Run])
     facts: dict[Key, Facts] = field(default_factory=dict[Key, Facts])
@@ -64,14 +64,18 @@ class Tables:
     requests: dict[tuple[str, str, str], tuple[str, str]] = field(
         default_factory=dict[tuple[str, str, str], tuple[str, str]]
     )
-    made: int = 0  # how many runs and promises were ever created
+    made: int = 0  # how many runs, promises and tokens were ever created
     promise_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
-    tokens: set[tuple[str, str, str, str]] = field(default_factory=set[tuple[str, str, str, str]])
+    calls: set[tuple[str, str, str, str]] = field(
+        default_factory=set[tuple[str, str, str, str]]
+    )  # their tokens
     groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
     schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
     audit: list[AuditEvent] = field(default_factory=list[AuditEvent])
     chains: dict[str, list[Seal]] = field(default_factory=dict[str, list[Seal]])
+    tokens: dict[Key, Token] = field(default_factory=dict[Key, Token])
+    token_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
 
 
 @dataclass

@@ -1,0 +1,105 @@
+"""Routes of keys: what services and workers prove themselves by."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+from starlette.responses import Response
+
+from signoff.errors import AccessDenied, InvalidValue
+from signoff.records import Token, TokenKind
+from signoff.server.actors import ActorOf
+from signoff.server.bodies import Body, ExactRoute, Text
+from signoff.server.ids import Id
+from signoff.server.issued import GRACE_SECONDS, IssuedKeys, key_to_wire
+from signoff.server.replies import After, Limit, reply
+from signoff.server.rights import Role
+from signoff.server.services import ServicesOf
+
+router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=ExactRoute)
+
+Kind = Literal["service", "worker"]
+_KINDS: dict[Kind, TokenKind] = {"service": TokenKind.API_KEY, "worker": TokenKind.WORKER_KEY}
+
+
+class CreateKey(Body):
+    """A key for a service, with roles, or for workers. ``groups`` are those it starts runs in, or works on."""
+
+    name: Text
+    kind: Kind = "service"
+    roles: list[Annotated[Role, Field(strict=False)]] = Field(default_factory=list[Role])
+    groups: list[Text] | None = None
+    act_as: bool = False
+    lifetime_seconds: float | None = None
+
+
+class RotateKey(Body):
+    """How long the old secret still opens something."""
+
+    grace_seconds: float = GRACE_SECONDS
+
+
+async def _keys(services: ServicesOf) -> IssuedKeys:
+    if not services.ways.required:
+        raise AccessDenied(
+            "a key",
+            "this server asks nobody who they are; make the first one with `signoff keys create`, and restart it",
+        )
+    return IssuedKeys(services.store)
+
+
+KeysOf = Annotated[IssuedKeys, Depends(_keys)]
+
+
+@router.post("", status_code=201)
+async def create_key(body: CreateKey, keys: KeysOf, actor: ActorOf) -> Response:
+    """Make a key. Its secret is in this answer and nowhere else."""
+    by = actor.user_id("created_by", None)
+    if body.kind == "service":
+        made = await keys.create_for_service(
+            body.name,
+            body.roles,
+            start_groups=body.groups,
+            act_as=body.act_as,
+            lifetime_seconds=body.lifetime_seconds,
+            created_by=by,
+        )
+    elif body.roles or body.act_as:
+        raise InvalidValue("roles", "a worker has none, and acts for nobody")
+    else:
+        made = await keys.create_for_worker(
+            body.name, groups=body.groups, lifetime_seconds=body.lifetime_seconds, created_by=by
+        )
+    return _told(*made)
+
+
+@router.get("")
+async def list_keys(
+    keys: KeysOf, kind: Kind = "service", after: After = None, limit: Limit = 100
+) -> Response:
+    """List keys, oldest first, also those that have ended, for some time."""
+    page = await keys.list_keys(_KINDS[kind], after=after, limit=limit)
+    return reply({"items": [key_to_wire(token) for token in page.items], "next": page.next})
+
+
+@router.post("/{key_id}/rotate", status_code=201)
+async def rotate_key(key_id: Id, keys: KeysOf, actor: ActorOf, body: RotateKey | None = None) -> Response:
+    """Make another key that opens the same, and have the old one end after a while."""
+    grace = (body or RotateKey()).grace_seconds
+    return _told(
+        *await keys.rotate(key_id, grace_seconds=grace, created_by=actor.user_id("created_by", None))
+    )
+
+
+@router.post("/{key_id}/revoke")
+async def revoke_key(key_id: Id, keys: KeysOf) -> Response:
+    """Have a key open nothing any more."""
+    return reply(key_to_wire(await keys.revoke(key_id)))
+
+
+def _told(secret: str, token: Token) -> Response:
+    answer = reply({**key_to_wire(token), "secret": secret}, 201)
+    answer.headers["cache-control"] = "no-store"
+    return answer

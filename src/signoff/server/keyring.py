@@ -1,0 +1,114 @@
+"""Which keys a server takes: those of the store, of services and workers, and those of its key file."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import Scope as Request
+
+from signoff.errors import NotAuthenticated
+from signoff.people.responders import Responder
+from signoff.records import Token, TokenKind
+from signoff.server.attempts import Attempts
+from signoff.server.issued import IssuedKeys, Scope
+from signoff.server.keys import WorkerKey, WorkerKeys
+from signoff.server.ways import Identity
+from signoff.stores.base import Store
+from signoff.stores.base_tokens import TOUCH_SECONDS
+from signoff.tokens import PREFIXES, find_token, hash_of
+
+_PAGE: Final = 1000
+
+
+class Keyring:
+    """All keys that a server takes; a way to say whose request it is.
+
+    Args:
+        store: Where keys are kept. A key says itself which namespace it opens.
+        from_file: The worker keys that the server was started with.
+
+    Attributes:
+        has_worker_keys: Whether there are worker keys, so that nobody works without one. Those of the store count from
+            the start of the server on, or from the first use of one.
+    """
+
+    def __init__(self, store: Store, from_file: WorkerKeys) -> None:
+        self._store = store
+        self._from_file = from_file
+        self._attempts = Attempts(store.clock)
+        self._good: set[str] = set()  # the hashes of keys that were good lately: their peers are not held up
+        self.has_worker_keys = bool(from_file)
+
+    async def look(self) -> bool:
+        """Look at which keys the store has, and return whether there is one of a service."""
+        self.has_worker_keys |= await self._has(TokenKind.WORKER_KEY)
+        return await self._has(TokenKind.API_KEY)
+
+    async def identify(self, scope: Request) -> Identity | None:
+        """Return the service whose key a request has.
+
+        Raises:
+            NotAuthenticated: Nobody has such a key, it has ended, or it is a worker's.
+            TooManyAttempts: Too many wrong ones came from there.
+        """
+        secret = bearer_of(scope)
+        if secret is None or not secret.startswith(
+            (PREFIXES[TokenKind.API_KEY], PREFIXES[TokenKind.WORKER_KEY])
+        ):
+            return None  # what a proxy passes on for its own reasons
+        token = await self._open(TokenKind.API_KEY, secret, _peer(scope))
+        if token is None:
+            raise NotAuthenticated("the server does not know this API key, or it has ended")
+        scoped = Scope.of(token)
+        roles = frozenset(role.value for role in scoped.roles)
+        service = Responder(token.subject, roles=roles)
+        return Identity(service, "key", token.namespace, scoped.groups, scoped.act_as)
+
+    async def worker_key(self, secret: str, scope: Request) -> WorkerKey | None:
+        """Return what a worker's secret opens, or None if it opens nothing. Raises TooManyAttempts."""
+        found = self._from_file.find(secret)
+        if found is not None:
+            return found
+        token = await self._open(TokenKind.WORKER_KEY, secret, _peer(scope))
+        return None if token is None else WorkerKey(token.hash, token.namespace, Scope.of(token).groups)
+
+    async def _open(self, kind: TokenKind, secret: str, peer: str) -> Token | None:
+        """Return the token of a secret if it opens something now. Raises TooManyAttempts."""
+        hash = hash_of(secret)
+        if hash not in self._good:
+            self._attempts.check(peer)
+        token = await find_token(self._store, kind, secret)
+        now = self._store.clock.now()
+        if token is not None and kind is TokenKind.WORKER_KEY:
+            self.has_worker_keys = True
+        if token is None or not token.is_open(now):
+            self._good.discard(hash)
+            self._attempts.count(peer)
+            return None
+        self._good.add(hash)
+        if token.used_at is None or now - token.used_at >= TOUCH_SECONDS:
+            await self._store.within(token.namespace).touch_token(token.id)
+        return token
+
+    async def _has(self, kind: TokenKind) -> bool:
+        after: str | None = None
+        while True:
+            page = await IssuedKeys(self._store).list_keys(kind, after=after, limit=_PAGE)
+            now = self._store.clock.now()
+            if any(token.is_open(now) for token in page.items):
+                return True
+            after = page.next
+            if after is None:
+                return False
+
+
+def bearer_of(scope: Request) -> str | None:
+    """Return the secret that a request bears. Of two nobody knows which one is meant."""
+    said = Headers(scope=scope).getlist("authorization")
+    scheme, _, secret = (said[0] if len(said) == 1 else "").partition(" ")
+    return (secret.strip() or None) if scheme.lower() == "bearer" else None
+
+
+def _peer(scope: Request) -> str:
+    return (scope.get("client") or ("",))[0]

@@ -1,0 +1,71 @@
+"""The routes by which people sign in and out, and see who they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
+
+from signoff.errors import LoginFailed, NotFound, ProviderUnavailable
+from signoff.server.actors import ActorOf
+from signoff.server.login_door import LoginDoor, own_path, page
+from signoff.server.replies import reply
+from signoff.server.services import ServicesOf
+
+PATH: Final = "/login"
+
+router = APIRouter(tags=["login"])
+
+
+async def _door(services: ServicesOf) -> LoginDoor:
+    if services.login is None:
+        raise NotFound("way to sign in", PATH)
+    return services.login
+
+
+DoorOf = Annotated[LoginDoor, Depends(_door)]
+
+
+@router.get(PATH)
+async def begin_login(
+    request: Request, door: DoorOf, next: Annotated[str, Query(description="A path of this server")] = "/"
+) -> Response:
+    """Send a browser to the identity provider, to come back to ``next`` signed in."""
+    try:
+        return await door.begin(own_path(next))
+    except ProviderUnavailable as error:
+        return door.failed(request, error)
+
+
+@router.get("/login/callback")
+async def finish_login(request: Request, door: DoorOf) -> Response:
+    """Take whom the identity provider sends back, and sign them in."""
+    try:
+        return await door.finish(request)
+    except (LoginFailed, ProviderUnavailable) as error:
+        return door.failed(request, error)
+
+
+@router.post("/logout")
+async def log_out(request: Request, door: DoorOf) -> Response:
+    """Sign out. Who is not signed in may, too."""
+    is_page = "text/html" in request.headers.get("accept", "")
+    answer = page("Signed out", "You are signed out.", 200) if is_page else reply({"signed_out": True})
+    await door.logins.end(request.scope, answer)
+    return answer
+
+
+@router.get("/v1/me")
+async def who_am_i(services: ServicesOf, actor: ActorOf) -> Response:
+    """Say who sends this request, and what they are. Where the server asks nobody, ``user_id`` is null."""
+    person, identity = actor.person, actor.identity
+    return reply(
+        {
+            "user_id": None if person is None else person.user_id,
+            "groups": [] if person is None else sorted(person.groups),
+            "roles": [] if person is None else sorted(person.roles),
+            "way": None if identity is None else identity.way,
+            "namespace": services.store.namespace,
+        }
+    )

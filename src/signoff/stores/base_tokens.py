@@ -1,0 +1,76 @@
+"""What the contract of a store has for tokens: secrets that stand for somebody or something, known by their hashes.
+
+What a token opens is decided above the store. No secret is ever told to a store, nor does one keep or say it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from signoff.records import NewToken, Token
+from signoff.stores.paging import Page, TokenFilter
+
+TOUCH_SECONDS: Final = 60.0
+"""How often it is written down that a token was used."""
+
+
+class TokenStore(Protocol):
+    """The part of ``signoff.stores.base.Store`` that keeps tokens."""
+
+    async def create_token(self, new: NewToken) -> Token:
+        """Keep a token, or find the one that has its id and its hash.
+
+        Returns:
+            The token as it is.
+
+        Raises:
+            IdConflict: The id is taken by a token with another hash, or the hash by another token of any namespace.
+            InvalidValue: Its hash is none, its data are not the JSON of an object, or a text cannot be kept.
+        """
+        ...
+
+    async def find_token(self, hash: str) -> Token | None:
+        """Return the token with this hash, of whichever namespace, open or not; None if there is none.
+
+        It serves the whole database: who holds a secret need not know its namespace. Whoever asks has to look at the
+        token's namespace and kind, and at whether it is open.
+        """
+        ...
+
+    async def get_token(self, token_id: str) -> Token:
+        """Raises NotFound."""
+        ...
+
+    async def list_tokens(
+        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        """Tokens of a kind, open or not, oldest first. ``after`` is a former page's ``next``."""
+        ...
+
+    async def revoke_token(self, token_id: str) -> Token:
+        """Have a token open nothing any more. One that is revoked stays as it is.
+
+        Raises:
+            NotFound: There is no such token.
+        """
+        ...
+
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        """Have a token expire at a time, in unix seconds. One that expires before stays as it is.
+
+        Raises:
+            NotFound: There is no such token.
+        """
+        ...
+
+    async def touch_token(self, token_id: str) -> None:
+        """Note that a token is used now, unless that was noted less than ``TOUCH_SECONDS`` ago, or it is gone."""
+        ...
+
+    async def delete_tokens(self, before: float, limit: int) -> int:
+        """Delete tokens that expired or were revoked before that time, the earliest first.
+
+        Returns:
+            How many were deleted; ``limit`` means that there may be more.
+        """
+        ...
