@@ -24,6 +24,7 @@ from signoff.server.services import Services
 from signoff.stores.base import Store, Write
 from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 
+_OUTBOX = frozenset({"expand", "claim_deliveries", "finish_delivery", "redeliver", "delete_deliveries"})
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -102,6 +103,7 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     affair. It adds to the audit trail of its runs' questions, and reads that.
 
     What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
+    So are notifications: a key with a namespace lists them, and does nothing else with them.
 
     Args:
         access: What the caller may do.
@@ -125,6 +127,8 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         return []
     if access.namespace is not None and name == "seal":
         raise AccessDenied("the seals of an audit trail", "the server adds them")
+    if access.namespace is not None and name in _OUTBOX:
+        raise AccessDenied("the outbox of notifications", "the server sends them")
     if access.namespace is not None:  # the register of workers is the whole database's
         if name == "list_workers":
             return [worker for worker in await store.list_workers() if _is_open(access, worker)]

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from signoff.deliveries import DeliveryState
 from signoff.errors import InvalidValue
 from signoff.records import PromiseKind, PromiseState, RunState
 from signoff.stores.limits import check_text
@@ -66,6 +67,20 @@ class AuditFilter:
         """Raises InvalidValue: a text is none that a store could keep."""
         check_text("question_id", self.question_id)
         check_text("run_id", self.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFilter:
+    """Which deliveries to list; None means any."""
+
+    state: DeliveryState | None = None
+    channel: str | None = None
+    question_id: str | None = None
+
+    def check(self) -> None:
+        """Raises InvalidValue: a text is none that a store could keep."""
+        check_text("channel", self.channel)
+        check_text("question_id", self.question_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from signoff.stores.same import same_json
 from signoff.testing.model_audit import Audit
 from signoff.testing.model_groups import Groups
 from signoff.testing.model_messages import Messages
+from signoff.testing.model_outbox import Outbox
 from signoff.testing.model_promises import Promises
 from signoff.testing.model_schedules import Schedules
 from signoff.testing.model_state import State
@@ -41,6 +42,7 @@ class Model:
         promises: The contract's operations on promises.
         groups: The contract's operations on groups.
         schedules: The contract's operations on schedules.
+        outbox: The contract's operations on notifications.
         timers: What is due, and when.
     """
 
@@ -52,6 +54,7 @@ class Model:
         self.promises = Promises(self.state, self._messages, self.audit)
         self.groups = Groups(self.state)
         self.schedules = Schedules(self.state)
+        self.outbox = Outbox(self.state)
         self.timers = Timers(self.state, self._messages, self.promises)
 
     def take_commit(self) -> Commit | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from signoff.deliveries import Delivery
 from signoff.records import AuditEvent, Entry, Message, Promise, Rate, Run, Schedule, Seal, WorkerInfo
 from signoff.stores.base import Change
 
@@ -72,6 +73,8 @@ class Tables:
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
     audit: list[AuditEvent] = field(default_factory=list[AuditEvent])
     chains: dict[str, list[Seal]] = field(default_factory=dict[str, list[Seal]])
+    cursors: dict[Key, int] = field(default_factory=dict[Key, int])  # by channel
+    deliveries: dict[Key, tuple[int, Delivery]] = field(default_factory=dict[Key, tuple[int, Delivery]])
 
 
 @dataclass
