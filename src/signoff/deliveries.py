@@ -55,9 +55,9 @@ class Delivery:
     seq: int
     kind: AuditKind
     question_id: str
-    run_id: str | None
     state: DeliveryState
     created_at: float
+    run_id: str | None = None
     due_at: float | None = None
     attempts: int = 0
     ended_at: float | None = None

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json, to_json
 
+from signoff.deliveries import Delivery, DeliveryState
 from signoff.errors import (
     AccessDenied,
     AlreadySettled,
@@ -53,8 +54,8 @@ from signoff.records import (
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
+Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Delivery
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -64,6 +65,7 @@ _JSON: Mapping[type, frozenset[str]] = {
     Group: frozenset(),
     WorkerInfo: frozenset(),
     Schedule: frozenset({"arguments"}),
+    Delivery: frozenset(),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -73,6 +75,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     AuditEvent: {"kind": AuditKind},
     WorkerInfo: {},
     Schedule: {"catch_up": CatchUp},
+    Delivery: {"kind": AuditKind, "state": DeliveryState},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
 }
 

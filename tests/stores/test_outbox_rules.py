@@ -57,7 +57,7 @@ async def test_a_channel_that_never_began_has_no_cursor_and_begins_where_it_is_t
 async def test_a_delivery_is_as_it_was_made(scene: Scene) -> None:
     await made(scene, NEW)
     expected = Delivery(
-        "default", "d1", "mail", "user:ana", "e1", 7, AuditKind.ASKED, "r.0", "r", DeliveryState.PENDING, NOW, NOW
+        "default", "d1", "mail", "user:ana", "e1", 7, AuditKind.ASKED, "r.0", DeliveryState.PENDING, NOW, "r", NOW
     )  # fmt: skip
     assert await found(scene) == expected
     assert await claimed(scene) == [replace(expected, attempts=1, due_at=NOW + 60)]

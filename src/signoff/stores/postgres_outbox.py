@@ -15,7 +15,7 @@ from signoff.stores.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
 from signoff.stores.postgres_reads import Connection, checked
 from signoff.stores.touched import Touched
 
-COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, run_id, state, created_at, due_at,
+COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
     attempts, ended_at, error"""
 
 READ_CURSOR = "SELECT seq FROM signoff.channels WHERE namespace = %s AND name = %s"

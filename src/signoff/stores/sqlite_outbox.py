@@ -12,7 +12,7 @@ from signoff.records import AuditKind
 from signoff.stores.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
 from signoff.stores.sqlite_transaction import Transaction
 
-COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, run_id, state, created_at, due_at,
+COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
     attempts, ended_at, error"""
 
 READ_CURSOR = "SELECT seq FROM channels WHERE namespace = ? AND name = ?"

@@ -143,7 +143,7 @@ def _made(namespace: str, channel: str, new: NewDelivery, now: float) -> Deliver
         new.seq,
         new.kind,
         new.question_id,
-        new.run_id,
         PENDING,
         now,
+        new.run_id,
     )
