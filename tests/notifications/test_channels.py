@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import logging
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
@@ -251,7 +252,9 @@ async def test_a_mail_server_is_logged_in_to() -> None:
     for password, state in (("s3cret", DeliveryState.DELIVERED), ("wrong", DeliveryState.PENDING)):
         scene = new_scene()
         async with mails(**options) as server:
-            channel = mail_channel(server.port, username="bot", password=password)
+            channel = replace(
+                mail_channel(server.port, username="bot", password=password), timeout_seconds=2.0
+            )
             async with dispatching(scene, channel) as dispatcher:
                 await ask(scene)
                 await carry_out(scene, dispatcher)

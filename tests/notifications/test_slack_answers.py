@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -16,19 +17,22 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from signoff.people.audit import seal_events
+from signoff import Context, Signoff
+from signoff.errors import AccessDenied
 from signoff.people.channels.channel import Channel
 from signoff.people.channels.slack import Answering, SlackSender
+from signoff.people.channels.slack_actions import check_signature
 from signoff.people.policies import Policy
 from signoff.people.responders import Responder
 from signoff.records import AuditEvent, AuditKind, PromiseState
 from signoff.server import Server, TrustedProxy
 from signoff.stores.paging import AuditFilter
+from signoff.stores.sqlite import SqliteStore
 from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import ask
 from tests.notifications.receivers import Web, web
 from tests.stores.scene import Scene, until
-from tests.support import in_asyncio
+from tests.support import in_asyncio, running
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 USERS = {"U1": Responder("ana", frozenset({"finance"})), "U2": Responder("bob")}
@@ -117,9 +121,6 @@ async def asked(on: Stage, **more: Any) -> str:
 
 
 def test_the_signature_is_that_of_slacks_own_example() -> None:
-    from signoff.errors import AccessDenied
-    from signoff.people.channels.slack_actions import check_signature
-
     body = (
         b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&"
         b"channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&"
@@ -269,33 +270,25 @@ async def test_slack_needs_nobody_whom_the_proxy_names() -> None:
         assert await on.state() is PromiseState.RESOLVED
 
 
-def test_it_runs_with_a_real_workflow(tmp_path: Path) -> None:
-    """A run waits for a person, who answers in Slack, and goes on."""
-    from signoff import Context, Signoff
-    from signoff.stores.sqlite import SqliteStore
-    from tests.support import running
+@in_asyncio
+async def test_a_run_that_waits_goes_on_by_a_click(tmp_path: Path) -> None:
+    app = Signoff(SqliteStore(tmp_path / "signoff.db"))
 
-    @in_asyncio
-    async def play() -> None:
-        app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+    @app.workflow
+    async def pay(ctx: Context) -> str:
+        answer = await ctx.wait_for_user("Pay?", assignees=["user:ana"])
+        return f"{answer.approved} by {answer.user_id}"
 
-        @app.workflow
-        async def pay(ctx: Context) -> str:
-            answer = await ctx.wait_for_user("Pay?", assignees=["user:ana"])
-            return f"{answer.approved} by {answer.user_id}"
-
-        async with web() as slack:
-            sender = SlackSender(webhook_url=f"{slack.url}/post", answering=Answering(SECRET, USERS))
-            async with running(app) as client:
-                async with Server(app, port=0, channels=[Channel("chat", sender)]) as server:
-                    await seal_events(app.store)
-                    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
-                        while await app.store.read_cursor("chat") is None:
-                            await client.list()
-                        run = await client.start("pay", id="r")
-                        clock = VirtualClock(time.time())
-                        on = Stage(Scene(app.store, clock, clock), http, slack)
-                        assert (await on.click(await on.value())).status_code == 200
-                        assert await run.result() == "True by ana"
-
-    play()
+    clock = VirtualClock(time.time())
+    async with web() as slack, running(app) as client:
+        sender = SlackSender(webhook_url=f"{slack.url}/post", answering=Answering(SECRET, USERS))
+        async with (
+            Server(app, port=0, channels=[Channel("chat", sender)]) as server,
+            httpx.AsyncClient(base_url=server.url, trust_env=False) as http,
+        ):
+            while await app.store.read_cursor("chat") is None:
+                await asyncio.sleep(0.01)
+            run = await client.start("pay", id="r")
+            on = Stage(Scene(app.store, clock, clock), http, slack)
+            assert (await on.click(await on.value())).status_code == 200
+            assert await run.result() == "True by ana"

@@ -137,7 +137,7 @@ def create_server_app(
         version=signoff.__version__,
         lifespan=lifespan,
         middleware=[
-            Middleware(HostCheck, allowed_hosts=hosts),
+            Middleware(HostCheck, allowed_hosts=hosts, forms=(slack.router.prefix,)),
             Middleware(EncodedPaths),
             *([] if proxy is None else [Middleware(Guard, proxy=proxy, allowed_hosts=hosts)]),
             Middleware(BodyLimit, unread=(PATH,)),
