@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 from signoff import codec
+from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import AlreadySettled, SignoffError
 from signoff.records import (
     Amendment,
@@ -49,7 +50,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.stores.base import Outcome, Write
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, DeliveryFilter, PromiseFilter, RunFilter
 from signoff.testing import MemoryStore
 from signoff.testing.model_tables import Tables
 from tests.stores.scene import STORES, Scene
@@ -69,6 +70,9 @@ arguments = st.sampled_from(('{"args": []}', '{"args": []}', '{ "args":[] }', '{
 delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
 starts = st.sampled_from((None, None, None, -1.0, 0.0, 5.0, 60.0))
 schedule_ids = st.sampled_from(("s0", "s1"))
+channels = st.sampled_from(("mail", "mail", "chat"))
+deliveries = st.sampled_from(("d0", "d1", "d2", "d3"))
+assignees_told = st.sampled_from(("user:ana", "user:ben"))
 moments = st.sampled_from((-1.0, 0.0, 5.0, 60.0))
 rates = st.sampled_from((None, None, Rate(1, 10.0), Rate(2, 10.0), Rate(3, 0.7)))
 slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
@@ -109,6 +113,7 @@ class Seen:
     journals: Sequence[Sequence[Entry]]
     groups: Sequence[Group]
     schedules: Sequence[Schedule]
+    deliveries: Sequence[Delivery]
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -375,6 +380,52 @@ class SideBySide(RuleBasedStateMachine):
             expected = each.next_at - stale
             self.both(each.namespace, "fire_schedule", each.id, expected, new, self.scene.clock.now() + delay)
 
+    # Notifications
+
+    @rule(
+        namespace=namespaces,
+        channel=channels,
+        stale=st.sampled_from((0, 0, 0, 1)),
+        made=st.lists(st.tuples(deliveries, promise_ids, assignees_told), max_size=3),
+    )
+    def expand(self, namespace: str, channel: str, stale: int, made: Sequence[tuple[str, str, str]]) -> None:
+        cursor = self.model.outbox.read_cursor(namespace, channel)
+        assert self._do(self.scene.within(namespace).store.read_cursor(channel)) == cursor
+        expected = None if cursor is None else cursor - stale
+        new = [
+            NewDelivery(f"{channel}/{id}", recipient, "e", 1, AuditKind.ASKED, question, "r0")
+            for id, question, recipient in made
+        ]
+        self.both(namespace, "expand", channel, expected, (cursor or 0) + 1, new)
+
+    @rule(namespace=namespaces, channel=channels, limit=st.integers(1, 3))
+    def claim_deliveries(self, namespace: str, channel: str, limit: int) -> None:
+        self.both(namespace, "claim_deliveries", channel, limit, 20.0)
+
+    @rule(
+        namespace=namespaces,
+        channel=channels,
+        id=deliveries,
+        stale=st.sampled_from((0, 0, 0, 1)),
+        state=st.sampled_from(DeliveryState),
+        delay=moments,
+    )
+    def finish_delivery(
+        self, namespace: str, channel: str, id: str, stale: int, state: DeliveryState, delay: float
+    ) -> None:
+        known = self.model.tables.deliveries.get((namespace, f"{channel}/{id}"))
+        attempts = 1 if known is None else known[1].attempts - stale
+        report = Report(state, self._after(delay) if state is DeliveryState.PENDING else None, "no")
+        self.both(namespace, "finish_delivery", f"{channel}/{id}", attempts, report)
+
+    @rule(namespace=namespaces, channel=channels, id=deliveries)
+    def redeliver(self, namespace: str, channel: str, id: str) -> None:
+        self.both(namespace, "redeliver", f"{channel}/{id}")
+
+    @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
+    def delete_deliveries(self, namespace: str, age: float, limit: int) -> None:
+        self.both(namespace, "delete_deliveries", self.scene.clock.now() - age, limit)
+
     # Workers
 
     @rule(
@@ -481,6 +532,8 @@ class SideBySide(RuleBasedStateMachine):
                 assert _comparable(journal) == _comparable(self.model.tables.journals[namespace, run.id])
                 assert [entry.seq for entry in journal] == list(range(len(journal)))
             assert seen.groups == self.model.groups.list_groups(namespace)
+            expected_deliveries = self.model.outbox.list_deliveries(namespace, DeliveryFilter())
+            assert seen.deliveries == [each for _, each in expected_deliveries]
             assert seen.schedules == self.model.schedules.list_schedules(namespace)
             messages = [
                 (message, run.wakes)
@@ -549,7 +602,8 @@ class SideBySide(RuleBasedStateMachine):
         )
         groups = await store.list_groups()
         schedules = list((await store.list_schedules()).items)
-        return Seen(runs.items, ended, messages, promises.items, journals, groups, schedules)
+        deliveries = list((await store.list_deliveries(DeliveryFilter())).items)
+        return Seen(runs.items, ended, messages, promises.items, journals, groups, schedules, deliveries)
 
     # Inside
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import floor
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import to_json
 from standardwebhooks import Webhook
-from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from signoff.errors import InvalidValue
 from signoff.people.channels.http import Post
 from signoff.people.notices import Notice
 from signoff.wire import to_wire
+
+SHORTEST_SECRET: Final = 24  # bytes, says the specification
+LONGEST_SECRET: Final = 64
 
 
 class WebhookSender:
@@ -58,10 +61,14 @@ class WebhookSender:
 
 
 def _signer(secret: str) -> Webhook:
+    """Return what signs with a secret, which the library takes as it can be read, however little of it is base64."""
     try:
-        return Webhook(secret)
-    except (ValueError, EmptyWebhookSecretError):
-        raise InvalidValue("secrets", "a secret is not whsec_ and base64") from None
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except ValueError:
+        key = b""
+    if not SHORTEST_SECRET <= len(key) <= LONGEST_SECRET:
+        raise InvalidValue("secrets", "a secret is not whsec_ and the base64 of 24 to 64 bytes")
+    return Webhook(key)
 
 
 def _body(notice: Notice) -> dict[str, Any]:
