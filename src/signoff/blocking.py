@@ -12,9 +12,11 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
+from signoff.deliveries import Delivery
 from signoff.errors import BlockingCall, ClientClosed
 from signoff.groups import AsyncGroups
 from signoff.inbox import AsyncInbox
+from signoff.notifications import AsyncNotifications
 from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
 from signoff.schedules import AsyncSchedules
 from signoff.stores.base import Store
@@ -157,6 +159,7 @@ class Client:
         self.groups = Groups(self._async.groups, self._background)
         self.inbox = Inbox(self._async.inbox, self._background)
         self.schedules = Schedules(self._async.schedules, self._background)
+        self.notifications = Notifications(self._async.notifications, self._background)
 
     def __enter__(self) -> Client:
         return self
@@ -458,3 +461,19 @@ class Schedules:
     def delete(self, id: str) -> None:
         """Delete a schedule. Its runs stay. Raises NotFound."""
         self._background.call(self._async.delete(id), "schedules.delete")
+
+
+class Notifications:
+    """What channels have told people, for code that may block. See ``AsyncNotifications``."""
+
+    def __init__(self, notifications: AsyncNotifications, background: Background) -> None:
+        self._async = notifications
+        self._background = background
+
+    def list(self, **which: Any) -> Page[Delivery]:
+        """List deliveries, newest first. See ``AsyncNotifications.list``."""
+        return self._background.call(self._async.list(**which), "notifications.list")
+
+    def redeliver(self, delivery_id: str) -> Delivery:
+        """Have a delivery that has ended sent again. Raises NotFound."""
+        return self._background.call(self._async.redeliver(delivery_id), "notifications.redeliver")

@@ -16,6 +16,7 @@ from signoff.errors import RunCancelled, RunFailed
 from signoff.groups import AsyncGroups, GroupBackend
 from signoff.inbox import AsyncInbox, InboxBackend
 from signoff.local import LocalBackend
+from signoff.notifications import AsyncNotifications, DeliveryBackend
 from signoff.people.responders import Responder
 from signoff.records import (
     Entry,
@@ -62,7 +63,7 @@ class App(Protocol):
         ...
 
 
-class Backend(GroupBackend, InboxBackend, ScheduleBackend, Protocol):
+class Backend(GroupBackend, InboxBackend, ScheduleBackend, DeliveryBackend, Protocol):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -141,6 +142,7 @@ class AsyncClient:
         self.groups = AsyncGroups(self.backend)
         self.inbox = AsyncInbox(self.backend)
         self.schedules = AsyncSchedules(self.backend, self._group, self._function)
+        self.notifications = AsyncNotifications(self.backend)
 
     async def __aenter__(self) -> AsyncClient:
         await self.backend.open()

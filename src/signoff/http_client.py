@@ -13,6 +13,7 @@ import httpx
 from pydantic_core import from_json, to_json
 
 from signoff import codec
+from signoff.deliveries import Delivery
 from signoff.errors import SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, key_headers, new_client, server_url
 from signoff.people.responders import Responder, check_names
@@ -34,10 +35,10 @@ from signoff.records import (
 )
 from signoff.sse import read_events
 from signoff.stores.limits import check_limits
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, DeliveryFilter, Page, PromiseFilter, RunFilter
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -269,6 +270,15 @@ class HttpBackend:
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
         query = {"after": after, "limit": min(limit, PAGE)}
         return self._read(await self._get("/v1/audit/chain", query), _links)
+
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]:
+        query = {"state": which.state, "channel": which.channel, "question_id": which.question_id}
+        return await self._list(Delivery, "/v1/deliveries", query, after, limit)
+
+    async def redeliver(self, delivery_id: str) -> Delivery:
+        return self._record(Delivery, await self._post(_path("deliveries", delivery_id, "redeliver"), {}))
 
     # Workers and groups
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
 from signoff.errors import InvalidValue
 from signoff.people import decisions
@@ -29,7 +30,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Store
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, DeliveryFilter, Page, PromiseFilter, RunFilter
 from signoff.watch import Watch
 
 _ENTRIES_AT_ONCE = 1000
@@ -178,6 +179,14 @@ class LocalBackend:
         self, *, after: int = -1, limit: int = 100
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
         return await self._store.read_chain(after=after, limit=limit)
+
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]:
+        return await self._store.list_deliveries(which, after=after, limit=limit)
+
+    async def redeliver(self, delivery_id: str) -> Delivery:
+        return await self._store.redeliver(delivery_id)
 
     async def delete_ended(self, older_than_seconds: float, limit: int) -> int:
         if not 0 <= older_than_seconds < math.inf:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json, to_json
 
+from signoff.deliveries import Delivery, DeliveryState
 from signoff.errors import (
     AccessDenied,
     AlreadySettled,
@@ -58,8 +59,8 @@ from signoff.records import (
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token)
+Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token | Delivery
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token, Delivery)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -70,6 +71,7 @@ _JSON: Mapping[type, frozenset[str]] = {
     WorkerInfo: frozenset(),
     Schedule: frozenset({"arguments"}),
     Token: frozenset({"data"}),
+    Delivery: frozenset(),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -79,6 +81,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     AuditEvent: {"kind": AuditKind},
     WorkerInfo: {},
     Schedule: {"catch_up": CatchUp},
+    Delivery: {"kind": AuditKind, "state": DeliveryState},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
     Token: {"kind": TokenKind},
 }

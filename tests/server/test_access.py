@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from signoff.deliveries import DeliveryState, Report
 from signoff.errors import AccessDenied, AlreadySettled, InvalidValue
 from signoff.records import (
     Amendment,
@@ -31,7 +32,13 @@ from signoff.server.access import TOKEN_OPERATIONS
 from signoff.server.keys import WorkerKey, WorkerKeys, new_worker_key
 from signoff.stores.base import Outcome, Write
 from signoff.stores.operations import CHANGES_PATH, OPERATIONS, PATH
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter, TokenFilter
+from signoff.stores.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    PromiseFilter,
+    RunFilter,
+    TokenFilter,
+)
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.tokens import hash_of
@@ -133,6 +140,15 @@ async def test_of_the_register_a_key_sees_and_frees_its_own_workers(tmp_path: Pa
         assert await store.release("w2") == 1
 
 
+@in_asyncio
+async def test_a_key_of_a_namespace_sees_its_notifications_and_sends_none(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, _), opened(server, ACME) as store:
+        assert (await store.list_deliveries(DeliveryFilter())).items == ()
+        for operation in ("expand", "claim_deliveries", "finish_delivery", "redeliver", "delete_deliveries"):
+            with pytest.raises(AccessDenied, match="outbox"):
+                await OUTSIDE[operation](store)
+
+
 def _write(run_id: str) -> Write:
     return Write(run_id, 1, entries=[entry(0)])
 
@@ -164,6 +180,13 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "read_chain": lambda store: store.read_chain(),
     "last_seal": lambda store: store.last_seal(),
     "seal": lambda store: store.seal([Seal(0, "e", "h")]),
+    "read_cursor": lambda store: store.read_cursor("mail"),
+    "expand": lambda store: store.expand("mail", None, 0, []),
+    "claim_deliveries": lambda store: store.claim_deliveries("mail", 1, 60.0),
+    "finish_delivery": lambda store: store.finish_delivery("d", 1, Report(DeliveryState.DEAD)),
+    "list_deliveries": lambda store: store.list_deliveries(DeliveryFilter()),
+    "redeliver": lambda store: store.redeliver("d"),
+    "delete_deliveries": lambda store: store.delete_deliveries(1e12, 10),
     "enlist": lambda store: store.enlist(WorkerInfo("w", "host", 1, 1.5, "default")),
     "heartbeat": lambda store: store.heartbeat("w", {"theirs": 1}),
     "pause_group": lambda store: store.pause_group("default"),

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 from signoff import codec
+from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import AlreadySettled, SignoffError
 from signoff.records import (
     Amendment,
@@ -52,7 +53,13 @@ from signoff.records import (
     TokenKind,
 )
 from signoff.stores.base import Outcome, Write
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter, TokenFilter
+from signoff.stores.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    PromiseFilter,
+    RunFilter,
+    TokenFilter,
+)
 from signoff.testing import MemoryStore
 from signoff.testing.model_tables import Tables
 from signoff.tokens import hash_of
@@ -73,6 +80,9 @@ arguments = st.sampled_from(('{"args": []}', '{"args": []}', '{ "args":[] }', '{
 delays = st.none() | st.sampled_from((-1.0, 5.0, 20.0, 60.0))
 starts = st.sampled_from((None, None, None, -1.0, 0.0, 5.0, 60.0))
 schedule_ids = st.sampled_from(("s0", "s1"))
+channels = st.sampled_from(("mail", "mail", "chat"))
+deliveries = st.sampled_from(("d0", "d1", "d2", "d3"))
+assignees_told = st.sampled_from(("user:ana", "user:ben"))
 moments = st.sampled_from((-1.0, 0.0, 5.0, 60.0))
 token_ids = st.sampled_from(("t0", "t1", "t2"))
 token_kinds = st.sampled_from((TokenKind.LINK, TokenKind.LINK, TokenKind.API_KEY))
@@ -116,6 +126,7 @@ class Seen:
     groups: Sequence[Group]
     schedules: Sequence[Schedule]
     links: Sequence[Token]
+    deliveries: Sequence[Delivery]
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -407,6 +418,52 @@ class SideBySide(RuleBasedStateMachine):
     def delete_tokens(self, namespace: str, age: float, limit: int) -> None:
         self.both(namespace, "delete_tokens", self.scene.clock.now() - age, limit)
 
+    # Notifications
+
+    @rule(
+        namespace=namespaces,
+        channel=channels,
+        stale=st.sampled_from((0, 0, 0, 1)),
+        made=st.lists(st.tuples(deliveries, promise_ids, assignees_told), max_size=3),
+    )
+    def expand(self, namespace: str, channel: str, stale: int, made: Sequence[tuple[str, str, str]]) -> None:
+        cursor = self.model.outbox.read_cursor(namespace, channel)
+        assert self._do(self.scene.within(namespace).store.read_cursor(channel)) == cursor
+        expected = None if cursor is None else cursor - stale
+        new = [
+            NewDelivery(f"{channel}/{id}", recipient, "e", 1, AuditKind.ASKED, question, "r0")
+            for id, question, recipient in made
+        ]
+        self.both(namespace, "expand", channel, expected, (cursor or 0) + 1, new)
+
+    @rule(namespace=namespaces, channel=channels, limit=st.integers(1, 3))
+    def claim_deliveries(self, namespace: str, channel: str, limit: int) -> None:
+        self.both(namespace, "claim_deliveries", channel, limit, 20.0)
+
+    @rule(
+        namespace=namespaces,
+        channel=channels,
+        id=deliveries,
+        stale=st.sampled_from((0, 0, 0, 1)),
+        state=st.sampled_from(DeliveryState),
+        delay=moments,
+    )
+    def finish_delivery(
+        self, namespace: str, channel: str, id: str, stale: int, state: DeliveryState, delay: float
+    ) -> None:
+        known = self.model.tables.deliveries.get((namespace, f"{channel}/{id}"))
+        attempts = 1 if known is None else known[1].attempts - stale
+        report = Report(state, self._after(delay) if state is DeliveryState.PENDING else None, "no")
+        self.both(namespace, "finish_delivery", f"{channel}/{id}", attempts, report)
+
+    @rule(namespace=namespaces, channel=channels, id=deliveries)
+    def redeliver(self, namespace: str, channel: str, id: str) -> None:
+        self.both(namespace, "redeliver", f"{channel}/{id}")
+
+    @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
+    def delete_deliveries(self, namespace: str, age: float, limit: int) -> None:
+        self.both(namespace, "delete_deliveries", self.scene.clock.now() - age, limit)
+
     # Workers
 
     @rule(
@@ -513,6 +570,8 @@ class SideBySide(RuleBasedStateMachine):
                 assert _comparable(journal) == _comparable(self.model.tables.journals[namespace, run.id])
                 assert [entry.seq for entry in journal] == list(range(len(journal)))
             assert seen.groups == self.model.groups.list_groups(namespace)
+            expected_deliveries = self.model.outbox.list_deliveries(namespace, DeliveryFilter())
+            assert seen.deliveries == [each for _, each in expected_deliveries]
             assert seen.schedules == self.model.schedules.list_schedules(namespace)
             links = self.model.tokens.list_tokens(namespace, TokenFilter(TokenKind.LINK))
             assert list(seen.links) == [token for _, token in links]
@@ -584,7 +643,10 @@ class SideBySide(RuleBasedStateMachine):
         groups = await store.list_groups()
         schedules = list((await store.list_schedules()).items)
         links = (await store.list_tokens(TokenFilter(TokenKind.LINK))).items
-        return Seen(runs.items, ended, messages, promises.items, journals, groups, schedules, links)
+        deliveries = list((await store.list_deliveries(DeliveryFilter())).items)
+        return Seen(
+            runs.items, ended, messages, promises.items, journals, groups, schedules, links, deliveries
+        )
 
     # Inside
 

@@ -11,6 +11,7 @@ import click
 
 import signoff
 from signoff.cli.audit import audit
+from signoff.cli.deliveries import deliveries
 from signoff.cli.doctor import doctor
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.groups import groups
@@ -62,6 +63,7 @@ for _command in (
     release,
     delegate,
     audit,
+    deliveries,
     signal,
     cancel,
     retry,

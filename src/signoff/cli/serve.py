@@ -28,6 +28,7 @@ from signoff.cli.target import DEFAULT_STORE, Command, json_option
 from signoff.cli.working import WorkerOptions, opened, work
 from signoff.engine.collector import relax_collector
 from signoff.logs import LogFormat, formatter
+from signoff.people.channels.configured import read_channels
 
 if TYPE_CHECKING:
     from signoff.server import Server
@@ -169,6 +170,12 @@ def worker(
     show_default=True,
     help="Seconds to go on serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
+@click.option(
+    "--channels",
+    "channels_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A TOML file with where notifications go: e-mail, Slack, webhooks ...",
+)
 @identity_options
 @_retain
 @_log_format
@@ -180,6 +187,7 @@ def server(
     worker_lease: float,
     log_format: LogFormat,
     drain_seconds: float,
+    channels_file: Path | None,
     user_header: str | None,
     groups_header: str | None,
     roles_header: str | None,
@@ -222,6 +230,7 @@ def server(
             "openid": openid,
             "require_auth": require_auth,
             "worker_lease_seconds": worker_lease,
+            "channels": [] if channels_file is None else read_channels(channels_file),
             **listening,
         }
         async with _listening(app, out, **options) as server:

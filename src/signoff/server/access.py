@@ -42,6 +42,7 @@ TOKEN_OPERATIONS: Final = frozenset(
 )
 """What is for processes with the database, and for no holder of a worker key: they make and revoke secrets."""
 
+_OUTBOX = frozenset({"expand", "claim_deliveries", "finish_delivery", "redeliver", "delete_deliveries"})
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -118,6 +119,7 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
 
     What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
     So are tokens, which no worker key opens.
+    So are notifications: a key with a namespace lists them, and does nothing else with them.
 
     Args:
         access: What the caller may do.
@@ -145,6 +147,8 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         return []
     if access.namespace is not None and name == "seal":
         raise AccessDenied("the seals of an audit trail", "the server adds them")
+    if access.namespace is not None and name in _OUTBOX:
+        raise AccessDenied("the outbox of notifications", "the server sends them")
     if access.namespace is not None:  # the register of workers is the whole database's
         if name == "list_workers":
             return [worker for worker in await store.list_workers() if _is_open(access, worker)]

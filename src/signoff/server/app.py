@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -16,9 +16,12 @@ from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
 from signoff.metrics import collecting
+from signoff.people.channels.channel import Channel
 from signoff.people.duties import DUTIES
+from signoff.people.outbox import Dispatcher
 from signoff.server import (
     audit,
+    deliveries,
     events,
     groups,
     health,
@@ -30,6 +33,7 @@ from signoff.server import (
     questions,
     runs,
     schedules,
+    slack,
     workers,
 )
 from signoff.server import retention as pruning_routes
@@ -67,6 +71,7 @@ def create_server_app(
     require_auth: bool = False,
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
+    channels: Sequence[Channel] = (),
 ) -> FastAPI:
     """Return the HTTP API of a store as an ASGI application.
 
@@ -85,6 +90,7 @@ def create_server_app(
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
+        channels: Where notifications go, of the namespace of the store. They are closed with the app.
 
     Raises:
         InvalidValue: The days are not above 0.
@@ -104,7 +110,9 @@ def create_server_app(
     async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
         await store.open()
         backend = LocalBackend(store)
-        timers = asyncio.create_task(TimerService(store, duties=DUTIES).run(), name="signoff timers")
+        dispatcher = Dispatcher(store, channels)
+        duties = (*DUTIES, dispatcher.serve) if channels else DUTIES
+        timers = asyncio.create_task(TimerService(store, duties=duties).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
         pruning = (
             None if retention is None else asyncio.create_task(retention.run(), name="signoff retention")
@@ -113,7 +121,18 @@ def create_server_app(
         scrape = Scrape(store, lambda: not timers.done())
         ways.required |= await keyring.look()
         services = Services(
-            store, backend, group, timers, function, keyring, ways, door, worker_lease_seconds, feeds, scrape
+            store,
+            backend,
+            group,
+            timers,
+            function,
+            keyring,
+            ways,
+            door,
+            worker_lease_seconds,
+            feeds,
+            scrape,
+            {channel.name: channel for channel in channels},
         )
         api.state.services = services
         try:
@@ -129,6 +148,7 @@ def create_server_app(
                 task.cancel()
             await asyncio.wait(tasks)
             await services.close()
+            await dispatcher.close()
             await backend.close()
             if door is not None:
                 await door.close()
@@ -138,7 +158,7 @@ def create_server_app(
         version=signoff.__version__,
         lifespan=lifespan,
         middleware=[
-            Middleware(HostCheck, allowed_hosts=hosts),
+            Middleware(HostCheck, allowed_hosts=hosts, forms=(slack.router.prefix,)),
             Middleware(EncodedPaths),
             Middleware(
                 Guard,
@@ -158,6 +178,8 @@ def create_server_app(
         questions,
         promises,
         audit,
+        deliveries,
+        slack,
         groups,
         workers,
         pruning_routes,

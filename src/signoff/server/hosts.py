@@ -25,21 +25,23 @@ class HostCheck:
     Args:
         app: What comes next.
         allowed_hosts: Names besides the local ones, without ports.
+        forms: How paths begin whose routes take other bodies than JSON, and see to who sends them.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = (), forms: tuple[str, ...] = ()) -> None:
         self._app = app
+        self._forms = forms
         self._allowed = frozenset((*LOCAL, *map(bracketed, allowed_hosts)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            refusal = self._refusal(scope["method"], Headers(scope=scope))
+            refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
             if refusal is not None:
                 await problem(*refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _refusal(self, method: str, headers: Headers) -> tuple[InvalidValue, int] | None:
+    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[InvalidValue, int] | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._allows(hosts[0]):
             named = ", ".join(hosts) or "nothing"
@@ -52,6 +54,8 @@ class HostCheck:
         origin = headers.get("origin")
         if origin is not None and not self._allows(netloc_of(origin)):
             return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
+        if path.startswith(self._forms):
+            return None
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         if (
             has_body

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypedDict, Unpack
 
 from signoff.app import Signoff
+from signoff.people.channels.channel import Channel
 from signoff.server.app import create_server_app
 from signoff.server.identity import TrustedProxy
 from signoff.server.keys import WorkerKeys
@@ -25,6 +26,7 @@ class ServerOptions(TypedDict, total=False):
     require_auth: bool
     worker_lease_seconds: float | None
     retention_days: float | None
+    channels: Sequence[Channel]
 
 
 class Server:

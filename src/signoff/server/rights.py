@@ -66,6 +66,8 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/v1/audit"): _ASKED_READ,
     ("GET", "/v1/audit/chain"): _READ,
     ("GET", "/v1/audit/export"): _READ,
+    ("GET", "/v1/deliveries"): _READ,
+    ("POST", "/v1/deliveries/{delivery_id}/redeliver"): _WORK,
     ("GET", "/v1/promises"): _READ,
     ("GET", "/v1/promises/{promise_id}"): _READ,
     ("POST", "/v1/promises"): _WORK,
@@ -95,6 +97,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/login"): _NOBODY_IN_PARTICULAR,  # to become somebody
     ("GET", "/login/callback"): _NOBODY_IN_PARTICULAR,
     ("POST", "/logout"): _NOBODY_IN_PARTICULAR,
+    ("POST", "/v1/slack/{channel}/actions"): _NOBODY_IN_PARTICULAR,  # Slack's signature
     ("GET", PATH): _NOBODY_IN_PARTICULAR,  # worker keys
     ("POST", PATH): _NOBODY_IN_PARTICULAR,
     ("GET", CHANGES_PATH): _NOBODY_IN_PARTICULAR,

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from collections.abc import (
+    Callable,
+    Coroutine,
+    Mapping,
+)
+from dataclasses import (
+    dataclass,
+    field,
+    replace,
+)
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
 from signoff.local import LocalBackend
+from signoff.people.channels.channel import Channel
 from signoff.server.actors import actor_of
 from signoff.server.feeds import Feeds
 from signoff.server.keyring import Keyring
@@ -40,6 +49,7 @@ class Services:
         sessions: What remote stores have asked for lately.
         feeds: What is told to remote stores.
         scrape: What is told to Prometheus.
+        channels: Where notifications go, by name.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
         readiness: Whether it can work.
     """
@@ -55,6 +65,7 @@ class Services:
     worker_lease_seconds: float | None
     feeds: Feeds
     scrape: Scrape
+    channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
     sessions: Sessions = field(default_factory=Sessions)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)

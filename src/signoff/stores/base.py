@@ -32,7 +32,7 @@ operation may be repeated:
   has left ``running`` it gets ``LeaseLost``.)
 - ``create_run``, ``create_promise``, ``settle``, ``amend``, ``signal``, ``retry`` and ``claim`` take a ``token``, a
   unique id of the call. With the same token and the same arguments they return what they returned, without effect.
-- All others change nothing when they are repeated.
+- All others change nothing when they are repeated, but for ``claim_deliveries``, which says what happens then.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
+from signoff.stores.base_outbox import OutboxStore
 from signoff.stores.base_questions import QuestionStore
 from signoff.stores.base_tokens import TokenStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
@@ -145,7 +146,7 @@ class Change:
     due: bool = True
 
 
-class Store(QuestionStore, TokenStore, Protocol):
+class Store(QuestionStore, TokenStore, OutboxStore, Protocol):
     """A durable home for runs. See the module's text for what holds of every method.
 
     Attributes:

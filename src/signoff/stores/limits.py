@@ -11,6 +11,7 @@ from typing import cast
 from signoff.codec.refusals import MAX_DEPTH
 from signoff.codec.scalars import MAX_DIGITS
 from signoff.codec.values import MAX_BYTES
+from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue
 from signoff.names import check_user
 from signoff.records import (
@@ -87,6 +88,21 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
         check_text("by", event.by)
         if event.details is not None:
             _check_object("details", event.details)
+
+
+def check_deliveries(channel: str, deliveries: Sequence[NewDelivery]) -> None:
+    """Raise InvalidValue for a channel or deliveries that not every store could keep."""
+    check_text("channel", channel)
+    for new in deliveries:
+        for field in ("id", "recipient", "event_id", "question_id", "run_id"):
+            check_text(field, getattr(new, field))
+
+
+def check_report(report: Report) -> None:
+    """Raise InvalidValue for a report that says neither an end nor when to try again, or cannot be kept."""
+    check_text("error", report.error)
+    if report.state is DeliveryState.PENDING and (report.due_at is None or not math.isfinite(report.due_at)):
+        raise InvalidValue("due_at", "say when to try again")
 
 
 def check_text(field: str, text: str | None) -> None:

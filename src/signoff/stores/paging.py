@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from signoff.deliveries import DeliveryState
 from signoff.errors import InvalidValue
 from signoff.records import PromiseKind, PromiseState, RunState, TokenKind
 from signoff.stores.limits import check_text
@@ -80,6 +81,20 @@ class TokenFilter:
         """Raises InvalidValue: a text is none that a store could keep."""
         check_text("kind", self.kind.value)
         check_text("subject", self.subject)
+        check_text("question_id", self.question_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFilter:
+    """Which deliveries to list; None means any."""
+
+    state: DeliveryState | None = None
+    channel: str | None = None
+    question_id: str | None = None
+
+    def check(self) -> None:
+        """Raises InvalidValue: a text is none that a store could keep."""
+        check_text("channel", self.channel)
         check_text("question_id", self.question_id)
 
 

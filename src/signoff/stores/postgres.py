@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock
+from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -33,14 +34,27 @@ from signoff.stores import postgres_audit as audit
 from signoff.stores import postgres_groups as groups
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_operations as operations
+from signoff.stores import postgres_outbox as outbox
 from signoff.stores import postgres_questions as questions
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
 from signoff.stores import postgres_schedules as schedules
 from signoff.stores import postgres_tokens as tokens
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_limits, check_token
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter
+from signoff.stores.limits import (
+    check_deliveries,
+    check_limits,
+    check_report,
+    check_token,
+)
+from signoff.stores.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    Page,
+    PromiseFilter,
+    RunFilter,
+    TokenFilter,
+)
 from signoff.stores.postgres_database import Database
 from signoff.stores.touched import Touched
 
@@ -281,6 +295,39 @@ class PostgresStore:
 
     async def delete_tokens(self, before: float, limit: int) -> int:
         return await self._read(tokens.delete, before, limit)
+
+    # Notifications
+
+    async def read_cursor(self, channel: str) -> int | None:
+        return await self._read(outbox.read_cursor, channel)
+
+    async def expand(
+        self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
+    ) -> bool:
+        check_deliveries(channel, deliveries)
+        return await self._read(outbox.expand, channel, expected, seq, deliveries, self._database.now())
+
+    async def claim_deliveries(
+        self, channel: str, limit: int, lease_seconds: float
+    ) -> tuple[Sequence[Delivery], float | None]:
+        now = self._database.now()
+        return await self._read(outbox.claim, channel, limit, lease_seconds, now)
+
+    async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
+        check_report(report)
+        await self._read(outbox.finish, delivery_id, attempt, report, self._database.now())
+
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]:
+        which.check()
+        return await self._read(outbox.list_deliveries, which, after, limit)
+
+    async def redeliver(self, delivery_id: str) -> Delivery:
+        return await self._change(outbox.redeliver, delivery_id, self._database.now())
+
+    async def delete_deliveries(self, before: float, limit: int) -> int:
+        return await self._read(outbox.delete, before, limit)
 
     # Time and leases
 

@@ -15,8 +15,19 @@ import httpx
 from pydantic_core import from_json
 
 from signoff.clock import Clock
-from signoff.errors import StoreUnavailable
-from signoff.http_connection import key_headers, new_client, server_url
+from signoff.deliveries import (
+    Delivery,
+    NewDelivery,
+    Report,
+)
+from signoff.errors import (
+    StoreUnavailable,
+)
+from signoff.http_connection import (
+    key_headers,
+    new_client,
+    server_url,
+)
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -39,9 +50,23 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_amendment, check_events, check_limits, check_token
+from signoff.stores.limits import (
+    check_amendment,
+    check_deliveries,
+    check_events,
+    check_limits,
+    check_report,
+    check_token,
+)
 from signoff.stores.operations import OPERATIONS, PATH
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter
+from signoff.stores.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    Page,
+    PromiseFilter,
+    RunFilter,
+    TokenFilter,
+)
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock
@@ -276,6 +301,57 @@ class RemoteStore:
 
     async def delete_tokens(self, before: float, limit: int) -> int:
         return await self._ask("delete_tokens", before=before, limit=limit)
+
+    # Notifications
+
+    async def read_cursor(self, channel: str) -> int | None:
+        return await self._ask("read_cursor", channel=channel)
+
+    async def expand(
+        self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
+    ) -> bool:
+        check_deliveries(channel, deliveries)
+        return await self._ask(
+            "expand",
+            ("channel", channel),
+            channel=channel,
+            expected=expected,
+            seq=seq,
+            deliveries=deliveries,
+        )
+
+    async def claim_deliveries(
+        self, channel: str, limit: int, lease_seconds: float
+    ) -> tuple[Sequence[Delivery], float | None]:
+        return await self._ask(
+            "claim_deliveries",
+            ("channel", channel),
+            channel=channel,
+            limit=limit,
+            lease_seconds=lease_seconds,
+        )
+
+    async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
+        check_report(report)
+        await self._ask(
+            "finish_delivery",
+            ("delivery", delivery_id),
+            delivery_id=delivery_id,
+            attempt=attempt,
+            report=report,
+        )
+
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]:
+        which.check()
+        return await self._ask("list_deliveries", which=which, after=after, limit=limit)
+
+    async def redeliver(self, delivery_id: str) -> Delivery:
+        return await self._ask("redeliver", ("delivery", delivery_id), delivery_id=delivery_id)
+
+    async def delete_deliveries(self, before: float, limit: int) -> int:
+        return await self._ask("delete_deliveries", ("deliveries", ""), before=before, limit=limit)
 
     # Time and leases
 

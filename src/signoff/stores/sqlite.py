@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock, SystemClock
+from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import StoreUnavailable
 from signoff.records import (
     Amendment,
@@ -39,6 +40,7 @@ from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
 from signoff.stores import sqlite_messages as messages
+from signoff.stores import sqlite_outbox as outbox
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_questions as questions
 from signoff.stores import sqlite_retention as retention
@@ -46,9 +48,22 @@ from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
 from signoff.stores import sqlite_tokens as tokens
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_events, check_limits, check_token
+from signoff.stores.limits import (
+    check_deliveries,
+    check_events,
+    check_limits,
+    check_report,
+    check_token,
+)
 from signoff.stores.listeners import Listeners
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter
+from signoff.stores.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    Page,
+    PromiseFilter,
+    RunFilter,
+    TokenFilter,
+)
 from signoff.stores.readers import Readers
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
@@ -279,6 +294,42 @@ class SqliteStore:
 
     async def delete_tokens(self, before: float, limit: int) -> int:
         return await self._write(tokens.delete, before, limit)
+
+    # Notifications
+
+    async def read_cursor(self, channel: str) -> int | None:
+        return await self._read_soon(outbox.read_cursor, channel)
+
+    async def expand(
+        self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
+    ) -> bool:
+        check_deliveries(channel, deliveries)
+        return await self._write(outbox.expand, channel, expected, seq, deliveries)
+
+    async def claim_deliveries(
+        self, channel: str, limit: int, lease_seconds: float
+    ) -> tuple[Sequence[Delivery], float | None]:
+        now = self.clock.now()
+        next_at = await self._read_soon(outbox.next_due, channel)
+        if next_at is None or next_at > now:
+            return [], next_at
+        return await self._write(outbox.claim, channel, limit, lease_seconds)
+
+    async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
+        check_report(report)
+        await self._write(outbox.finish, delivery_id, attempt, report)
+
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]:
+        which.check()
+        return await self._read(outbox.list_deliveries, which, after, limit)
+
+    async def redeliver(self, delivery_id: str) -> Delivery:
+        return await self._write(outbox.redeliver, delivery_id)
+
+    async def delete_deliveries(self, before: float, limit: int) -> int:
+        return await self._write(outbox.delete, before, limit)
 
     # Time and leases
 

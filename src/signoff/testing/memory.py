@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock, SystemClock
+from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import NotFound
 from signoff.records import (
     Amendment,
@@ -31,7 +32,15 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter, page_number
+from signoff.stores.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    Page,
+    PromiseFilter,
+    RunFilter,
+    TokenFilter,
+    page_number,
+)
 from signoff.testing.model import Model
 from signoff.testing.model_tables import Commit
 
@@ -278,6 +287,38 @@ class MemoryStore:
 
     async def delete_tokens(self, before: float, limit: int) -> int:
         return self._do(self.model.tokens.delete, before, limit)
+
+    # Notifications
+
+    async def read_cursor(self, channel: str) -> int | None:
+        return self.model.outbox.read_cursor(self.namespace, channel)
+
+    async def expand(
+        self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
+    ) -> bool:
+        return self._do(self.model.outbox.expand, channel, expected, seq, deliveries)
+
+    async def claim_deliveries(
+        self, channel: str, limit: int, lease_seconds: float
+    ) -> tuple[Sequence[Delivery], float | None]:
+        return self._do(self.model.outbox.claim, channel, limit, lease_seconds)
+
+    async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
+        self._do(self.model.outbox.finish, delivery_id, attempt, report)
+
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]:
+        which.check()
+        before = page_number(after, 2**62)
+        found = self.model.outbox.list_deliveries(self.namespace, which)
+        return _page(((number, each) for number, each in found if number < before), limit)
+
+    async def redeliver(self, delivery_id: str) -> Delivery:
+        return self._do(self.model.outbox.redeliver, delivery_id)
+
+    async def delete_deliveries(self, before: float, limit: int) -> int:
+        return self._do(self.model.outbox.delete, before, limit)
 
     # Time and leases
 

@@ -19,6 +19,7 @@ from signoff.stores.same import same_json
 from signoff.testing.model_audit import Audit
 from signoff.testing.model_groups import Groups
 from signoff.testing.model_messages import Messages
+from signoff.testing.model_outbox import Outbox
 from signoff.testing.model_promises import Promises
 from signoff.testing.model_schedules import Schedules
 from signoff.testing.model_state import State
@@ -43,6 +44,7 @@ class Model:
         groups: The contract's operations on groups.
         schedules: The contract's operations on schedules.
         tokens: The contract's operations on tokens.
+        outbox: The contract's operations on notifications.
         timers: What is due, and when.
     """
 
@@ -55,6 +57,7 @@ class Model:
         self.groups = Groups(self.state)
         self.schedules = Schedules(self.state)
         self.tokens = Tokens(self.state)
+        self.outbox = Outbox(self.state)
         self.timers = Timers(self.state, self._messages, self.promises)
 
     def take_commit(self) -> Commit | None:

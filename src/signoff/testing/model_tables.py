@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from signoff.records import AuditEvent, Entry, Message, Promise, Rate, Run, Schedule, Seal, Token, WorkerInfo
+from signoff.deliveries import (
+    Delivery,
+)
+from signoff.records import (
+    AuditEvent,
+    Entry,
+    Message,
+    Promise,
+    Rate,
+    Run,
+    Schedule,
+    Seal,
+    Token,
+    WorkerInfo,
+)
 from signoff.stores.base import Change
 
 Key = tuple[str, str]  # namespace and id
@@ -76,6 +90,8 @@ class Tables:
     chains: dict[str, list[Seal]] = field(default_factory=dict[str, list[Seal]])
     tokens: dict[Key, Token] = field(default_factory=dict[Key, Token])
     token_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
+    cursors: dict[Key, int] = field(default_factory=dict[Key, int])  # by channel
+    deliveries: dict[Key, tuple[int, Delivery]] = field(default_factory=dict[Key, tuple[int, Delivery]])
 
 
 @dataclass

@@ -1,0 +1,140 @@
+"""Slack: a message for each notice, with buttons where a click is enough for an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
+
+from signoff.errors import InvalidValue
+from signoff.people.channels.channel import CALLS, Undelivered
+from signoff.people.channels.http import Post
+from signoff.people.notices import Notice
+from signoff.people.responders import Responder
+
+API_URL: Final = "https://slack.com/api"
+APPROVE: Final = "signoff_approve"
+REJECT: Final = "signoff_reject"
+OPEN: Final = "signoff_open"
+
+LONGEST_VALUE: Final = 2_000  # characters, says Slack
+LONGEST_PART: Final = 3_000
+
+_FINAL: Final = frozenset(
+    {"channel_not_found", "is_archived", "user_not_found", "invalid_blocks", "no_text", "msg_too_long"}
+)
+"""What Slack says of a message that it will never take."""
+
+
+@dataclass(frozen=True)
+class Answering:
+    """How answers come back from Slack.
+
+    Attributes:
+        signing_secret: What Slack signs its requests with.
+        users: Who Slack's users are, by their ids.
+    """
+
+    signing_secret: str
+    users: Mapping[str, Responder] = field(default_factory=dict[str, Responder])
+
+
+class _Reply(BaseModel):
+    ok: bool
+    error: str = ""
+
+
+class SlackSender:
+    """Posts to one place by an incoming webhook's URL, or to channels and people by a bot's token.
+
+    Args:
+        webhook_url: Of an incoming webhook.
+        token: Of a bot that may ``chat:write``.
+        answering: How answers come back; None: messages have no buttons.
+        api_url: Where Slack's API is.
+
+    Raises:
+        InvalidValue: There is neither a URL nor a token, or both.
+    """
+
+    is_record = False
+
+    def __init__(
+        self,
+        *,
+        webhook_url: str | None = None,
+        token: str | None = None,
+        answering: Answering | None = None,
+        api_url: str = API_URL,
+    ) -> None:
+        if (webhook_url is None) == (token is None):
+            raise InvalidValue("token", "give the token of a bot, or the webhook_url of one place")
+        self.answering = answering
+        self.urls = (webhook_url or api_url, api_url)
+        self.is_shared = webhook_url is not None
+        self._token = token
+        self._post = Post(webhook_url or f"{api_url}/chat.postMessage")
+
+    def address_of(self, assignee: str) -> str | None:
+        return None
+
+    async def send(self, notice: Notice) -> None:
+        message = {"text": escaped(notice.title), "blocks": self._blocks(notice)}
+        headers = {"content-type": "application/json; charset=utf-8"}
+        if self._token is None:
+            await self._post.send(to_json(message), headers)
+            return
+        headers["authorization"] = f"Bearer {self._token}"
+        reply = await self._post.send(to_json({**message, "channel": notice.address}), headers)
+        try:
+            said = _Reply.model_validate_json(reply)
+        except ValidationError:
+            raise Undelivered("Slack answers with something that is not Slack's") from None
+        if not said.ok:
+            raise Undelivered(f"Slack says: {said.error[:100] or 'not ok'}", is_final=said.error in _FINAL)
+
+    async def close(self) -> None:
+        await self._post.close()
+
+    def _blocks(self, notice: Notice) -> list[dict[str, Any]]:
+        blocks = blocks_of(notice)
+        blocks[0]["block_id"] = f"signoff:{notice.delivery.id}"  # how a repetition is known
+        buttons = self._decisions(notice) if self.answering is not None else []
+        if notice.url is not None:
+            buttons.append({**_button("Look and answer", OPEN), "url": notice.url})
+        return [*blocks, {"type": "actions", "elements": buttons}] if buttons else blocks
+
+    def _decisions(self, notice: Notice) -> list[dict[str, Any]]:
+        """Return buttons for a decision that is seen whole in the message; what is edited needs a form."""
+        data = notice.data
+        is_simple = data.get("input_type") == "approval" and data.get("proposal") is None
+        value = json.dumps({"id": notice.event.question_id, "digest": data.get("digest")})
+        is_whole = all(len(str(data.get(name) or "")) <= LONGEST_PART - 300 for name in ("text", "help"))
+        if not (is_simple and is_whole and notice.is_open) or notice.event.kind not in CALLS:
+            return []
+        if len(value) > LONGEST_VALUE:
+            return []
+        approve = {**_button("Approve", APPROVE), "value": value, "style": "primary"}
+        return [approve, {**_button("Reject", REJECT), "value": value, "style": "danger"}]
+
+
+def blocks_of(notice: Notice) -> list[dict[str, Any]]:
+    """Return a notice as blocks of plain text: nothing that people wrote is markup, or mentions somebody."""
+    texts = [notice.title, *(f"{label}: {text}" if label else text for label, text in notice.parts)]
+    return [
+        {"type": "section", "text": {"type": "plain_text", "text": text[:LONGEST_PART], "emoji": False}}
+        for text in texts
+    ]
+
+
+def escaped(text: str) -> str:
+    """Return text as Slack shows it as it is."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _button(text: str, action_id: str) -> dict[str, Any]:
+    return {"type": "button", "text": {"type": "plain_text", "text": text}, "action_id": action_id}

@@ -1,0 +1,206 @@
+"""Clicks on Slack's buttons: who clicked, whether Slack says so, and the answer that it is."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import from_json, to_json
+from slack_sdk.signature import SignatureVerifier
+
+from signoff.errors import AccessDenied, InvalidValue, NotAllowed, NotFound, SignoffError, StoreError
+from signoff.people.answers import answer, get_question
+from signoff.people.audit import record_refusal
+from signoff.people.channels.channel import Channel, Undelivered
+from signoff.people.channels.http import Post
+from signoff.people.channels.slack import APPROVE, REJECT, Answering, SlackSender, escaped
+from signoff.people.notices import LONGEST_TEXT, shown
+from signoff.people.questions import Question
+from signoff.records import Promise, PromiseState
+from signoff.stores.base import Store
+
+log = logging.getLogger("signoff.notifications")
+
+LONGEST_BODY: Final = 256 * 1024
+_HOSTS: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
+
+
+class _User(BaseModel):
+    id: str = Field(min_length=1, max_length=100)
+    team_id: str = Field(default="", max_length=100)
+
+
+class _Action(BaseModel):
+    action_id: str = ""
+    value: str = ""
+    action_ts: str = Field(default="", max_length=100)
+
+
+class _Payload(BaseModel):
+    type: str
+    user: _User
+    actions: list[_Action] = Field(default_factory=list[_Action])
+    response_url: str = ""
+
+
+class _Value(BaseModel):
+    id: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Reaction:
+    """What Slack's user is told of their click.
+
+    Attributes:
+        url: Where to say it.
+        text: What to say.
+        closes: Whether the message's buttons are of no more use.
+    """
+
+    url: str
+    text: str
+    closes: bool = False
+
+
+@dataclass(frozen=True)
+class Click:
+    """A click on one of our buttons, which Slack has signed.
+
+    Attributes:
+        user: Slack's id of who clicked.
+        question_id: The question.
+        digest: What they saw.
+        approved: What they decided.
+        request_id: The same if Slack, or somebody who has recorded it, sends it again.
+        response_url: Where to tell them of it.
+    """
+
+    user: str
+    question_id: str
+    digest: str
+    approved: bool
+    request_id: str
+    response_url: str
+
+
+def answering_of(channel: Channel | None, name: str) -> tuple[SlackSender, Answering]:
+    """Return what sends to a channel, and how answers come through a channel. Raises NotFound."""
+    sender = None if channel is None else channel.sender
+    if not isinstance(sender, SlackSender) or sender.answering is None:
+        raise NotFound("Slack channel that takes answers", name)
+    return sender, sender.answering
+
+
+def check_signature(
+    answering: Answering, body: bytes, timestamp: str | None, signature: str | None, now: float
+) -> None:
+    """Raise AccessDenied unless Slack has signed these bytes in the last five minutes."""
+
+    class Now:
+        def now(self) -> float:
+            return now
+
+    verifier = SignatureVerifier(answering.signing_secret, Now())  # pyright: ignore[reportArgumentType]
+    try:
+        is_valid = verifier.is_valid(body, timestamp, signature)
+    except (ValueError, TypeError):  # no number, no ASCII, no UTF-8
+        is_valid = False
+    if not is_valid:
+        raise AccessDenied("an answer from Slack", "its signature is missing, wrong, or older than 5 minutes")
+
+
+def read_click(body: bytes) -> Click | None:
+    """Return what a signed request says; None if it is of something else than our buttons. Raises InvalidValue."""
+    try:
+        form = parse_qs(body.decode(), max_num_fields=10)
+        payload = _Payload.model_validate(from_json(form["payload"][0]))
+        clicked = [each for each in payload.actions if each.action_id in (APPROVE, REJECT)]
+        if payload.type != "block_actions" or not clicked:
+            return None
+        action = clicked[0]
+        value = _Value.model_validate(from_json(action.value))
+    except (ValueError, KeyError, ValidationError):
+        raise InvalidValue("payload", "it is none that Slack sends of our buttons") from None
+    user = payload.user
+    request_id = f"slack:{user.team_id}:{user.id}:{action.action_ts}"
+    approved = action.action_id == APPROVE
+    return Click(user.id, value.id, value.digest, approved, request_id, payload.response_url)
+
+
+async def react(store: Store, answering: Answering, click: Click) -> Reaction:
+    """Answer the question as whoever clicked, and return what they are told. A refusal is recorded like any other.
+
+    Raises:
+        StoreError: The store is not available.
+    """
+    responder = answering.users.get(click.user)
+    try:
+        if responder is None or responder.user_id is None:
+            question = await get_question(store, click.question_id)
+            stranger = NotAllowed(
+                question.id, f"slack:{click.user}", "nobody has configured who this user of Slack is"
+            )
+            await record_refusal(store, question, f"slack:{click.user}", stranger)
+            raise stranger
+        question = await answer(
+            store,
+            click.question_id,
+            click.approved,
+            user_id=responder.user_id,
+            groups=responder.groups,
+            roles=responder.roles,
+            request_id=click.request_id,
+            digest=click.digest,
+        )
+    except StoreError:
+        raise
+    except SignoffError as error:
+        return Reaction(click.response_url, shown(f"Not taken: {error}", 1_000))
+    return _accepted(click, question, responder.user_id)
+
+
+def _accepted(click: Click, question: Promise, user_id: str) -> Reaction:
+    said = "Approved" if click.approved else "Rejected"
+    if question.state is PromiseState.PENDING:
+        return Reaction(click.response_url, f"{said} by {user_id}: others have to agree.")
+    text = Question.from_json(question.data or "null").text
+    return Reaction(click.response_url, shown(f"{said} by {user_id}: {text}", LONGEST_TEXT), closes=True)
+
+
+async def tell(sender: SlackSender, reaction: Reaction) -> None:
+    """Tell who clicked what came of it. The answer stands, whether they hear of it or not."""
+    if not _is_slacks(sender, reaction.url):
+        return
+    message: dict[str, Any] = {"replace_original": reaction.closes, "text": escaped(reaction.text)}
+    if reaction.closes:
+        plain = {"type": "plain_text", "text": reaction.text, "emoji": False}
+        message["blocks"] = [{"type": "section", "text": plain}]
+    else:
+        message["response_type"] = "ephemeral"
+    post = Post(reaction.url)
+    try:
+        await post.send(to_json(message), {"content-type": "application/json; charset=utf-8"})
+    except Undelivered as failure:
+        log.warning("a click in Slack was taken, but who clicked could not be told: %s", failure.reason)
+    finally:
+        await post.close()
+
+
+def _is_slacks(sender: SlackSender, url: str) -> bool:
+    """Whether a URL that came with a click leads to Slack: this server connects to nothing else for it."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    if parsed.scheme == "https" and parsed.host in _HOSTS and parsed.port is None:
+        return True
+    return any(_origin(parsed) == _origin(httpx.URL(own)) for own in sender.urls)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port

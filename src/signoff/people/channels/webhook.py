@@ -1,0 +1,92 @@
+"""Webhooks, signed as https://www.standardwebhooks.com says."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import floor
+from typing import Any, Final
+
+from pydantic_core import to_json
+from standardwebhooks import Webhook
+
+from signoff.errors import InvalidValue
+from signoff.people.channels.http import Post
+from signoff.people.notices import Notice
+from signoff.wire import to_wire
+
+SHORTEST_SECRET: Final = 24  # bytes, says the specification
+LONGEST_SECRET: Final = 64
+
+
+class WebhookSender:
+    """Posts each event to a URL.
+
+    Args:
+        url: Where to.
+        secrets: What to sign with, ``whsec_`` and base64; while one is being replaced, the old and the new one.
+
+    Raises:
+        InvalidValue: The URL or a secret is none.
+    """
+
+    is_shared = True
+    is_record = True
+
+    def __init__(self, url: str, secrets: Sequence[str]) -> None:
+        if not secrets:
+            raise InvalidValue("secrets", "a webhook is signed: name at least one")
+        self._post = Post(url)
+        self._signers = [_signer(secret) for secret in secrets]
+
+    def address_of(self, assignee: str) -> str | None:
+        return None
+
+    async def send(self, notice: Notice) -> None:
+        body = to_json(_body(notice))
+        at = datetime.fromtimestamp(notice.now, UTC)
+        signatures = [signer.sign(notice.delivery.id, at, body.decode()) for signer in self._signers]
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "signoff",
+            "webhook-id": notice.delivery.id,
+            "webhook-timestamp": str(floor(notice.now)),
+            "webhook-signature": " ".join(signatures),
+        }
+        await self._post.send(body, headers)
+
+    async def close(self) -> None:
+        await self._post.close()
+
+
+def _signer(secret: str) -> Webhook:
+    """Return what signs with a secret, which the library takes as it can be read, however little of it is base64."""
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except ValueError:
+        key = b""
+    if not SHORTEST_SECRET <= len(key) <= LONGEST_SECRET:
+        raise InvalidValue("secrets", "a secret is not whsec_ and the base64 of 24 to 64 bytes")
+    return Webhook(key)
+
+
+def _body(notice: Notice) -> dict[str, Any]:
+    event = notice.event
+    details = {name: value for name, value in notice.details.items() if name != "data"}  # the question has it
+    return {
+        "type": f"question.{event.kind.value}",
+        "timestamp": datetime.fromtimestamp(event.at, UTC).isoformat(),
+        "data": {
+            "delivery_id": notice.delivery.id,
+            "namespace": event.namespace,
+            "event_id": event.id,
+            "seq": notice.delivery.seq,
+            "question_id": event.question_id,
+            "run_id": event.run_id,
+            "by": event.by,
+            "details": details,
+            "question": None if notice.question is None else to_wire(notice.question),
+            "url": notice.url,
+        },
+    }

@@ -1,0 +1,149 @@
+"""What people are told of a question: an event, with the question as it is when they are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+from signoff.deliveries import Delivery
+from signoff.people.cases import TIMEOUT, Case
+from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
+
+LONGEST_TEXT: Final = 2_800  # characters of a question, its help or its proposal
+LONGEST_TITLE: Final = 150
+
+Linker = Callable[[str | None, Promise, str], str | None]
+"""Makes the link for a recipient of a question, of the server's public URL; or None."""
+
+_TITLES: Final = {
+    AuditKind.ASKED: "Question",
+    AuditKind.REMINDED: "Reminder",
+    AuditKind.ESCALATED: "Escalated",
+    AuditKind.DELEGATED: "Delegated to you",
+    AuditKind.RESOLVED: "Answered",
+    AuditKind.REJECTED: "Rejected",
+    AuditKind.CANCELLED: "Withdrawn",
+    AuditKind.TIMED_OUT: "Timed out",
+    AuditKind.CLAIMED: "Claimed",
+    AuditKind.RELEASED: "Released",
+    AuditKind.VOTED: "Vote",
+    AuditKind.VIEWED: "Viewed",
+    AuditKind.REFUSED: "Answer refused",
+    AuditKind.DEFAULTED: "Nobody answered",
+}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a delivery says.
+
+    Attributes:
+        delivery: Which delivery, and to whom.
+        address: Where to, as the channel's sender knows places.
+        event: What happened.
+        question: The question as it is now; None if it is gone, with its run.
+        url: Where to answer it.
+        now: When it is sent, in unix seconds.
+    """
+
+    delivery: Delivery
+    address: str
+    event: AuditEvent
+    question: Promise | None
+    url: str | None
+    now: float
+
+    @property
+    def title(self) -> str:
+        """One line: what happened, and the question's first words."""
+        what = _TITLES.get(self.event.kind, self.event.kind.value)
+        return shown(f"{what}: {' '.join(self.text.split())}", LONGEST_TITLE).replace("\n", " ")
+
+    @property
+    def text(self) -> str:
+        """The question's text."""
+        return str(self.data.get("text", self.delivery.question_id))
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """What there is to say: (label, text) each, safe to show as plain text."""
+        data = self.data
+        parts = [("", self.text), ("", data.get("help") or "")]
+        if data.get("proposal") is not None:
+            parts.append(("Proposed", json.dumps(data["proposal"], ensure_ascii=False, indent=2)))
+        options = [str(option.get("label", "")) for option in data.get("options", ())]
+        parts.append(("Options", "\n".join(options)))
+        files = data.get("attachments", ())
+        parts += [("Attached", f"{file.get('name', '')} {file.get('url', '')}") for file in files]
+        parts.append(("Due", self._due))
+        parts.append(("Answered", self._outcome))
+        return [(label, shown(text, LONGEST_TEXT)) for label, text in parts if text]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is asked, as in the question's JSON; of a question that is gone what its event still says of it."""
+        text = self.question.data if self.question is not None else self.details.get("data")
+        return json.loads(text) if text else {}
+
+    @cached_property
+    def details(self) -> dict[str, Any]:
+        """What the event says."""
+        return details_of(self.event)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the question can still be answered."""
+        return self.question is not None and self.question.state is PromiseState.PENDING
+
+    @property
+    def _due(self) -> str:
+        if self.question is None or not self.is_open:
+            return ""
+        due_at = Case.of(self.question, self.now).deadline_at
+        return "" if due_at is None else f"{datetime.fromtimestamp(due_at, UTC):%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def _outcome(self) -> str:
+        question = self.question
+        if question is None or self.is_open:
+            return ""
+        by = "" if question.settled_by is None else f" by {question.settled_by}"
+        if question.settled_by == TIMEOUT:
+            by = ", by default"
+        said = question.state.value.replace("_", " ")
+        if question.state is PromiseState.RESOLVED and self.data.get("input_type") == "approval":
+            kept: Any = json.loads(question.value or "null")
+            said = "approved" if kept is not None and kept["approved"] is True else "not approved"
+        note = "" if question.note is None else f": {question.note}"
+        return f"{said}{by}{note}"
+
+
+def link_to(public_url: str | None, question: Promise, recipient: str) -> str | None:
+    """Return where a recipient looks at a question and answers it; None if nobody said where the server is."""
+    if public_url is None:
+        return None
+    return f"{public_url.rstrip('/')}/v1/questions/{quote(question.id, safe='')}"
+
+
+def details_of(event: AuditEvent) -> dict[str, Any]:
+    """Return the details of an event; none of one that somebody wrote past the store."""
+    try:
+        details: Any = json.loads(event.details or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
+
+
+def shown(text: str, most: int) -> str:
+    """Return text as people can be shown it: what nobody sees, or turns the direction of writing, is spelled out."""
+    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    return "".join(each if each.isprintable() or each == "\n" else _spelled(each) for each in cut)
+
+
+def _spelled(character: str) -> str:
+    return " " if character == "\t" else character.encode("unicode_escape").decode()

@@ -1,0 +1,262 @@
+"""The outbox: audit events become deliveries of each channel, and those are sent until they arrive or are given up."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
+from signoff.errors import NotFound, StoreError
+from signoff.people.channels.channel import CALLS, Channel, Undelivered
+from signoff.people.notices import Linker, Notice, details_of, link_to
+from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
+from signoff.stores.base import Store
+
+log = logging.getLogger("signoff.notifications")
+
+AT_ONCE = 100
+LEASE_MARGIN_SECONDS = 30.0
+"""How much longer a delivery is held than an attempt may take."""
+KEPT_SECONDS = 30 * 24 * 3600.0
+"""How long deliveries are kept after they ended."""
+CLEAN_EVERY_SECONDS = 3600.0
+LONGEST_ERROR = 500  # characters
+
+
+def delivery_id(namespace: str, event_id: str, channel: str, recipient: str) -> str:
+    """Return the id of a delivery: the same whoever makes it, and over all attempts."""
+    facts = "\n".join((namespace, event_id, channel, recipient))
+    return hashlib.sha256(facts.encode()).hexdigest()[:32]
+
+
+@dataclass(eq=False)
+class _Line:
+    """A channel, and what this process does for it now."""
+
+    channel: Channel
+    cursor: int | None = None
+    sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    held_until: float = 0.0  # the other side wants to hear nothing before
+    is_failing: bool = False
+
+
+class Dispatcher:
+    """Makes deliveries of what happens in a store's namespace, and sends them. Any number of processes may run one.
+
+    What it does never holds up a run: it reads the audit trail, which is written whether somebody reads it or not.
+
+    Args:
+        store: An open store.
+        channels: Where to tell of what happens.
+        link: Makes the links in messages.
+
+    Example::
+
+        dispatcher = Dispatcher(store, channels)
+        timers = TimerService(store, duties=(*DUTIES, dispatcher.serve))
+    """
+
+    def __init__(self, store: Store, channels: Sequence[Channel], *, link: Linker = link_to) -> None:
+        self._store = store
+        self._lines = [_Line(channel) for channel in channels]
+        self._link = link
+        self._clean_at = 0.0
+        self._is_closed = False
+
+    async def serve(self, _: Store) -> float | None:
+        """Make deliveries of new events, and begin to send what is due. Returns when more is due, if it is known."""
+        times: list[float] = []
+        for line in self._lines:
+            await self._expand(line)
+            next_at = await self._begin(line)
+            if next_at is not None:
+                times.append(next_at)
+        await self._clean()
+        return min(times, default=None)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether an attempt is under way."""
+        return any(line.sending for line in self._lines)
+
+    async def close(self) -> None:
+        """Stop sending. What was under way is sent again by whoever comes next, when its lease has run out."""
+        self._is_closed = True
+        tasks = [task for line in self._lines for task in line.sending]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for line in self._lines:
+            await line.channel.sender.close()
+
+    # Events become deliveries
+
+    async def _expand(self, line: _Line) -> None:
+        name = line.channel.name
+        while True:
+            if line.cursor is None:
+                line.cursor = await self._store.read_cursor(name)
+            if line.cursor is None:
+                last = await self._store.last_seal()
+                await self._store.expand(name, None, -1 if last is None else last.seq, [])
+                continue
+            links = await self._store.read_chain(after=line.cursor, limit=AT_ONCE)
+            if not links:
+                return
+            made = [new for seal, event in links if event for new in await self._made(line, event, seal.seq)]
+            end = links[-1][0].seq
+            line.cursor = end if await self._store.expand(name, line.cursor, end, made) else None
+
+    async def _made(self, line: _Line, event: AuditEvent, seq: int) -> list[NewDelivery]:
+        """Return what a channel tells of an event."""
+        channel = line.channel
+        if event.kind not in channel.events:
+            return []
+        return [
+            NewDelivery(
+                delivery_id(self._store.namespace, event.id, channel.name, recipient),
+                recipient,
+                event.id,
+                seq,
+                event.kind,
+                event.question_id,
+                event.run_id,
+            )
+            for recipient in channel.recipients_of(await self._concerned(event))
+        ]
+
+    async def _concerned(self, event: AuditEvent) -> Sequence[str]:
+        """Return the assignees whom an event is for: whom it calls, or whose question it is."""
+        if event.kind in CALLS:
+            details = details_of(event)
+            return details["assignees"] if event.kind is AuditKind.ASKED else details.get("to", ())
+        question = await self._question(event.question_id)
+        return () if question is None else question.assignees
+
+    async def _question(self, question_id: str) -> Promise | None:
+        try:
+            return await self._store.get_promise(question_id)
+        except NotFound:
+            return None
+
+    # Deliveries are sent
+
+    async def _begin(self, line: _Line) -> float | None:
+        """Begin to send what is due. Returns when more is."""
+        free = line.channel.concurrency - len(line.sending)
+        if self._is_closed or free <= 0:
+            return None  # whoever sends goes on with what is next
+        if line.held_until > self._store.clock.now():
+            return line.held_until
+        taken, next_at = await self._claim(line, free)
+        for delivery in taken:
+            task = asyncio.create_task(self._send_on(line, delivery), name=f"signoff {line.channel.name}")
+            line.sending.add(task)
+            task.add_done_callback(line.sending.discard)
+        return next_at
+
+    async def _claim(self, line: _Line, limit: int) -> tuple[Sequence[Delivery], float | None]:
+        lease_seconds = line.channel.timeout_seconds + LEASE_MARGIN_SECONDS
+        return await self._store.claim_deliveries(line.channel.name, limit, lease_seconds)
+
+    async def _send_on(self, line: _Line, delivery: Delivery) -> None:
+        """Send a delivery, and others as long as there are some."""
+        try:
+            taken: Sequence[Delivery] = [delivery]
+            while taken:
+                report = await self._attempt(line, taken[0])
+                await self._store.finish_delivery(taken[0].id, taken[0].attempts, report)
+                if self._is_closed or line.held_until > self._store.clock.now():
+                    return
+                taken, _ = await self._claim(line, 1)
+        except StoreError as trouble:
+            log.warning("channel %s stops until its store is back: %s", line.channel.name, trouble)
+        except Exception:
+            log.exception("channel %s: delivery %s is tried again later", line.channel.name, delivery.id)
+
+    async def _attempt(self, line: _Line, delivery: Delivery) -> Report:
+        """Try to send a delivery, and return what came of it."""
+        channel = line.channel
+        try:
+            notice = await self._notice(channel, delivery)
+            reason = _pointless(notice)
+            if reason is not None and not channel.sender.is_record:
+                return Report(DeliveryState.DROPPED, error=reason)
+            async with asyncio.timeout(channel.timeout_seconds):
+                await channel.sender.send(notice)
+        except Undelivered as failure:
+            return self._failed(line, delivery, failure)
+        except TimeoutError:
+            slow = Undelivered(f"it took more than {channel.timeout_seconds:g} s")
+            return self._failed(line, delivery, slow)
+        except StoreError:
+            raise
+        except Exception as error:  # its text may have an address with a secret
+            return self._failed(line, delivery, Undelivered(f"an error: {type(error).__name__}"))
+        if line.is_failing:
+            log.info("channel %s delivers again", channel.name)
+        line.is_failing = False
+        return Report(DeliveryState.DELIVERED)
+
+    async def _notice(self, channel: Channel, delivery: Delivery) -> Notice:
+        """Look at what a delivery is about, as it is now. Raises Undelivered."""
+        address = channel.address_of(delivery.recipient)
+        if address is None:
+            raise Undelivered(f"no address of {delivery.recipient} is configured any more", is_final=True)
+        links = await self._store.read_chain(after=delivery.seq - 1, limit=1)
+        event = links[0][1] if links else None
+        if event is None or event.id != delivery.event_id:
+            raise Undelivered("its event was removed from the audit trail", is_final=True)
+        question = await self._question(delivery.question_id)
+        url = None
+        if question is not None:
+            url = self._link(channel.public_url, question, delivery.recipient)
+        return Notice(delivery, address, event, question, url, self._store.clock.now())
+
+    def _failed(self, line: _Line, delivery: Delivery, failure: Undelivered) -> Report:
+        """Say when to try again, or that it is given up."""
+        name, now = line.channel.name, self._store.clock.now()
+        reason = failure.reason.replace("\0", "")[:LONGEST_ERROR]
+        if failure.retry_after is not None:
+            line.held_until = now + failure.retry_after
+        next_at = line.channel.retry.next_at(delivery.created_at, delivery.attempts, now, failure.retry_after)
+        if failure.is_final or next_at is None:
+            log.error(
+                "channel %s gives up delivery %s (%s of question %s) after %d attempts: %s",
+                name,
+                delivery.id,
+                delivery.kind.value,
+                delivery.question_id,
+                delivery.attempts,
+                reason,
+            )
+            return Report(DeliveryState.DEAD, error=reason)
+        if not line.is_failing:
+            log.warning("channel %s fails, and tries again (delivery %s): %s", name, delivery.id, reason)
+        line.is_failing = True
+        return Report(DeliveryState.PENDING, next_at, reason)
+
+    async def _clean(self) -> None:
+        """Forget what ended long ago."""
+        now = self._store.clock.now()
+        if now >= self._clean_at:
+            deleted = await self._store.delete_deliveries(now - KEPT_SECONDS, AT_ONCE)
+            self._clean_at = now if deleted == AT_ONCE else now + CLEAN_EVERY_SECONDS
+
+
+def _pointless(notice: Notice) -> str | None:
+    """Say why nobody needs to be told any more, if it is so."""
+    if notice.event.kind not in CALLS:
+        return None
+    question, recipient = notice.question, notice.delivery.recipient
+    if question is None:
+        return "the question is gone"
+    if question.state is not PromiseState.PENDING:
+        return f"the question is {question.state.value.replace('_', ' ')} meanwhile"
+    is_somebody = recipient.startswith(("user:", "group:", "role:"))
+    if is_somebody and question.assignees and recipient not in question.assignees:
+        return "others are asked meanwhile"
+    return None

@@ -1,0 +1,34 @@
+"""Routes of notifications: what was sent, waits, or was given up."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from signoff.deliveries import DeliveryState
+from signoff.server.ids import Id
+from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.services import ServicesOf
+from signoff.stores.paging import DeliveryFilter
+
+router = APIRouter(prefix="/v1/deliveries", tags=["notifications"])
+
+
+@router.get("")
+async def list_deliveries(
+    services: ServicesOf,
+    state: DeliveryState | None = None,
+    channel: str | None = None,
+    question_id: str | None = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """List deliveries, newest first; ``state=dead`` are those that were given up."""
+    which = DeliveryFilter(state, channel, question_id)
+    return reply_page(await services.backend.list_deliveries(which, after=after, limit=limit))
+
+
+@router.post("/{delivery_id}/redeliver")
+async def redeliver(delivery_id: Id, services: ServicesOf) -> Response:
+    """Have a delivery that has ended sent again."""
+    return reply_with(await services.backend.redeliver(delivery_id))

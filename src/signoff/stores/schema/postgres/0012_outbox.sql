@@ -1,0 +1,203 @@
+-- Notifications: how far each channel has read the chain of audit events, and what it has yet to deliver.
+
+CREATE TABLE signoff.channels (
+    namespace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,  -- of the last event that it has made into deliveries
+    PRIMARY KEY (namespace, name)
+);
+
+CREATE SEQUENCE signoff.delivery_numbers;
+
+CREATE TABLE signoff.deliveries (
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL DEFAULT nextval('signoff.delivery_numbers'),  -- their order; one that is sent again gets a new one
+    channel text COLLATE "C" NOT NULL,
+    recipient text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    question_id text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C",
+    state text COLLATE "C" NOT NULL CHECK (state IN ('pending', 'delivered', 'dropped', 'dead')),
+    created_at double precision NOT NULL,
+    due_at double precision,  -- of a pending one: NULL if it waits for an earlier one
+    attempts integer NOT NULL DEFAULT 0,
+    ended_at double precision,
+    error text,
+    PRIMARY KEY (namespace, id)
+);
+
+CREATE INDEX deliveries_due ON signoff.deliveries (namespace, channel, due_at)
+WHERE state = 'pending' AND due_at IS NOT NULL;
+CREATE INDEX deliveries_in_lane ON signoff.deliveries (namespace, channel, question_id, recipient, number)
+WHERE state = 'pending';
+CREATE INDEX deliveries_ended ON signoff.deliveries (namespace, ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX deliveries_by_namespace ON signoff.deliveries (namespace, number);
+CREATE INDEX deliveries_by_state ON signoff.deliveries (namespace, state, number);
+CREATE INDEX deliveries_by_channel ON signoff.deliveries (namespace, channel, number);
+CREATE INDEX deliveries_by_channel_and_state ON signoff.deliveries (namespace, channel, state, number);
+CREATE INDEX deliveries_by_question ON signoff.deliveries (namespace, question_id, number);
+
+-- Whoever makes deliveries or ends one holds the row of the channel, the first alone and the others together: so none
+-- is left to wait for an earlier one that ends meanwhile.
+
+-- When a delivery is due that is put at the end of its lane.
+CREATE FUNCTION signoff.due_in_lane(
+    p_namespace text, p_channel text, p_question_id text, p_recipient text, p_now double precision
+) RETURNS double precision
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM signoff.deliveries
+    WHERE namespace = p_namespace AND channel = p_channel AND question_id = p_question_id AND recipient = p_recipient
+        AND state = 'pending'
+    LIMIT 1;
+    RETURN CASE WHEN FOUND THEN NULL ELSE p_now END;
+END $$;
+CALL signoff.plan_by_index('signoff.due_in_lane');
+
+-- Move a channel on and create deliveries. Returns false, with nothing done, if it is elsewhere.
+CREATE FUNCTION signoff.expand(
+    p_namespace text, p_channel text, p_expected bigint, p_seq bigint, p_deliveries jsonb, p_now double precision
+) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));
+    new record;
+BEGIN
+    IF p_expected IS NULL THEN
+        INSERT INTO signoff.channels (namespace, name, seq) VALUES (p_namespace, p_channel, p_seq)
+        ON CONFLICT (namespace, name) DO NOTHING;
+    ELSE
+        UPDATE signoff.channels SET seq = p_seq
+        WHERE namespace = p_namespace AND name = p_channel AND seq = p_expected;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    FOR new IN SELECT * FROM jsonb_to_recordset(p_deliveries) AS new (
+        id text, recipient text, event_id text, seq bigint, kind text, question_id text, run_id text
+    ) LOOP
+        INSERT INTO signoff.deliveries (
+            namespace, id, channel, recipient, event_id, seq, kind, question_id, run_id, state, created_at, due_at
+        ) VALUES (
+            p_namespace, new.id, p_channel, new.recipient, new.event_id, new.seq, new.kind, new.question_id, new.run_id,
+            'pending', v_now, signoff.due_in_lane(p_namespace, p_channel, new.question_id, new.recipient, v_now)
+        )
+        ON CONFLICT (namespace, id) DO NOTHING;
+    END LOOP;
+    RETURN true;
+END $$;
+CALL signoff.plan_by_index('signoff.expand');
+
+-- Take due deliveries of a channel. Whoever comes at the same time gets others.
+CREATE FUNCTION signoff.claim_deliveries(
+    p_namespace text, p_channel text, p_limit integer, p_lease_seconds double precision, p_now double precision
+) RETURNS SETOF signoff.deliveries
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));
+    v_ids constant text[] := ARRAY(
+        SELECT id FROM signoff.deliveries
+        WHERE namespace = p_namespace AND channel = p_channel AND state = 'pending' AND due_at <= v_now
+        ORDER BY due_at, number LIMIT p_limit
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
+BEGIN
+    RETURN QUERY
+        UPDATE signoff.deliveries SET attempts = attempts + 1, due_at = v_now + p_lease_seconds
+        WHERE namespace = p_namespace AND id = ANY(v_ids)
+        RETURNING *;
+END $$;
+CALL signoff.plan_by_index('signoff.claim_deliveries');
+
+-- Note what came of an attempt, unless somebody else took the delivery since; the next one of its lane may go then.
+CREATE FUNCTION signoff.finish_delivery(
+    p_namespace text, p_id text, p_attempt integer, p_state text, p_due_at double precision, p_error text,
+    p_now double precision
+) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));
+    ended signoff.deliveries;
+BEGIN
+    IF p_state = 'pending' THEN
+        UPDATE signoff.deliveries SET due_at = p_due_at, error = p_error
+        WHERE namespace = p_namespace AND id = p_id AND state = 'pending' AND attempts = p_attempt;
+        RETURN;
+    END IF;
+    PERFORM FROM signoff.channels
+    WHERE namespace = p_namespace
+        AND name = (SELECT channel FROM signoff.deliveries WHERE namespace = p_namespace AND id = p_id)
+    FOR SHARE;
+    UPDATE signoff.deliveries SET state = p_state, due_at = NULL, ended_at = v_now, error = p_error
+    WHERE namespace = p_namespace AND id = p_id AND state = 'pending' AND attempts = p_attempt
+    RETURNING * INTO ended;
+    IF ended.id IS NULL THEN
+        RETURN;
+    END IF;
+    UPDATE signoff.deliveries SET due_at = v_now
+    WHERE namespace = p_namespace AND id = (
+        SELECT id FROM signoff.deliveries
+        WHERE namespace = p_namespace AND channel = ended.channel AND question_id = ended.question_id
+            AND recipient = ended.recipient AND state = 'pending'
+        ORDER BY number LIMIT 1
+    );
+END $$;
+CALL signoff.plan_by_index('signoff.finish_delivery');
+
+-- Put a delivery that has ended at the end of its lane.
+CREATE FUNCTION signoff.redeliver(p_namespace text, p_id text, p_now double precision)
+RETURNS SETOF signoff.deliveries
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));
+BEGIN
+    PERFORM FROM signoff.channels
+    WHERE namespace = p_namespace
+        AND name = (SELECT channel FROM signoff.deliveries WHERE namespace = p_namespace AND id = p_id)
+    FOR UPDATE;
+    UPDATE signoff.deliveries
+    SET number = nextval('signoff.delivery_numbers'), state = 'pending', created_at = v_now, ended_at = NULL,
+        error = NULL, due_at = signoff.due_in_lane(namespace, channel, question_id, recipient, v_now)
+    WHERE namespace = p_namespace AND id = p_id AND state <> 'pending';
+    RETURN QUERY SELECT * FROM signoff.deliveries WHERE namespace = p_namespace AND id = p_id;
+END $$;
+CALL signoff.plan_by_index('signoff.redeliver');
+
+-- Deliveries, newest first, each by the index that has what is asked for.
+CREATE FUNCTION signoff.list_deliveries(
+    p_namespace text, p_state text, p_channel text, p_question_id text, p_before bigint, p_limit integer
+) RETURNS SETOF signoff.deliveries
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p_question_id IS NOT NULL THEN
+        RETURN QUERY
+            SELECT * FROM signoff.deliveries
+            WHERE namespace = p_namespace AND question_id = p_question_id AND number < p_before
+                AND (p_state IS NULL OR state = p_state) AND (p_channel IS NULL OR channel = p_channel)
+            ORDER BY number DESC LIMIT p_limit;
+    ELSIF p_state IS NOT NULL AND p_channel IS NOT NULL THEN
+        RETURN QUERY
+            SELECT * FROM signoff.deliveries
+            WHERE namespace = p_namespace AND channel = p_channel AND state = p_state AND number < p_before
+            ORDER BY number DESC LIMIT p_limit;
+    ELSIF p_state IS NOT NULL THEN
+        RETURN QUERY
+            SELECT * FROM signoff.deliveries
+            WHERE namespace = p_namespace AND state = p_state AND number < p_before
+            ORDER BY number DESC LIMIT p_limit;
+    ELSIF p_channel IS NOT NULL THEN
+        RETURN QUERY
+            SELECT * FROM signoff.deliveries
+            WHERE namespace = p_namespace AND channel = p_channel AND number < p_before
+            ORDER BY number DESC LIMIT p_limit;
+    ELSE
+        RETURN QUERY
+            SELECT * FROM signoff.deliveries
+            WHERE namespace = p_namespace AND number < p_before
+            ORDER BY number DESC LIMIT p_limit;
+    END IF;
+END $$;
+CALL signoff.plan_by_index('signoff.list_deliveries');

@@ -1,0 +1,320 @@
+"""Whatever fails, what happened is told: at least once, under one id, in order, and nothing else waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+from starlette.responses import Response
+
+from signoff.deliveries import DeliveryState
+from signoff.people.channels.channel import CALLS, Channel, Retry
+from signoff.people.channels.mail import MailSender, MailServer
+from signoff.people.channels.slack import SlackSender
+from signoff.people.channels.webhook import WebhookSender
+from signoff.people.decisions import delegate, serve_questions
+from signoff.people.policies import Escalation, Policy
+from signoff.people.responders import Responder
+from signoff.records import AuditKind, PromiseState
+from signoff.server.serving import bind
+from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
+from tests.notifications.receivers import Web, mails, web
+from tests.stores.scene import Scene, rule
+
+EVERYTHING = frozenset(AuditKind)
+
+
+def hook(server: Web, name: str = "hook", **options: object) -> Channel:
+    channel = Channel(name, WebhookSender(server.url, [SECRET]), events=EVERYTHING)
+    return replace(channel, **options)  # type: ignore[arg-type]
+
+
+def mail(port: int, **options: object) -> Channel:
+    sender = MailSender(MailServer("127.0.0.1", port, "none"), "signoff@example.org")
+    channel = Channel("mail", sender, recipients={"user:ana": "ana@example.org"})
+    return replace(channel, **options)  # type: ignore[arg-type]
+
+
+def kinds(server: Web) -> list[str]:
+    return [got.json["type"] for got in server.got]
+
+
+@rule
+async def test_what_happens_is_delivered_once_and_in_order(scene: Scene) -> None:
+    async with web() as server, dispatching(scene, hook(server)) as dispatcher:
+        await ask(scene)
+        await approve(scene)
+        await carry_out(scene, dispatcher)
+        await carry_out(scene, dispatcher)
+        assert kinds(server) == ["question.asked", "question.resolved"]
+        assert [each.state for each in await deliveries(scene.store)] == [DeliveryState.DELIVERED] * 2
+
+
+@rule
+async def test_a_channel_that_is_new_tells_nothing_of_before(scene: Scene) -> None:
+    await ask(scene, "old")
+    async with web() as server, dispatching(scene, hook(server), begins=False) as dispatcher:
+        await carry_out(scene)
+        await dispatcher.serve(scene.store)
+        await ask(scene, "new")
+        await carry_out(scene, dispatcher)
+        assert [got.json["data"]["question_id"] for got in server.got] == ["new"]
+
+
+@rule
+async def test_a_mail_server_that_is_down_for_an_hour_gets_all_mails_then(scene: Scene) -> None:
+    unused = bind("127.0.0.1", 0)
+    port = unused.getsockname()[1]
+    unused.close()
+    async with web() as server, dispatching(scene, mail(port), hook(server)) as dispatcher:
+        await ask(scene, "q1", assignees=["user:ana", "user:bob@example.org"])
+        await ask(scene, "q2", assignees=["user:ana"])
+        for _ in range(12):
+            await carry_out(scene, dispatcher)
+            scene.clock.advance(300)
+        waiting = await deliveries(scene.store, channel="mail")
+        assert {each.state for each in waiting} == {DeliveryState.PENDING}
+        assert all(each.attempts > 3 and each.error for each in waiting)
+        assert kinds(server) == ["question.asked"] * 2, "another channel waits for nothing"
+        async with mails(port) as server_again:
+            scene.clock.advance(3600)
+            await carry_out(scene, dispatcher)
+            sent = {(message["to"], message["message-id"]) for message in server_again.got}
+        assert {to for to, _ in sent} == {"ana@example.org", "bob@example.org"}
+        assert {id for _, id in sent} == {f"<{each.id}@example.org>" for each in waiting}
+        assert len(server_again.got) == 3
+
+
+@rule
+async def test_slack_that_says_429_is_left_alone_for_as_long_as_it_says(scene: Scene) -> None:
+    slow = Response(status_code=429, headers={"retry-after": "120"})
+    async with web(slow, 500) as server:
+        channel = Channel("slack", SlackSender(webhook_url=server.url), concurrency=1)
+        async with dispatching(scene, channel) as dispatcher:
+            for k in range(3):
+                await ask(scene, f"q{k}", text=f"Number {k}?")
+            await carry_out(scene, dispatcher)
+            scene.clock.advance(119)
+            await carry_out(scene, dispatcher)
+            assert len(server.got) == 1
+            scene.clock.advance(60)
+            await carry_out(scene, dispatcher)
+            scene.clock.advance(60)
+            await carry_out(scene, dispatcher)
+        blocks = Counter(got.json["blocks"][0]["block_id"] for got in server.got)
+        assert blocks.total() == 5, "three, and two that failed"
+        assert {f"signoff:{each.id}" for each in await deliveries(scene.store)} == set(blocks)
+
+
+@rule
+async def test_a_webhook_that_times_out_after_it_accepted_gets_the_same_delivery_again(scene: Scene) -> None:
+    never = asyncio.Event()
+
+    async def hangs() -> Response:
+        await never.wait()
+        return Response()
+
+    async with web(hangs) as server:
+        async with dispatching(scene, hook(server, timeout_seconds=0.1)) as dispatcher:
+            await ask(scene)
+            await carry_out(scene, dispatcher)
+            assert "0.1 s" in str((await deliveries(scene.store))[0].error)
+            scene.clock.advance(10)
+            await carry_out(scene, dispatcher)
+        never.set()
+        first, second = server.got
+        assert first.id == second.id == first.json["data"]["delivery_id"]
+        assert first.json == second.json
+        [delivery] = await deliveries(scene.store)
+        assert (delivery.state, delivery.attempts) == (DeliveryState.DELIVERED, 2)
+
+
+@rule
+async def test_what_a_question_is_told_after_a_failure_stays_in_order_and_others_go_on(scene: Scene) -> None:
+    async with web(500) as server, dispatching(scene, hook(server, concurrency=1)) as dispatcher:
+        await ask(scene, "q1")
+        await carry_out(scene, dispatcher)
+        await approve(scene, "q1")
+        await ask(scene, "q2")
+        await carry_out(scene, dispatcher)
+        told = [(got.json["data"]["question_id"], got.json["type"]) for got in server.got]
+        assert told == [("q1", "question.asked"), ("q2", "question.asked")]
+        scene.clock.advance(60)
+        await carry_out(scene, dispatcher)
+        told = [(got.json["data"]["question_id"], got.json["type"]) for got in server.got[2:]]
+        assert told == [("q1", "question.asked"), ("q1", "question.resolved")]
+
+
+@rule
+async def test_a_question_is_asked_and_answered_while_its_channel_is_down(scene: Scene) -> None:
+    async with web(otherwise=500) as server, dispatching(scene, hook(server)) as dispatcher:
+        await ask(scene)
+        await carry_out(scene, dispatcher)
+        assert (await approve(scene)).state is PromiseState.RESOLVED
+        assert (await deliveries(scene.store))[0].state is DeliveryState.PENDING
+
+
+@rule
+async def test_three_dispatchers_at_once_deliver_each_event_once(scene: Scene) -> None:
+    async with (
+        web() as server,
+        dispatching(scene, hook(server)) as one,
+        dispatching(scene, hook(server)) as two,
+        dispatching(scene, hook(server)) as three,
+    ):
+        for k in range(20):
+            await ask(scene, f"q{k}")
+        for k in range(0, 20, 2):
+            await approve(scene, f"q{k}")
+        await carry_out(scene, one, two, three)
+        ids = Counter(got.id for got in server.got)
+        assert len(ids) == 30
+        assert set(ids.values()) == {1}
+
+
+@rule
+async def test_what_was_sent_and_not_recorded_is_sent_again_under_the_same_id(scene: Scene) -> None:
+    async with web() as server:
+        async with dispatching(scene, hook(server)) as killed:
+            await ask(scene)
+
+            async def dies() -> Response:
+                for line in killed._lines:  # the process ends before the reply is read
+                    for task in line.sending:
+                        task.cancel()
+                return Response()
+
+            server.script.append(dies)
+            await carry_out(scene, killed)
+        async with dispatching(scene, hook(server)) as other:
+            await carry_out(scene, other)
+            assert len(server.got) == 1, "its lease has not run out"
+            scene.clock.advance(120)
+            await carry_out(scene, other)
+        first, second = server.got
+        assert first.id == second.id
+        assert (await deliveries(scene.store))[0].state is DeliveryState.DELIVERED
+
+
+@rule
+async def test_a_delivery_is_given_up_after_its_time_and_sent_again_when_somebody_says_so(
+    scene: Scene,
+) -> None:
+    async with web(otherwise=500) as server:
+        retry = Retry(first_seconds=60, give_up_seconds=600)
+        async with dispatching(scene, hook(server, retry=retry)) as dispatcher:
+            await ask(scene)
+            for _ in range(20):
+                await carry_out(scene, dispatcher)
+                scene.clock.advance(60)
+            [dead] = await deliveries(scene.store)
+            assert (dead.state, dead.error) == (DeliveryState.DEAD, "HTTP 500")
+            attempts = len(server.got)
+            assert attempts == dead.attempts > 3
+            scene.clock.advance(3600)
+            await carry_out(scene, dispatcher)
+            assert len(server.got) == attempts
+            server.otherwise = 200
+            await scene.store.redeliver(dead.id)
+            await carry_out(scene, dispatcher)
+            assert server.got[-1].id == dead.id
+            assert (await deliveries(scene.store))[0].state is DeliveryState.DELIVERED
+
+
+@rule
+async def test_it_is_given_up_after_so_many_attempts_and_at_once_when_the_other_side_is_gone(
+    scene: Scene,
+) -> None:
+    async with web(500, 500, 410) as server:
+        channel = hook(server, retry=Retry(max_attempts=2))
+        async with dispatching(scene, channel) as dispatcher:
+            await ask(scene, "q1")
+            await carry_out(scene, dispatcher)
+            scene.clock.advance(60)
+            await carry_out(scene, dispatcher)
+            await ask(scene, "q2")
+            await carry_out(scene, dispatcher)
+            first, second = await deliveries(scene.store)
+            assert (first.state, first.attempts) == (DeliveryState.DEAD, 2)
+            assert (second.state, second.attempts) == (DeliveryState.DEAD, 1)
+
+
+@rule
+async def test_people_are_not_called_to_what_is_answered_or_others_meanwhile(scene: Scene) -> None:
+    async with mails() as server:
+        to = {"user:ana": "ana@example.org", "user:bob": "bob@example.org"}
+        async with dispatching(scene, mail(server.port, recipients=to)) as dispatcher:
+            await ask(scene, "q1", assignees=["user:ana"])
+            await approve(scene, "q1")
+            await ask(scene, "q2", assignees=["user:ana"])
+            await delegate(scene.store, "q2", Responder("ana"), ["user:bob"])
+            await carry_out(scene, dispatcher)
+            assert [(message["to"], message["subject"]) for message in server.got] == [
+                ("bob@example.org", "Delegated to you: Pay 70?")
+            ]
+            dropped = await deliveries(scene.store, DeliveryState.DROPPED)
+            assert sorted(str(each.error) for each in dropped) == [
+                "others are asked meanwhile",
+                "the question is resolved meanwhile",
+            ]
+
+
+@rule
+async def test_reminders_and_escalations_are_told_to_those_they_call(scene: Scene) -> None:
+    to = {"user:ana": "ana@example.org", "group:heads": "heads@example.org"}
+    policy = Policy.make(
+        "Pay?", input_type="approval", remind_every=60, escalations=[Escalation(90, ["group:heads"])]
+    )
+    async with (
+        mails() as server,
+        dispatching(scene, mail(server.port, recipients=to, concurrency=1)) as dispatcher,
+    ):
+        await ask(scene, assignees=["user:ana"], policy=policy)
+        for _ in range(3):
+            await serve_questions(scene.store)
+            await carry_out(scene, dispatcher)
+            scene.clock.advance(45)
+        assert [(message["to"], message["subject"]) for message in server.got] == [
+            ("ana@example.org", "Question: Pay 70?"),
+            ("heads@example.org", "Escalated: Pay 70?"),
+            ("ana@example.org", "Reminder: Pay 70?"),
+            ("heads@example.org", "Reminder: Pay 70?"),
+        ]
+
+
+@rule
+async def test_a_channel_tells_only_of_its_events_and_its_assignees(scene: Scene) -> None:
+    finance = frozenset({"group:finance"})
+    async with web() as server:
+        channel = hook(server, events=CALLS, assignees=finance)
+        async with dispatching(scene, channel) as dispatcher:
+            await ask(scene, "q1", assignees=["user:ana"])
+            await ask(scene, "q2", assignees=["user:ana", "group:finance"])
+            await ask(scene, "q3")
+            await approve(scene, "q2")
+            await carry_out(scene, dispatcher)
+            told = [(got.json["type"], got.json["data"]["question_id"]) for got in server.got]
+            assert told == [("question.asked", "q2")]
+
+
+@rule
+async def test_nothing_of_another_namespace_is_told(scene: Scene) -> None:
+    async with web() as server, dispatching(scene, hook(server)) as dispatcher:
+        await ask(scene.within("acme"), "secret")
+        await carry_out(scene, dispatcher)
+        assert server.got == []
+        assert await deliveries(scene.store) == []
+
+
+@rule
+async def test_deliveries_are_forgotten_a_month_after_they_ended(scene: Scene) -> None:
+    async with web() as server, dispatching(scene, hook(server)) as dispatcher:
+        await ask(scene)
+        await carry_out(scene, dispatcher)
+        scene.clock.advance(29 * 24 * 3600)
+        await carry_out(scene, dispatcher)
+        assert len(await deliveries(scene.store)) == 1
+        scene.clock.advance(2 * 24 * 3600)
+        await carry_out(scene, dispatcher)
+        assert await deliveries(scene.store) == []

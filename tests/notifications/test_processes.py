@@ -1,0 +1,155 @@
+"""A ``signoff server`` that sends notifications, killed while it does; and what people see of them on a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.people.questions import Question
+from signoff.records import NewPromise, PromiseKind
+from signoff.stores.sqlite import SqliteStore
+from tests.cli.commands import Running, signoff, until
+from tests.notifications.asking import SECRET
+
+CHANNELS = """
+[[channels]]
+name = "hook"
+kind = "webhook"
+url = "$HOOK_URL"
+secrets = ["$HOOK_SECRET"]
+events = ["asked"]
+"""
+
+
+class Hook:
+    """A real HTTP server on threads: it can do something before it replies."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.status = 200
+        self.before_reply: Callable[[], object] = lambda: None
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                hook.ids.append(self.headers["webhook-id"])
+                hook.before_reply()
+                self.send_response(hook.status)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/T0KEN"
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    hook = Hook()
+    thread = threading.Thread(target=hook.server.serve_forever)
+    thread.start()
+    yield hook
+    hook.server.shutdown()
+    hook.server.server_close()
+    thread.join()
+
+
+def ask(folder: Path, id: str) -> None:
+    """Ask a question of no run."""
+
+    async def create() -> None:
+        store = SqliteStore(folder / "signoff.db")
+        await store.open()
+        data = Question.make("Pay?").to_json()
+        await store.create_promise(NewPromise(id, PromiseKind.QUESTION, data=data))
+        await store.close()
+
+    asyncio.run(create())
+
+
+def sql(folder: Path, statement: str) -> list[Any]:
+    with closing(sqlite3.connect(folder / "signoff.db")) as connection:
+        found = connection.execute(statement).fetchall()
+        connection.commit()
+        return found
+
+
+def serve(folder: Path, hook: Hook) -> Running:
+    (folder / "channels.toml").write_text(CHANNELS)
+    options = ("--store", "sqlite:///signoff.db", "--port", "0", "--channels", "channels.toml")
+    return Running("server", *options, cwd=folder, HOOK_URL=hook.url, HOOK_SECRET=SECRET)
+
+
+def test_a_server_that_is_killed_while_it_sends_has_another_one_send_it_again(
+    tmp_path: Path, hook: Hook
+) -> None:
+    with serve(tmp_path, hook) as server:
+        server.wait_for("listening")
+        until(lambda: sql(tmp_path, "SELECT seq FROM channels"))
+        hook.before_reply = server.process.kill
+        ask(tmp_path, "q1")
+        server.ends()
+    assert len(hook.ids) == 1
+    hook.before_reply = lambda: None
+    assert sql(tmp_path, "SELECT state, attempts FROM deliveries") == [("pending", 1)]
+    sql(tmp_path, "UPDATE deliveries SET due_at = 0")  # its lease has run out
+    with serve(tmp_path, hook) as server:
+        until(lambda: sql(tmp_path, "SELECT 1 FROM deliveries WHERE state = 'delivered'"))
+        assert len(hook.ids) == 2
+        assert len(set(hook.ids)) == 1
+        assert sql(tmp_path, "SELECT attempts FROM deliveries") == [(2,)]
+
+
+def test_what_was_given_up_is_listed_and_sent_again(tmp_path: Path, hook: Hook) -> None:
+    hook.status = 410
+    with serve(tmp_path, hook) as server:
+        url = server.wait_for("listening")["url"]
+        until(lambda: sql(tmp_path, "SELECT seq FROM channels"))
+        ask(tmp_path, "q1")
+        until(lambda: sql(tmp_path, "SELECT 1 FROM deliveries WHERE state = 'dead'"))
+        for place in (("--store", "sqlite:///signoff.db"), ("--url", url)):
+            listed = signoff("deliveries", "list", "--state", "dead", *place, cwd=tmp_path)
+            heading, row = listed.out.splitlines()
+            assert heading.split()[:3] == ["DELIVERY", "CHANNEL", "TO"]
+            assert row.split()[:4] == [hook.ids[0], "hook", "asked", "q1"]
+            assert "HTTP 410" in row
+        found = signoff(
+            "deliveries",
+            "list",
+            "--channel",
+            "hook",
+            "--question",
+            "q1",
+            "--url",
+            url,
+            "--json",
+            cwd=tmp_path,
+        )
+        [delivery] = found.json["items"]
+        assert (delivery["state"], delivery["attempts"], delivery["kind"]) == ("dead", 1, "asked")
+        hook.status = 200
+        again = signoff("deliveries", "redeliver", delivery["id"], "--url", url, cwd=tmp_path)
+        assert (again.code, again.out) == (0, f"delivery {delivery['id']} of channel hook is sent again\n")
+        until(lambda: sql(tmp_path, "SELECT 1 FROM deliveries WHERE state = 'delivered'"))
+        assert signoff("deliveries", "redeliver", "none", "--url", url, cwd=tmp_path).code == 3
+        assert "gives up delivery" in server.err
+        for secret in ("T0KEN", SECRET):
+            assert secret not in server.err
+
+
+def test_a_server_does_not_start_with_channels_that_make_no_sense(tmp_path: Path, hook: Hook) -> None:
+    (tmp_path / "channels.toml").write_text(CHANNELS)
+    options = ("--store", "sqlite:///signoff.db", "--port", "0", "--channels", "channels.toml")
+    ended = signoff("server", *options, cwd=tmp_path, HOOK_SECRET=SECRET)
+    assert ended.code == 2
+    assert "HOOK_URL" in ended.err

@@ -1,0 +1,294 @@
+"""An answer by a button in Slack is the same audited answer; what Slack has not signed is none."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+
+from signoff import Context, Signoff
+from signoff.errors import AccessDenied
+from signoff.people.channels.channel import Channel
+from signoff.people.channels.slack import Answering, SlackSender
+from signoff.people.channels.slack_actions import check_signature
+from signoff.people.policies import Policy
+from signoff.people.responders import Responder
+from signoff.records import AuditEvent, AuditKind, PromiseState
+from signoff.server import Server, TrustedProxy
+from signoff.stores.paging import AuditFilter
+from signoff.stores.sqlite import SqliteStore
+from signoff.testing import MemoryStore, VirtualClock
+from tests.notifications.asking import ask
+from tests.notifications.receivers import Web, web
+from tests.stores.scene import Scene, until
+from tests.support import in_asyncio, running
+
+SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+USERS = {"U1": Responder("ana", frozenset({"finance"})), "U2": Responder("bob")}
+
+
+@dataclass
+class Stage:
+    """A server with a channel of Slack's, and the Slack that its messages go to."""
+
+    scene: Scene
+    http: httpx.AsyncClient
+    slack: Web
+
+    async def value(self) -> str:
+        """What the buttons of the last message say."""
+        await until(lambda: bool(self.slack.got))
+        return self.slack.got[-1].json["blocks"][-1]["elements"][0]["value"]
+
+    async def click(
+        self,
+        value: str,
+        action: str = "signoff_approve",
+        *,
+        user: str = "U1",
+        at: float | None = None,
+        ts: str = "1.5",
+        **more: Any,
+    ) -> httpx.Response:
+        payload = {
+            "type": "block_actions",
+            "user": {"id": user, "team_id": "T1"},
+            "actions": [{"action_id": action, "value": value, "action_ts": ts}],
+            "response_url": f"{self.slack.url}/response",
+            **more,
+        }
+        return await self.post(urlencode({"payload": json.dumps(payload)}).encode(), at=at)
+
+    async def post(
+        self, body: bytes, *, at: float | None = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        timestamp = str(int(self.scene.clock.now() if at is None else at))
+        digest = hmac.new(SECRET.encode(), f"v0:{timestamp}:".encode() + body, hashlib.sha256)
+        signed = {
+            "content-type": "application/x-www-form-urlencoded",
+            "x-slack-request-timestamp": timestamp,
+            "x-slack-signature": f"v0={digest.hexdigest()}",
+        }
+        return await self.http.post(
+            "/v1/slack/chat/actions", content=body, headers={**signed, **(headers or {})}
+        )
+
+    async def told(self) -> dict[str, Any]:
+        """What who clicked is told."""
+        await until(lambda: any(got.path == "/response" for got in self.slack.got))
+        return [got.json for got in self.slack.got if got.path == "/response"][-1]
+
+    async def trail(self, kind: AuditKind) -> list[AuditEvent]:
+        page = await self.scene.store.list_audit(AuditFilter("q"))
+        return [event for event in page.items if event.kind is kind]
+
+    async def state(self) -> PromiseState:
+        return (await self.scene.store.get_promise("q")).state
+
+
+@asynccontextmanager
+async def stage(**options: Any) -> AsyncIterator[Stage]:
+    clock = VirtualClock(time.time())
+    scene = Scene(MemoryStore(clock=clock), clock, VirtualClock())
+    async with web() as slack:
+        sender = SlackSender(webhook_url=f"{slack.url}/post", answering=Answering(SECRET, USERS))
+        channel = Channel("chat", sender)
+        plain = Channel("silent", SlackSender(webhook_url=f"{slack.url}/silent"))
+        async with Server(scene.store, port=0, channels=[channel, plain], **options) as server:
+            await until(lambda: len(scene.store.model.tables.cursors) == 2)  # type: ignore[attr-defined]
+            async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+                yield Stage(scene, http, slack)
+
+
+async def asked(on: Stage, **more: Any) -> str:
+    """Ask, and return what the buttons say."""
+    await ask(on.scene, **more)
+    on.scene.clock.advance(0)
+    await until(lambda: any(got.path == "/post" for got in on.slack.got))
+    [message] = [got for got in on.slack.got if got.path == "/post"]
+    return message.json["blocks"][-1]["elements"][0]["value"]
+
+
+def test_the_signature_is_that_of_slacks_own_example() -> None:
+    body = (
+        b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&"
+        b"channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&"
+        b"response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&"
+        b"trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"
+    )
+    signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
+    check_signature(Answering(SECRET), body, "1531420618", signature, 1531420620.0)
+    for wrong in ((body + b" ", signature), (body, signature[:-1] + "4"), (body, "é"), (body, None)):
+        with pytest.raises(AccessDenied):
+            check_signature(Answering(SECRET), wrong[0], "1531420618", wrong[1], 1531420620.0)
+
+
+@pytest.mark.parametrize(("action", "approved"), [("signoff_approve", True), ("signoff_reject", False)])
+@in_asyncio
+async def test_a_click_is_the_answer_of_whoever_clicked(action: str, approved: bool) -> None:
+    async with stage() as on:
+        value = await asked(on, assignees=["group:finance"])
+        assert (await on.click(value, action)).status_code == 200
+        question = await on.scene.store.get_promise("q")
+        assert (question.settled_by, question.state) == ("ana", PromiseState.RESOLVED)
+        assert json.loads(question.value or "")["approved"] is approved
+        [event] = await on.trail(AuditKind.RESOLVED)
+        assert event.by == "ana"
+        told = await on.told()
+        assert told["replace_original"] is True
+        assert f"{'Approved' if approved else 'Rejected'} by ana: Pay 70?" in told["text"]
+        assert [block["type"] for block in told["blocks"]] == ["section"]
+
+
+@in_asyncio
+async def test_the_same_click_sent_again_changes_nothing_and_another_one_is_told_who_was_first() -> None:
+    async with stage() as on:
+        value = await asked(on)
+        for _ in range(2):
+            assert (await on.click(value)).status_code == 200
+        assert (await on.told())["replace_original"] is True
+        await on.click(value, "signoff_reject", user="U2", ts="2.5")
+        await until(lambda: len([got for got in on.slack.got if got.path == "/response"]) == 3)
+        assert "already resolved by ana" in (await on.told())["text"]
+        [refused] = await on.trail(AuditKind.REFUSED)
+        assert refused.by == "bob"
+
+
+@in_asyncio
+async def test_whom_nobody_knows_or_asked_is_refused_with_an_explanation_and_recorded() -> None:
+    async with stage() as on:
+        value = await asked(on, assignees=["group:finance"])
+        for user, by, said in (
+            ("U9", "slack:U9", "who this user of Slack is"),
+            ("U2", "bob", "assigned to others"),
+        ):
+            on.slack.got.clear()
+            assert (await on.click(value, user=user)).status_code == 200
+            told = await on.told()
+            assert (told["response_type"], told["replace_original"]) == ("ephemeral", False)
+            assert said in told["text"]
+            assert (await on.trail(AuditKind.REFUSED))[-1].by == by
+        assert await on.state() is PromiseState.PENDING
+
+
+@in_asyncio
+async def test_a_click_on_what_was_not_seen_is_refused() -> None:
+    async with stage() as on:
+        value = json.loads(await asked(on))
+        await on.click(json.dumps({**value, "digest": "0" * 64}))
+        assert "Not taken" in (await on.told())["text"]
+        await on.click(json.dumps({**value, "id": "other"}), ts="3")
+        assert await on.state() is PromiseState.PENDING
+        assert len(await on.trail(AuditKind.REFUSED)) == 1
+
+
+@in_asyncio
+async def test_a_vote_leaves_the_buttons_for_others() -> None:
+    async with stage() as on:
+        policy = Policy.make("Pay?", input_type="approval", quorum=2)
+        value = await asked(on, policy=policy)
+        await on.click(value)
+        told = await on.told()
+        assert (told["replace_original"], told["text"]) == (False, "Approved by ana: others have to agree.")
+        await on.click(value, user="U2")
+        assert await on.state() is PromiseState.RESOLVED
+
+
+@in_asyncio
+async def test_what_slack_has_not_signed_just_now_is_refused() -> None:
+    async with stage() as on:
+        value = await asked(on)
+        now = on.scene.clock.now()
+        old = [await on.click(value, at=at) for at in (now - 301, now + 301)]
+        body = urlencode({"payload": "{}"}).encode()
+        forged = [
+            await on.post(body, headers={"x-slack-signature": "v0=" + "0" * 64}),
+            await on.post(body, headers={"x-slack-signature": ""}),
+            await on.post(body, headers={"x-slack-request-timestamp": "soon"}),
+            await on.http.post("/v1/slack/chat/actions", content=body),
+        ]
+        assert [response.status_code for response in (*old, *forged)] == [403] * 6
+        assert await on.state() is PromiseState.PENDING
+        assert await on.trail(AuditKind.REFUSED) == []
+
+
+@in_asyncio
+async def test_what_is_signed_and_makes_no_sense_is_refused_or_passed_over() -> None:
+    async with stage() as on:
+        value = await asked(on)
+        statuses = [
+            (await on.post(b"")).status_code,
+            (await on.post(b"payload=nothing")).status_code,
+            (await on.post(b"payload=%ff")).status_code,
+            (await on.click("[]")).status_code,
+            (await on.click(value, "signoff_open")).status_code,
+            (await on.click(value, type="view_submission")).status_code,
+            (await on.post(b"payload=" + b"x" * 300_000)).status_code,
+        ]
+        assert statuses == [422, 422, 422, 422, 200, 200, 413]
+        for channel in ("nobody", "silent"):
+            assert (await on.http.post(f"/v1/slack/{channel}/actions")).status_code == 404
+        assert await on.state() is PromiseState.PENDING
+
+
+@in_asyncio
+async def test_nothing_but_slack_is_connected_to_for_a_click() -> None:
+    async with stage() as on, web() as elsewhere:
+        value = await asked(on)
+        for k, url in enumerate(
+            (
+                f"{elsewhere.url}/x",
+                "http://hooks.slack.com/x",
+                "https://hooks.slack.com:444/x",
+                "https://hooks.slack.com@127.0.0.1/x",
+                "file:///etc/passwd",
+                "",
+            )
+        ):
+            assert (await on.click(value, response_url=url, ts=f"9.{k}")).status_code == 200
+        assert elsewhere.got == []
+        assert await on.state() is PromiseState.RESOLVED
+
+
+@in_asyncio
+async def test_slack_needs_nobody_whom_the_proxy_names() -> None:
+    async with stage(proxy=TrustedProxy("X-User")) as on:
+        value = await asked(on)
+        assert (await on.http.get("/v1/deliveries")).status_code == 401
+        assert (await on.click(value)).status_code == 200
+        assert await on.state() is PromiseState.RESOLVED
+
+
+@in_asyncio
+async def test_a_run_that_waits_goes_on_by_a_click(tmp_path: Path) -> None:
+    app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+
+    @app.workflow
+    async def pay(ctx: Context) -> str:
+        answer = await ctx.wait_for_user("Pay?", assignees=["user:ana"])
+        return f"{answer.approved} by {answer.user_id}"
+
+    clock = VirtualClock(time.time())
+    async with web() as slack, running(app) as client:
+        sender = SlackSender(webhook_url=f"{slack.url}/post", answering=Answering(SECRET, USERS))
+        async with (
+            Server(app, port=0, channels=[Channel("chat", sender)]) as server,
+            httpx.AsyncClient(base_url=server.url, trust_env=False) as http,
+        ):
+            while await app.store.read_cursor("chat") is None:
+                await asyncio.sleep(0.01)
+            run = await client.start("pay", id="r")
+            on = Stage(Scene(app.store, clock, clock), http, slack)
+            assert (await on.click(await on.value())).status_code == 200
+            assert await run.result() == "True by ana"
