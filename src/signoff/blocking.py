@@ -421,6 +421,14 @@ class Inbox:
         """Have others answer instead of all who may now. See ``AsyncInbox.delegate``."""
         return self._background.call(self._async.delegate(question_id, to, **options), "inbox.delegate")
 
+    def cancel(self, question_id: str, **options: Any) -> Promise:
+        """Withdraw a question. See ``AsyncInbox.cancel``."""
+        return self._background.call(self._async.cancel(question_id, **options), "inbox.cancel")
+
+    def reassign(self, question_id: str, to: Sequence[str], **options: Any) -> Promise:
+        """Have others answer, whoever is asked now. See ``AsyncInbox.reassign``."""
+        return self._background.call(self._async.reassign(question_id, to, **options), "inbox.reassign")
+
     def history(self, **which: Any) -> Page[AuditEvent]:
         """List what happened to questions, in order. See ``AsyncInbox.history``."""
         return self._background.call(self._async.history(**which), "inbox.history")

@@ -26,7 +26,7 @@ from signoff.engine.calls import (
 )
 from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
-from signoff.errors import ContinueAsNew, RegistrationError, SignalTimeout
+from signoff.errors import ContinueAsNew, QuestionCancelled, RegistrationError, SignalTimeout
 from signoff.handles import Detached, Invocation, Note, Opening
 from signoff.logs import RunLogger
 from signoff.names import check_user
@@ -293,6 +293,7 @@ class Context:
             InvalidValue: An assignee, a number or a time is none.
             NotSerializable: A part of it is not JSON.
             SignalTimeout: (when awaited) Nobody answered in time.
+            QuestionCancelled: (when awaited) Somebody has withdrawn it from outside.
             InvalidValue: (when awaited) The answer fits the JSON Schema of ``answer_type`` or ``proposal_type``, but
                 not the type itself.
 
@@ -444,6 +445,9 @@ class QuestionCall(PromiseCall):
 
     def answered(self, entry: Entry) -> Answer:
         return read_answer(self.question, entry, self.declared)
+
+    def cancelled(self, entry: Entry) -> Exception:
+        return QuestionCancelled(self.id, entry.fact("by"), entry.fact("note"))
 
     def timed_out(self) -> Exception:
         return SignalTimeout(f"an answer to {self.name!r}", self.timeout or 0.0)

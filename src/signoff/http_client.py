@@ -256,6 +256,20 @@ class HttpBackend:
         path = _path("questions", question_id, "delegate")
         return self._record(Promise, await self._post(path, body))
 
+    async def cancel_question(
+        self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
+    ) -> Promise:
+        body = {"by": by, "reason": reason, "request_id": request_id}
+        path = _path("questions", question_id, "cancel")
+        return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
+
+    async def reassign_question(
+        self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
+    ) -> Promise:
+        body = {"to": check_names("to", to), "by": by, "reason": reason}
+        path = _path("questions", question_id, "reassign")
+        return self._record(Promise, await self._post(path, body, pauses=QUICK))
+
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[AuditEvent]:

@@ -19,6 +19,12 @@ class InboxBackend(Protocol):
     async def delegate_question(
         self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
     ) -> Promise: ...
+    async def cancel_question(
+        self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
+    ) -> Promise: ...
+    async def reassign_question(
+        self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
+    ) -> Promise: ...
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[AuditEvent]: ...
@@ -91,6 +97,44 @@ class AsyncInbox:
         """
         responder = Responder(user_id, frozenset(groups), frozenset(roles))
         return await self._backend.delegate_question(question_id, responder, to, note)
+
+    async def cancel(
+        self,
+        question_id: str,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> Promise:
+        """Withdraw a question, whoever is asked: the workflow gets ``QuestionCancelled`` where it waits.
+
+        Args:
+            question_id: The question.
+            by: Who does it.
+            reason: Why; the workflow is told.
+            request_id: Makes a repetition a success without effect.
+
+        Raises:
+            NotFound, AlreadySettled, RequestConflict
+        """
+        return await self._backend.cancel_question(question_id, by=by, reason=reason, request_id=request_id)
+
+    async def reassign(
+        self, question_id: str, to: Sequence[str], *, by: str | None = None, reason: str | None = None
+    ) -> Promise:
+        """Have others answer, whoever is asked now, and whether or not ``by`` is. A claim ends, votes stay.
+
+        Args:
+            question_id: The question.
+            to: Who answers from now on: ``user:bob``, ``group:finance``, ``role:approver``.
+            by: Who does it.
+            reason: Why.
+
+        Raises:
+            NotFound, AlreadySettled
+            InvalidValue: Nobody is named, a name is none or must not answer, or they are too few to agree.
+        """
+        return await self._backend.reassign_question(question_id, to, by=by, reason=reason)
 
     async def history(
         self,

@@ -169,6 +169,16 @@ class LocalBackend:
     ) -> Promise:
         return await decisions.delegate(self._store, question_id, responder, to, note)
 
+    async def cancel_question(
+        self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
+    ) -> Promise:
+        return await decisions.cancel(self._store, question_id, by, reason, request_id)
+
+    async def reassign_question(
+        self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
+    ) -> Promise:
+        return await decisions.reassign(self._store, question_id, to, by, reason)
+
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[AuditEvent]:

@@ -111,6 +111,7 @@ class AuditKind(StrEnum):
     CLAIMED = "claimed"
     RELEASED = "released"
     DELEGATED = "delegated"
+    REASSIGNED = "reassigned"
     REMINDED = "reminded"
     ESCALATED = "escalated"
     DEFAULTED = "defaulted"

@@ -81,6 +81,18 @@ def test_a_wrong_answer_is_refused_by_field_and_the_question_stays_open(here: He
     assert result(here, open_shop, "wrong-1") == {"street": "Main St", "parcels": 2, "express": False}
 
 
+def test_a_question_is_withdrawn_in_the_login_name(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "gone-1", "refund", "--arg", '"o-1"')
+    moved = signoff("reassign", question, "user:bob", "--reason", "ill", cwd=open_shop, LOGNAME="olga")
+    assert moved.out == f"question {question} is for user:bob now\n"
+    gone = signoff("cancel-question", question, "--reason", "a mistake", cwd=open_shop, LOGNAME="olga")
+    assert gone.out == f"question {question} is cancelled\n"
+    late = here("answer", question, "--approve", "--user", "bob", cwd=open_shop)
+    assert (late.code, "already cancelled by olga" in late.err) == (4, True)
+    error = until(lambda: here("show", "gone-1", "--json", cwd=open_shop).json["run"].get("error"))
+    assert "was cancelled by olga: a mistake" in error["message"]
+
+
 def test_a_promise_is_no_question(here: Here, open_shop: Path) -> None:
     here("start", "pay_later", "--id", "promise-1", cwd=open_shop)
     until(lambda: here("resolve", "nothing", cwd=open_shop).code == 3)

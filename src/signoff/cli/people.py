@@ -183,6 +183,29 @@ async def delegate(
     _tell(out, promise, f"is for {', '.join(promise.assignees)} now")
 
 
+@click.command("cancel-question")
+@click.argument("question_id", metavar="QUESTION")
+@click.option("--reason", help="Why; the workflow is told.")
+@on_client
+async def cancel_question(client: AsyncClient, out: Output, question_id: str, reason: str | None) -> None:
+    """Withdraw QUESTION, whoever is asked. Its workflow gets an error where it waits."""
+    promise = await client.inbox.cancel(question_id, by=login_name(), reason=reason)
+    _tell(out, promise, "is cancelled")
+
+
+@click.command()
+@click.argument("question_id", metavar="QUESTION")
+@click.argument("to", nargs=-1, required=True, metavar="ASSIGNEE...")
+@click.option("--reason", help="Why.")
+@on_client
+async def reassign(
+    client: AsyncClient, out: Output, question_id: str, to: tuple[str, ...], reason: str | None
+) -> None:
+    """Have others answer QUESTION, whoever is asked now: user:bob, group:finance, role:approver."""
+    promise = await client.inbox.reassign(question_id, to, by=login_name(), reason=reason)
+    _tell(out, promise, f"is for {', '.join(promise.assignees)} now")
+
+
 def _user(user: str | None) -> str:
     name = user or login_name()
     if name is None:

@@ -17,7 +17,7 @@ from signoff.cli.groups import groups
 from signoff.cli.keys import keys
 from signoff.cli.migrate import migrate
 from signoff.cli.output import Output
-from signoff.cli.people import answer, claim, delegate, inbox, release
+from signoff.cli.people import answer, cancel_question, claim, delegate, inbox, reassign, release
 from signoff.cli.promises import reject, resolve
 from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
@@ -61,6 +61,8 @@ for _command in (
     claim,
     release,
     delegate,
+    reassign,
+    cancel_question,
     audit,
     signal,
     cancel,

@@ -288,12 +288,7 @@ class Case:
         """
         self._check_known(responder)
         self.check_responder(responder)
-        names = check_names("to", to)
-        if not names:
-            raise InvalidValue("to", "name somebody to delegate to")
-        for name in names:
-            if name in self.policy.excluded:
-                raise InvalidValue("to", f"{name} must not answer this question: they asked for it")
+        names = self._check_successors(to)
         if self.policy.quorum is not None:
             names = self._with_vote_given_away(responder, names)
         if names == self.question.assignees:
@@ -302,6 +297,34 @@ class Case:
         case = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
         told = {"to": names, "from": self.question.assignees, "note": note}
         return case._amend(self._event(AuditKind.DELEGATED, responder.user_id, told))
+
+    def reassign(self, by: str | None, to: tuple[str, ...], reason: str | None) -> Amendment | None:
+        """Have others answer, whoever is asked now; None if it is so already. A claim ends, votes stay.
+
+        Raises:
+            InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
+        """
+        names = self._check_successors(to)
+        able = {*names, *(user_name(vote.user_id) for vote in self.progress.votes)}
+        needed = 1 if self.policy.quorum is None else self.policy.quorum.approvals
+        if len(able) < needed and all(name.startswith("user:") for name in names):
+            raise InvalidValue("to", f"{len(able)} people cannot give {needed} approvals")
+        if names == self.question.assignees:
+            return None
+        question = replace(self.question, assignees=names)
+        case = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
+        told = {"to": names, "from": self.question.assignees, "reason": reason}
+        return case._amend(self._event(AuditKind.REASSIGNED, by, told))
+
+    def _check_successors(self, to: tuple[str, ...]) -> tuple[str, ...]:
+        """Return who may answer from now on. Raises InvalidValue."""
+        names = check_names("to", to)
+        if not names:
+            raise InvalidValue("to", "name somebody who answers it")
+        for name in names:
+            if name in self.policy.excluded:
+                raise InvalidValue("to", f"{name} must not answer this question: they asked for it")
+        return names
 
     def _with_vote_given_away(self, responder: Responder, names: tuple[str, ...]) -> tuple[str, ...]:
         id, user, assignees = self.question.id, responder.user, self.question.assignees

@@ -143,6 +143,62 @@ async def delegate(
     )
 
 
+async def cancel(
+    store: Store,
+    question_id: str,
+    by: str | None = None,
+    reason: str | None = None,
+    request_id: str | None = None,
+) -> Promise:
+    """Withdraw a question: its run gets ``QuestionCancelled``, and no answer counts any more.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        by: Who does it; they need not be asked.
+        reason: Why; the run is told.
+        request_id: Makes a repetition a success without effect.
+
+    Raises:
+        NotFound, AlreadySettled
+        InvalidValue: A name or a text is none.
+    """
+    check_texts(reason=reason, request_id=request_id)
+    settlement = Settlement(
+        PromiseState.CANCELLED, by=Responder(by).user_id, note=reason, request_id=request_id
+    )
+    question = await _get(store, question_id)
+    while True:
+        question = await bring_up_to_date(store, question)
+        made = replace(settlement, version=question.version)
+        question, _ = await store.settle(question_id, PromiseKind.QUESTION, made)
+        if question.state is not PromiseState.PENDING:
+            return question
+
+
+async def reassign(
+    store: Store, question_id: str, to: Sequence[str], by: str | None = None, reason: str | None = None
+) -> Promise:
+    """Have others answer, whoever is asked now.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        to: Assignees, such as ``["user:bob"]``. Those of before may not answer any more; votes stay.
+        by: Who does it; they need not be asked.
+        reason: Why.
+
+    Raises:
+        NotFound, AlreadySettled
+        InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
+    """
+    check_texts(reason=reason)
+    who, names = Responder(by).user_id, tuple(to)
+    return await _change(
+        store, await _get(store, question_id), lambda case: case.reassign(who, names, reason)
+    )
+
+
 async def serve_questions(store: Store) -> float | None:
     """Do what the policies of questions ask for by now, in every namespace. Any number of processes may do it.
 

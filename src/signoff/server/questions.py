@@ -56,6 +56,22 @@ class GiveAnswer(Said):
     digest: Text | None = None
 
 
+class CancelQuestion(Body):
+    """Who withdraws a question, and why; the workflow is told."""
+
+    by: Text | None = None
+    reason: Text | None = None
+    request_id: Text | None = None
+
+
+class Reassign(Body):
+    """Who answers from now on, who says so, and why."""
+
+    to: list[Text]
+    by: Text | None = None
+    reason: Text | None = None
+
+
 @router.get("")
 async def list_questions(
     services: ServicesOf,
@@ -130,3 +146,26 @@ async def delegate_question(
     """Have others answer instead of all who may now."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.delegate_question(question_id, responder, body.to, body.note))
+
+
+@router.post("/{question_id}/cancel")
+async def cancel_question(
+    question_id: Id, services: ServicesOf, actor: ActorOf, body: CancelQuestion | None = None
+) -> Response:
+    """Withdraw a question, whoever is asked: its workflow gets an error where it waits."""
+    said = body or CancelQuestion()
+    promise = await services.backend.cancel_question(
+        question_id, by=actor.user_id("by", said.by), reason=said.reason, request_id=said.request_id
+    )
+    return reply_with(promise)
+
+
+@router.post("/{question_id}/reassign")
+async def reassign_question(
+    question_id: Id, body: Reassign, services: ServicesOf, actor: ActorOf
+) -> Response:
+    """Have others answer, whoever is asked now."""
+    promise = await services.backend.reassign_question(
+        question_id, body.to, by=actor.user_id("by", body.by), reason=body.reason
+    )
+    return reply_with(promise)
