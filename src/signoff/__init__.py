@@ -30,6 +30,7 @@ from signoff.errors import (
 )
 from signoff.people.answers import Answer
 from signoff.people.cases import Vote
+from signoff.people.hours import BusinessHours
 from signoff.people.policies import Escalation, Quorum
 from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule
 
@@ -42,6 +43,7 @@ __all__ = [
     "AsyncClient",
     "AsyncHandle",
     "AuditEvent",
+    "BusinessHours",
     "Client",
     "Concurrency",
     "Context",

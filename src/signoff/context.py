@@ -34,6 +34,7 @@ from signoff.people.answers import Answer, read_answer
 from signoff.people.attachments import Attachment
 from signoff.people.cases import excluded_users
 from signoff.people.checks import checked_default
+from signoff.people.hours import BusinessHours
 from signoff.people.policies import UNSET, Escalation, Policy, Quorum, check_deadline
 from signoff.people.questions import InputType, Question
 from signoff.records import CallKind, Entry, NewPromise
@@ -236,6 +237,7 @@ class Context:
         timeout_answer: Any = UNSET,
         remind_every: float | None = None,
         escalations: Sequence[Escalation] = (),
+        hours: BusinessHours | None = None,
         skippable: bool = False,
         help: str | None = None,
         default: Any = None,
@@ -268,6 +270,8 @@ class Context:
                 ``answer.timed_out`` is then true.
             remind_every: After how many seconds to remind people, again and again.
             escalations: Who may answer, too, when nobody has for some time.
+            hours: Has all these seconds be working time: what does not count passes as if it were not. With them
+                there are at most 100 reminders.
             skippable: Whether a person may skip it; ``answer.skipped`` is then true and ``answer.value`` None.
             help: A longer text beside the question.
             default: What the form begins with. It is no answer by itself, and an approval has none.
@@ -347,7 +351,11 @@ class Context:
             timeout_answer=None if timeout_answer is UNSET else checked_default(asked, timeout_answer),
         )
         declared = answer_type if proposal_type is None else proposal_type
-        return QuestionCall(self._execution, asked, policy, timeout_seconds, declared)
+        if hours is not None:
+            policy.in_hours(
+                hours, self._execution.loop.time(), timeout_seconds
+            )  # refused here, not when awaited
+        return QuestionCall(self._execution, asked, policy, timeout_seconds, declared, hours)
 
     def wait_for_signal(
         self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any
@@ -410,7 +418,7 @@ class QuestionCall(PromiseCall):
     """A question to a person; awaiting it gives an ``Answer``."""
 
     kind = CallKind.QUESTION
-    __slots__ = ("declared", "policy", "question")
+    __slots__ = ("closes_after", "declared", "hours", "policy", "question")
 
     def __init__(
         self,
@@ -419,19 +427,28 @@ class QuestionCall(PromiseCall):
         policy: Policy,
         timeout_seconds: float | None,
         declared: Any,
+        hours: BusinessHours | None = None,
     ) -> None:
         super().__init__(execution, question.text, timeout=timeout_seconds)
         self.question = question
         self.policy = policy
         self.declared = declared
+        self.hours = hours
+        self.closes_after: float | None = timeout_seconds
 
     def begin(self) -> asyncio.Future[Answer]:
         if self.future is None and self._execution.last_n + 1 not in self._execution.past.opened:
+            if self.hours is not None:
+                now, timeout = self._execution.loop.time(), self.timeout
+                self.policy = self.policy.in_hours(self.hours, now, timeout)
+                self.closes_after = None if timeout is None else self.hours.after(now, timeout) - now
             self.data = self.question.to_json(self.policy)
         return super().begin()
 
     def new_promise(self, now: float) -> NewPromise:
         new = super().new_promise(now)
+        if self.closes_after is not None:
+            new = replace(new, due_at=now + self.closes_after)
         if self.policy.is_plain:
             return new
         first_act = self.policy.first_act
@@ -456,7 +473,7 @@ class QuestionCall(PromiseCall):
         """Change the deadline before the question is asked."""
         if self.future is not None:
             raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
-        self.timeout = timeout_seconds
+        self.timeout = self.closes_after = timeout_seconds
         if self.policy.deadline is not None:
             self.policy = replace(self.policy, deadline=check_deadline(timeout_seconds))
         return self

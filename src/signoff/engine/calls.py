@@ -218,7 +218,7 @@ class PromiseCall(Call[Any]):
     ) -> None:
         super().__init__(execution, name)
         self.chosen_id = chosen_id
-        self.timeout = timeout
+        self.timeout: float | None = timeout
         self.data = data
         self.returns = returns
 

@@ -163,7 +163,7 @@ class Case:
     def _reminders_due(self) -> int:
         every = self.policy.remind_every
         if every is None:
-            return 0
+            return sum(self._has_come(seconds) for seconds in self.policy.reminders)
         count = round((self.now - self._asked_at) / every)
         return count if self._has_come(every * count) else count - 1
 
@@ -353,14 +353,8 @@ class Case:
         )
 
     def _next_act(self) -> float | None:
-        begin, times = self._asked_at, list[float]()
-        if self.policy.remind_every is not None:
-            times.append(self.policy.remind_every * (self.progress.reminders + 1))
-        if self.progress.escalated < len(self.policy.escalations):
-            times.append(self.policy.escalations[self.progress.escalated].after_seconds)
-        if self.policy.deadline is not None:
-            times.append(self.policy.deadline)
-        return begin + min(times) if times else None
+        seconds = self.policy.next_act(reminded=self.progress.reminders, escalated=self.progress.escalated)
+        return None if seconds is None else self._asked_at + seconds
 
     def _event(self, kind: AuditKind, by: str | None, details: dict[str, Any]) -> NewAuditEvent:
         told = json.dumps({name: value for name, value in details.items() if value is not None})
