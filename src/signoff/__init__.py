@@ -29,6 +29,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.answers import Answer
+from signoff.people.bulk import GivenAnswer
 from signoff.people.cases import Vote
 from signoff.people.hours import BusinessHours
 from signoff.people.policies import Escalation, Quorum
@@ -49,6 +50,7 @@ __all__ = [
     "Context",
     "Entry",
     "Escalation",
+    "GivenAnswer",
     "Group",
     "Handle",
     "IdConflict",

@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
-from signoff.errors import BlockingCall, ClientClosed
+from signoff.errors import BlockingCall, ClientClosed, SignoffError
 from signoff.groups import AsyncGroups
 from signoff.inbox import AsyncInbox
+from signoff.people.bulk import GivenAnswer
 from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
 from signoff.schedules import AsyncSchedules
 from signoff.stores.base import Store
@@ -404,6 +405,10 @@ class Inbox:
     def __init__(self, inbox: AsyncInbox, background: Background) -> None:
         self._async = inbox
         self._background = background
+
+    def answer_all(self, given: Sequence[GivenAnswer], **responder: Any) -> Sequence[Promise | SignoffError]:
+        """Answer several questions, each by itself. See ``AsyncInbox.answer_all``."""
+        return self._background.call(self._async.answer_all(given, **responder), "inbox.answer_all")
 
     def view(self, question_id: str, **responder: Any) -> Promise:
         """Show a question to somebody who may answer it. See ``AsyncInbox.view``."""

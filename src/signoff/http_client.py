@@ -15,6 +15,7 @@ from pydantic_core import from_json, to_json
 from signoff import codec
 from signoff.errors import SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, new_client, server_url
+from signoff.people.bulk import GivenAnswer, check_count
 from signoff.people.responders import Responder, check_names
 from signoff.records import (
     AuditEvent,
@@ -237,6 +238,15 @@ class HttpBackend:
         path = _path("questions", question_id, "answer")
         return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
 
+    async def answer_all(
+        self, given: Sequence[GivenAnswer], responder: Responder
+    ) -> Sequence[Promise | SignoffError]:
+        check_count(given)
+        body = {"answers": [_given_answer(each) for each in given], **_responder(responder)}
+        is_repeatable = all(each.request_id is not None for each in given)
+        response = await self._post("/v1/questions/answers", body, pauses=QUICK if is_repeatable else NEVER)
+        return self._read(response, lambda answer: [self._result(item) for item in answer["items"]])
+
     async def view_question(self, question_id: str, responder: Responder) -> Promise:
         path = _path("questions", question_id, "view")
         return self._record(Promise, await self._post(path, _responder(responder), pauses=QUICK))
@@ -411,6 +421,13 @@ class HttpBackend:
         except (ValueError, KeyError, TypeError):
             raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
 
+    def _result(self, item: Any) -> Promise | SignoffError:
+        """Read what came of one of several answers."""
+        if "question" in item:
+            return from_wire(Promise, item["question"])
+        problem = item["problem"]
+        return from_problem(problem) or StoreUnavailable(self.url, f"it says: {problem.get('detail')}")
+
     def _refused(self, response: httpx.Response) -> SignoffError:
         """Make the error of a response again."""
         try:
@@ -450,6 +467,12 @@ def _links(answer: Any) -> list[tuple[Seal, AuditEvent | None]]:
         )
         for link in answer["items"]
     ]
+
+
+def _given_answer(given: GivenAnswer) -> dict[str, Any]:
+    said = {"note": given.note, "request_id": given.request_id, "digest": given.digest}
+    value = from_json(codec.encode(given.value, path="value"))
+    return {"question_id": given.question_id, "value": value, **_given(said)}
 
 
 def _responder(responder: Responder) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from signoff.errors import SignoffError
+from signoff.people.bulk import GivenAnswer
 from signoff.people.responders import Responder
 from signoff.records import AuditEvent, Promise, Seal
 from signoff.stores.paging import AuditFilter, Page
@@ -13,6 +15,9 @@ from signoff.stores.paging import AuditFilter, Page
 class InboxBackend(Protocol):
     """What it talks to: a store in this process, or a server."""
 
+    async def answer_all(
+        self, given: Sequence[GivenAnswer], responder: Responder
+    ) -> Sequence[Promise | SignoffError]: ...
     async def view_question(self, question_id: str, responder: Responder) -> Promise: ...
     async def claim_question(self, question_id: str, responder: Responder) -> Promise: ...
     async def release_question(self, question_id: str, responder: Responder) -> Promise: ...
@@ -44,6 +49,35 @@ class AsyncInbox:
 
     def __init__(self, backend: InboxBackend) -> None:
         self._backend = backend
+
+    async def answer_all(
+        self,
+        given: Sequence[GivenAnswer],
+        *,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+    ) -> Sequence[Promise | SignoffError]:
+        """Answer up to 100 questions, each by itself: one that is refused changes nothing about the others.
+
+        Args:
+            given: The answers.
+            user_id: Who answers.
+            groups: The groups they are in.
+            roles: The roles they have.
+
+        Returns:
+            What came of each, in the same order: the question, or why the answer was refused.
+
+        Raises:
+            InvalidValue: They are too many, or a name is none.
+
+        Example::
+
+            page = await client.questions(user_id="ana")
+            await client.inbox.answer_all([GivenAnswer(each.id, True) for each in page.items], user_id="ana")
+        """
+        return await self._backend.answer_all(given, Responder(user_id, frozenset(groups), frozenset(roles)))
 
     async def view(
         self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()

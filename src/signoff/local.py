@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from signoff.engine.cron import next_time
-from signoff.errors import InvalidValue
+from signoff.errors import InvalidValue, SignoffError
 from signoff.people import decisions
 from signoff.people.answers import answer
+from signoff.people.bulk import GivenAnswer, answer_each
 from signoff.people.responders import Responder
 from signoff.records import (
     AuditEvent,
@@ -154,6 +155,23 @@ class LocalBackend:
             request_id=request_id,
             digest=digest,
         )
+
+    async def answer_all(
+        self, given: Sequence[GivenAnswer], responder: Responder
+    ) -> Sequence[Promise | SignoffError]:
+        async def answer_one(each: GivenAnswer) -> Promise:
+            return await self.answer(
+                each.question_id,
+                each.value,
+                user_id=responder.user_id,
+                groups=responder.groups,
+                roles=responder.roles,
+                note=each.note,
+                request_id=each.request_id,
+                digest=each.digest,
+            )
+
+        return await answer_each(given, answer_one)
 
     async def view_question(self, question_id: str, responder: Responder) -> Promise:
         return await decisions.view(self._store, question_id, responder)

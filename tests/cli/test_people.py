@@ -81,6 +81,24 @@ def test_a_wrong_answer_is_refused_by_field_and_the_question_stays_open(here: He
     assert result(here, open_shop, "wrong-1") == {"street": "Main St", "parcels": 2, "express": False}
 
 
+def test_several_questions_get_the_same_answer_each_by_itself(here: Here, open_shop: Path) -> None:
+    first = ask(here, open_shop, "many-1", "refund", "--arg", '"o-1"')
+    second = ask(here, open_shop, "many-2", "refund", "--arg", '"o-2"')
+    said = here("answer", first, "none", second, "--approve", "--user", "ana", cwd=open_shop)
+    assert said.code == 3
+    assert said.out.splitlines() == [
+        f"question {first} is answered: approved",
+        "refused: no question 'none' here; check the id, the namespace and which store this is",
+        f"question {second} is answered: approved",
+    ]
+    assert "1 of 3 answers were refused" in said.err
+    late = here("answer", first, second, "--reject", "--json", cwd=open_shop)
+    assert late.code == 4
+    assert [item["problem"]["type"] for item in late.json["items"]] == ["urn:signoff:AlreadySettled"] * 2
+    unsaid = here("answer", first, second, cwd=open_shop)
+    assert (unsaid.code, "several questions take --approve" in unsaid.err) == (2, True)
+
+
 def test_a_question_is_withdrawn_in_the_login_name(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "gone-1", "refund", "--arg", '"o-1"')
     moved = signoff("reassign", question, "user:bob", "--reason", "ill", cwd=open_shop, LOGNAME="olga")

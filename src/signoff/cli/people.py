@@ -9,18 +9,19 @@ from typing import Any, cast
 
 import click
 
-from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.form import ask
 from signoff.cli.output import Output
 from signoff.cli.target import Command, on_client
 from signoff.cli.values import login_name, parse_json
 from signoff.cli.wording import ago, answered, brief, moment, one_line
 from signoff.client import AsyncClient
-from signoff.errors import AlreadySettled, NotFound, WrongAnswer
+from signoff.errors import AlreadySettled, NotFound, SignoffError, WrongAnswer
+from signoff.people.bulk import GivenAnswer
 from signoff.people.cases import Case
 from signoff.people.questions import Question
 from signoff.records import Promise, PromiseKind, PromiseState
-from signoff.wire import to_wire
+from signoff.wire import to_problem, to_wire
 
 
 def _groups_and_roles(command: Command) -> Command:
@@ -79,7 +80,7 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
 
 
 @click.command()
-@click.argument("question_id", metavar="QUESTION")
+@click.argument("question_ids", nargs=-1, required=True, metavar="QUESTION...")
 @click.option("--approve/--reject", "approved", default=None, help="Say yes or no.")
 @click.option("--value", metavar="JSON", help="An option, a list of options or a form; null skips.")
 @click.option("--text", help="A text, or the value of an option.")
@@ -95,7 +96,7 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
 async def answer(
     client: AsyncClient,
     out: Output,
-    question_id: str,
+    question_ids: tuple[str, ...],
     groups: tuple[str, ...],
     roles: tuple[str, ...],
     approved: bool | None,
@@ -105,13 +106,19 @@ async def answer(
     note: str | None,
     user: str | None,
 ) -> None:
-    """Answer QUESTION. On a terminal, without a value, it is put to you."""
+    """Answer QUESTION. On a terminal, without a value, it is put to you. Several get the same answer."""
     given = [each for each in (approved, value, text, edit) if each is not None]
     if len(given) > 1:
         raise click.UsageError("give one of --approve, --reject, --edit, --value and --text")
     who: dict[str, Any] = {"user_id": user or login_name(), "groups": groups, "roles": roles}
     said = parse_json(value) if value is not None else given[0] if given else None
     change = None if edit is None else parse_json(edit)
+    question_id, *others = question_ids
+    if others:
+        if edit is not None or not given:
+            raise click.UsageError("several questions take --approve, --reject, --value JSON or --text TEXT")
+        await _answer_all(client, out, question_ids, said, note, who)
+        return
     promise = await _question(client, question_id)
     if edit is not None:
         asked = Question.from_json(promise.data or "null")
@@ -123,17 +130,50 @@ async def answer(
         promise = await _put(client, out, promise, who, note)
     if out.as_json:
         out.object(to_wire(promise))
-    elif promise.state is PromiseState.PENDING:
-        case = Case.of(promise, time.time())
-        votes = case.progress.votes
-        approvals = sum(vote.approved for vote in votes)
-        needed = case.policy.quorum.approvals if case.policy.quorum is not None else 1
-        out.line(
-            f"your vote on question {promise.id} counts: {approvals} of {needed} approvals, "
-            f"{len(votes) - approvals} rejections; it stays open"
-        )
     else:
-        out.line(f"question {promise.id} is answered: {answered(promise.value)}")
+        out.line(_outcome(promise))
+
+
+async def _answer_all(
+    client: AsyncClient,
+    out: Output,
+    question_ids: tuple[str, ...],
+    said: Any,
+    note: str | None,
+    who: dict[str, Any],
+) -> None:
+    """Give several questions the same answer. Raises CommandFailed if one was refused."""
+    given = [GivenAnswer(question_id, said, note) for question_id in question_ids]
+    results = await client.inbox.answer_all(given, **who)
+    refused = [result for result in results if isinstance(result, SignoffError)]
+    if out.as_json:
+        out.object({"items": [_as_json(id, each) for id, each in zip(question_ids, results, strict=True)]})
+    else:
+        for result in results:
+            out.line(f"refused: {result}" if isinstance(result, SignoffError) else _outcome(result))
+    if refused:
+        raise CommandFailed(
+            exit_code_of(refused[0]), f"{len(refused)} of {len(results)} answers were refused"
+        )
+
+
+def _as_json(question_id: str, result: Promise | SignoffError) -> dict[str, Any]:
+    if isinstance(result, SignoffError):
+        return {"question_id": question_id, "problem": to_problem(result)}
+    return {"question_id": question_id, "question": to_wire(result)}
+
+
+def _outcome(promise: Promise) -> str:
+    if promise.state is not PromiseState.PENDING:
+        return f"question {promise.id} is answered: {answered(promise.value)}"
+    case = Case.of(promise, time.time())
+    votes = case.progress.votes
+    approvals = sum(vote.approved for vote in votes)
+    needed = case.policy.quorum.approvals if case.policy.quorum is not None else 1
+    return (
+        f"your vote on question {promise.id} counts: {approvals} of {needed} approvals, "
+        f"{len(votes) - approvals} rejections; it stays open"
+    )
 
 
 @click.command()

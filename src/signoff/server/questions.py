@@ -8,14 +8,18 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from signoff.errors import SignoffError
+from signoff.people.bulk import MOST_ANSWERS, GivenAnswer, answer_each
 from signoff.people.responders import Responder, check_names
-from signoff.records import PromiseKind, PromiseState
+from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.ids import Id
-from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.problems import status_of
+from signoff.server.replies import After, Limit, reply, reply_page, reply_with
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import PromiseFilter
+from signoff.wire import to_problem, to_wire
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
 
@@ -54,6 +58,27 @@ class GiveAnswer(Said):
     note: Text | None = None
     request_id: Text | None = None
     digest: Text | None = None
+
+
+class OneAnswer(Body):
+    """One of several answers; see ``GiveAnswer``."""
+
+    question_id: Text
+    value: Any
+    note: Text | None = None
+    request_id: Text | None = None
+    digest: Text | None = None
+
+    @property
+    def given(self) -> GivenAnswer:
+        """The answer."""
+        return GivenAnswer(self.question_id, self.value, self.note, self.request_id, self.digest)
+
+
+class GiveAnswers(Said):
+    """Answers of one person to several questions, each by itself."""
+
+    answers: list[OneAnswer] = Field(max_length=MOST_ANSWERS)
 
 
 class CancelQuestion(Body):
@@ -116,6 +141,42 @@ async def answer_question(
         digest=body.digest,
     )
     return reply_with(promise)
+
+
+@router.post("/answers")
+async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: ActorOf) -> Response:
+    """Answer several questions, each by itself: one that is refused changes nothing about the others.
+
+    ``items`` has what came of each, in the same order: ``question``, or ``problem`` with its ``status``.
+    """
+    said = body.responder
+
+    async def answer_one(each: GivenAnswer) -> Promise:
+        responder = await actor.responder(services.store, each.question_id, said)
+        return await services.backend.answer(
+            each.question_id,
+            each.value,
+            user_id=responder.user_id,
+            groups=responder.groups,
+            roles=responder.roles,
+            note=each.note,
+            request_id=each.request_id,
+            digest=each.digest,
+        )
+
+    given = [each.given for each in body.answers]
+    results = await answer_each(given, answer_one)
+    items = [
+        {"question_id": each.question_id, **_result(result)}
+        for each, result in zip(given, results, strict=True)
+    ]
+    return reply({"items": items})
+
+
+def _result(result: Promise | SignoffError) -> dict[str, Any]:
+    if isinstance(result, Promise):
+        return {"question": to_wire(result)}
+    return {"problem": {**to_problem(result), "status": status_of(result)}}
 
 
 @router.post("/{question_id}/view")
