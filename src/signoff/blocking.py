@@ -16,7 +16,9 @@ from signoff.errors import BlockingCall, ClientClosed, SignoffError
 from signoff.groups import AsyncGroups
 from signoff.inbox import AsyncInbox
 from signoff.people.bulk import GivenAnswer
-from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
+from signoff.people.rules import Alike
+from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Rule, Run, RunState, Schedule, WorkerInfo
+from signoff.rules import AsyncRules
 from signoff.schedules import AsyncSchedules
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
@@ -157,6 +159,7 @@ class Client:
         self.promises = Promises(self._async.promises, self._background)
         self.groups = Groups(self._async.groups, self._background)
         self.inbox = Inbox(self._async.inbox, self._background)
+        self.rules = Rules(self._async.rules, self._background)
         self.schedules = Schedules(self._async.schedules, self._background)
 
     def __enter__(self) -> Client:
@@ -283,6 +286,7 @@ class Client:
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
+        alike: Alike | None = None,
     ) -> Promise:
         """Answer a question. See ``AsyncClient.answer``."""
         work = self._async.answer(
@@ -294,6 +298,7 @@ class Client:
             note=note,
             request_id=request_id,
             digest=digest,
+            alike=alike,
         )
         return self._call("answer", work)
 
@@ -437,6 +442,22 @@ class Inbox:
     def history(self, **which: Any) -> Page[AuditEvent]:
         """List what happened to questions, in order. See ``AsyncInbox.history``."""
         return self._background.call(self._async.history(**which), "inbox.history")
+
+
+class Rules:
+    """Rules by their ids, for code that may block. See ``AsyncRules``."""
+
+    def __init__(self, rules: AsyncRules, background: Background) -> None:
+        self._async = rules
+        self._background = background
+
+    def list(self, **which: Any) -> Page[Rule]:
+        """List rules, oldest first. See ``AsyncRules.list``."""
+        return self._background.call(self._async.list(**which), "rules.list")
+
+    def revoke(self, rule_id: str, **said: Any) -> Rule:
+        """Have a rule approve nothing more. See ``AsyncRules.revoke``."""
+        return self._background.call(self._async.revoke(rule_id, **said), "rules.revoke")
 
 
 class Schedules:

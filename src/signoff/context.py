@@ -30,6 +30,7 @@ from signoff.errors import ContinueAsNew, QuestionCancelled, RegistrationError, 
 from signoff.handles import Detached, Invocation, Note, Opening
 from signoff.logs import RunLogger
 from signoff.names import check_user
+from signoff.people.actions import Action
 from signoff.people.answers import Answer, read_answer
 from signoff.people.attachments import Attachment
 from signoff.people.cases import excluded_users
@@ -249,6 +250,7 @@ class Context:
         max_length: int | None = None,
         proposal: Any = None,
         proposal_type: Any = None,
+        action: Action | None = None,
     ) -> QuestionCall:
         """Ask a person, and wait without using anything until one has answered.
 
@@ -287,6 +289,9 @@ class Context:
                 ``answer.proposal`` is what was approved, ``answer.edits`` how that differs. None proposes nothing.
             proposal_type: A type (or a JSON Schema) that the proposal and its edits must fit; ``answer.proposal`` is
                 then an instance. By default any JSON does.
+            action: For ``approval``: what is done if it is approved: a tool, and its very arguments. Somebody who
+                approves it may have others like it approved, too, for some time; ``answer.rule`` is then the rule's id.
+                A proposal beside it must be its arguments.
 
         Returns:
             An awaitable for an ``Answer``.
@@ -329,6 +334,7 @@ class Context:
             max_length=max_length,
             proposal=proposal,
             proposal_type=proposal_type,
+            action=action,
         )
         if requester is not None:
             check_user("requester", requester)
@@ -449,9 +455,10 @@ class QuestionCall(PromiseCall):
         new = super().new_promise(now)
         if self.closes_after is not None:
             new = replace(new, due_at=now + self.closes_after)
-        if self.policy.is_plain:
+        may_be_approved_by_rule = self.question.action is not None and self.policy.quorum is None
+        if self.policy.is_plain and not may_be_approved_by_rule:
             return new
-        first_act = self.policy.first_act
+        first_act = 0.0 if may_be_approved_by_rule else self.policy.first_act
         return replace(
             new,
             data=self.question.to_json(replace(self.policy, asked_at=now)),

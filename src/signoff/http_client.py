@@ -17,6 +17,7 @@ from signoff.errors import SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, new_client, server_url
 from signoff.people.bulk import GivenAnswer, check_count
 from signoff.people.responders import Responder, check_names
+from signoff.people.rules import Alike
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -27,6 +28,7 @@ from signoff.records import (
     Promise,
     PromiseState,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -35,10 +37,10 @@ from signoff.records import (
 )
 from signoff.sse import read_events
 from signoff.stores.limits import check_limits
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RuleFilter, RunFilter
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Rule)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -227,6 +229,7 @@ class HttpBackend:
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
+        alike: Alike | None = None,
     ) -> Promise:
         body = {
             "value": from_json(codec.encode(value, path="value")),
@@ -234,6 +237,7 @@ class HttpBackend:
             "note": note,
             "request_id": request_id,
             "digest": digest,
+            "alike": None if alike is None else _given(asdict(alike)),
         }
         path = _path("questions", question_id, "answer")
         return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
@@ -291,6 +295,18 @@ class HttpBackend:
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
         query = {"after": after, "limit": min(limit, PAGE)}
         return self._read(await self._get("/v1/audit/chain", query), _links)
+
+    # Rules
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        query = {"by": which.by, "tool": which.tool, "in_force": which.in_force or None}
+        return await self._list(Rule, "/v1/rules", query, after, limit)
+
+    async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:
+        body = {"by": by, "reason": reason}
+        return self._record(Rule, await self._post(_path("rules", rule_id, "revoke"), body, pauses=QUICK))
 
     # Workers and groups
 

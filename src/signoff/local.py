@@ -9,10 +9,11 @@ from typing import Any
 
 from signoff.engine.cron import next_time
 from signoff.errors import InvalidValue, SignoffError
-from signoff.people import decisions
+from signoff.people import decisions, rules
 from signoff.people.answers import answer
 from signoff.people.bulk import GivenAnswer, answer_each
 from signoff.people.responders import Responder
+from signoff.people.rules import Alike
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -23,6 +24,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -30,7 +32,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Store
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RuleFilter, RunFilter
 from signoff.watch import Watch
 
 _ENTRIES_AT_ONCE = 1000
@@ -143,6 +145,7 @@ class LocalBackend:
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
+        alike: Alike | None = None,
     ) -> Promise:
         return await answer(
             self._store,
@@ -154,6 +157,7 @@ class LocalBackend:
             note=note,
             request_id=request_id,
             digest=digest,
+            alike=alike,
         )
 
     async def answer_all(
@@ -196,6 +200,14 @@ class LocalBackend:
         self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
     ) -> Promise:
         return await decisions.reassign(self._store, question_id, to, by, reason)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        return await self._store.list_rules(which, after=after, limit=limit)
+
+    async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:
+        return await rules.revoke(self._store, rule_id, by, reason)
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

@@ -47,14 +47,15 @@ from signoff.records import (
     PromiseKind,
     PromiseState,
     Rate,
+    Rule,
     Run,
     RunState,
     Schedule,
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
+Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Rule
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Rule)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -64,6 +65,7 @@ _JSON: Mapping[type, frozenset[str]] = {
     Group: frozenset(),
     WorkerInfo: frozenset(),
     Schedule: frozenset({"arguments"}),
+    Rule: frozenset({"arguments"}),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -72,6 +74,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Entry: {"kind": EntryKind, "call": CallKind},
     AuditEvent: {"kind": AuditKind},
     WorkerInfo: {},
+    Rule: {"groups": tuple, "roles": tuple},
     Schedule: {"catch_up": CatchUp},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
 }

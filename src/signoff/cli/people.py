@@ -20,8 +20,33 @@ from signoff.errors import AlreadySettled, NotFound, SignoffError, WrongAnswer
 from signoff.people.bulk import GivenAnswer
 from signoff.people.cases import Case
 from signoff.people.questions import Question
+from signoff.people.rules import Alike
 from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.wire import to_problem, to_wire
+
+
+def _alike(command: Command) -> Command:
+    """Add which other questions are approved with one."""
+    for option in (
+        click.option("--max-uses", type=click.IntRange(1), help="With --alike: how many of them at most."),
+        click.option("--everywhere", is_flag=True, help="With --alike: of all runs, not only of this one."),
+        click.option("--any-arguments", is_flag=True, help="With --alike: whatever their arguments are."),
+        click.option(
+            "--same",
+            multiple=True,
+            metavar="POINTER",
+            help="With --alike: what of the arguments must be the same, such as /to; repeat for more. [default: all]",
+        ),
+        click.option(
+            "--alike",
+            "alike_seconds",
+            type=float,
+            metavar="SECONDS",
+            help="Approve all questions about the same action for so long, in your name.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def _groups_and_roles(command: Command) -> Command:
@@ -90,6 +115,7 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
     help="Approve the proposal with these fields, or this value, instead of its own.",
 )
 @click.option("--note", help="What to add in words.")
+@_alike
 @click.option("--user", help="Who answers.  [default: your login name]")
 @_groups_and_roles
 @on_client
@@ -104,6 +130,11 @@ async def answer(
     text: str | None,
     edit: str | None,
     note: str | None,
+    alike_seconds: float | None,
+    same: tuple[str, ...],
+    any_arguments: bool,
+    everywhere: bool,
+    max_uses: int | None,
     user: str | None,
 ) -> None:
     """Answer QUESTION. On a terminal, without a value, it is put to you. Several get the same answer."""
@@ -114,6 +145,13 @@ async def answer(
     said = parse_json(value) if value is not None else given[0] if given else None
     change = None if edit is None else parse_json(edit)
     question_id, *others = question_ids
+    alike: Alike | None = None
+    if alike_seconds is not None:
+        alike = Alike(alike_seconds, same or None, any_arguments, everywhere, max_uses)
+    elif same or any_arguments or everywhere or max_uses:
+        raise click.UsageError("--same, --any-arguments, --everywhere and --max-uses go with --alike SECONDS")
+    if alike is not None and (others or approved is not True):
+        raise click.UsageError("--alike goes with --approve, and with one question")
     if others:
         if edit is not None or not given:
             raise click.UsageError("several questions take --approve, --reject, --value JSON or --text TEXT")
@@ -125,7 +163,7 @@ async def answer(
         said = _edited(promise, asked, change)
         promise = await client.answer(question_id, said, **who, note=note, digest=asked.digest)
     elif given:
-        promise = await client.answer(question_id, said, **who, note=note)
+        promise = await client.answer(question_id, said, **who, note=note, alike=alike)
     else:
         promise = await _put(client, out, promise, who, note)
     if out.as_json:
@@ -315,12 +353,12 @@ def _show(out: Output, promise: Promise, asked: Question) -> None:
         out.note(f"  {one_line(name)}: {brief(json.dumps(value), 500)}")
     for attachment in asked.attachments:
         out.note(f"  {one_line(attachment['name'])}: {one_line(attachment['url'], 4000)}")
+    if asked.action is not None:
+        out.note(f"  to be done: {one_line(asked.action['tool'])}")
+        _show_data(out, asked.action["arguments"])
     if asked.proposal is not None:
         out.note("  proposed:")
-        shown = json.dumps(asked.proposal, ensure_ascii=False, indent=2)
-        for line in shown.splitlines():
-            indent = len(line) - len(line.lstrip())
-            out.note(f"    {' ' * indent}{one_line(line, 2000)}")
+        _show_data(out, asked.proposal)
     case = Case.of(promise, time.time())
     if promise.assignees:
         out.note(f"  for {one_line(', '.join(promise.assignees))}")
@@ -328,3 +366,9 @@ def _show(out: Output, promise: Promise, asked: Question) -> None:
         out.note(f"  claimed by {one_line(case.progress.claimed_by)}")
     if case.deadline_at:
         out.note(f"  until {moment(case.deadline_at)}")
+
+
+def _show_data(out: Output, data: Any) -> None:
+    for line in json.dumps(data, ensure_ascii=False, indent=2).splitlines():
+        indent = len(line) - len(line.lstrip())
+        out.note(f"    {' ' * indent}{one_line(line, 2000)}")

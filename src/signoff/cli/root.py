@@ -21,6 +21,7 @@ from signoff.cli.people import answer, cancel_question, claim, delegate, inbox, 
 from signoff.cli.promises import reject, resolve
 from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
+from signoff.cli.rules import rules
 from signoff.cli.runs import cancel, retry, runs, signal, start
 from signoff.cli.schedules import schedules
 from signoff.cli.serve import dev, server, worker
@@ -63,6 +64,7 @@ for _command in (
     delegate,
     reassign,
     cancel_question,
+    rules,
     audit,
     signal,
     cancel,

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from signoff.errors import SignoffError
 from signoff.people.bulk import MOST_ANSWERS, GivenAnswer, answer_each
 from signoff.people.responders import Responder, check_names
+from signoff.people.rules import Alike
 from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
@@ -47,6 +48,21 @@ class Delegate(Said):
     note: Text | None = None
 
 
+class SayAlike(Body):
+    """Which other questions about the same action are approved with this one, for some time."""
+
+    seconds: float
+    same: list[Text] | None = None
+    any_arguments: bool = False
+    everywhere: bool = False
+    max_uses: int | None = None
+
+    @property
+    def alike(self) -> Alike:
+        """The same as the client says it. Raises InvalidValue."""
+        return Alike(self.seconds, self.same, self.any_arguments, self.everywhere, self.max_uses)
+
+
 class GiveAnswer(Said):
     """An answer: its value must be what the question's ``answer_schema`` describes; null skips, where that is allowed.
 
@@ -58,6 +74,7 @@ class GiveAnswer(Said):
     note: Text | None = None
     request_id: Text | None = None
     digest: Text | None = None
+    alike: SayAlike | None = None
 
 
 class OneAnswer(Body):
@@ -139,6 +156,7 @@ async def answer_question(
         note=body.note,
         request_id=body.request_id,
         digest=body.digest,
+        alike=None if body.alike is None else body.alike.alike,
     )
     return reply_with(promise)
 

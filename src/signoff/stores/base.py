@@ -59,6 +59,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base_questions import QuestionStore
+from signoff.stores.base_rules import RuleStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
 
 ENLIST_SECONDS = 15.0
@@ -144,7 +145,7 @@ class Change:
     due: bool = True
 
 
-class Store(QuestionStore, Protocol):
+class Store(QuestionStore, RuleStore, Protocol):
     """A durable home for runs. See the module's text for what holds of every method.
 
     Attributes:

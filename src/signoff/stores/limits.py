@@ -11,12 +11,13 @@ from signoff.codec.refusals import MAX_DEPTH
 from signoff.codec.scalars import MAX_DIGITS
 from signoff.codec.values import MAX_BYTES
 from signoff.errors import InvalidValue
-from signoff.names import check_user
+from signoff.names import check_part, check_user
 from signoff.records import (
     Amendment,
     AuditKind,
     NewAuditEvent,
     NewPromise,
+    NewRule,
     NewRun,
     PromiseKind,
     PromiseState,
@@ -71,7 +72,29 @@ def check_amendment(amendment: Amendment) -> None:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
     if settlement is not None and settlement.version is not None:
         raise InvalidValue("settlement.version", "the amendment itself says for which version it was made")
+    if (amendment.rule or amendment.by_rule) and settlement is None:
+        raise InvalidValue("rule", "a rule is made with an answer, and used to give one")
+    if amendment.rule is not None and amendment.by_rule is not None:
+        raise InvalidValue("rule", "what a rule approves makes no other rule")
+    if amendment.rule is not None:
+        check_rule(amendment.rule)
+    check_text("by_rule", amendment.by_rule)
     check_events(amendment.events)
+
+
+def check_rule(new: NewRule) -> None:
+    """Raise InvalidValue for a rule that not every store could keep, or that would never be in force."""
+    for field in ("id", "tool", "question_id", "run_id"):
+        check_text(f"rule.{field}", getattr(new, field))
+    if check_user("rule.by", new.by).startswith("user:"):
+        raise InvalidValue("rule.by", f"write {new.by!r} without user:")
+    for name in (*new.groups, *new.roles):
+        check_part("rule.groups", name)
+    if not math.isfinite(new.expires_at):
+        raise InvalidValue("rule.expires_at", "a rule ends at some time")
+    if new.max_uses is not None and new.max_uses < 1:
+        raise InvalidValue("rule.max_uses", f"{new.max_uses} lets it never be used")
+    check_object("rule.arguments", new.arguments)
 
 
 def check_events(events: Sequence[NewAuditEvent]) -> None:
@@ -84,7 +107,7 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
         check_text("run_id", event.run_id)
         check_text("by", event.by)
         if event.details is not None:
-            _check_details(event.details)
+            check_object("details", event.details)
 
 
 def check_text(field: str, text: str | None) -> None:
@@ -99,20 +122,21 @@ def check_text(field: str, text: str | None) -> None:
         raise InvalidValue(field, "it has half of a surrogate pair, which is no Unicode text") from None
 
 
-def _check_details(details: str) -> None:
-    check_text("details", details)
-    size = len(details.encode())
+def check_object(field: str, text: str) -> None:
+    """Raise InvalidValue for text that is not the JSON of an object, or is too large or too deep."""
+    check_text(field, text)
+    size = len(text.encode())
     if size > MAX_DETAILS:
-        raise InvalidValue("details", f"{size} bytes are more than {MAX_DETAILS}")
+        raise InvalidValue(field, f"{size} bytes are more than {MAX_DETAILS}")
     try:
-        value: object = json.loads(details, parse_int=_int)
+        value: object = json.loads(text, parse_int=_int)
         if not isinstance(value, dict):
             raise ValueError("it is no object")
         if _is_deep(cast("dict[str, object]", value)):
             raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InvalidValue("details", f"it is not the JSON of an object: {error}") from None
+        raise InvalidValue(field, f"it is not the JSON of an object: {error}") from None
 
 
 def _int(digits: str) -> int:

@@ -21,6 +21,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -34,10 +35,11 @@ from signoff.stores import postgres_operations as operations
 from signoff.stores import postgres_questions as questions
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
+from signoff.stores import postgres_rules as rules
 from signoff.stores import postgres_schedules as schedules
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import check_limits
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RuleFilter, RunFilter
 from signoff.stores.postgres_database import Database
 from signoff.stores.touched import Touched
 
@@ -225,6 +227,19 @@ class PostgresStore:
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         now = self._database.now()
         return await self._database.call(lambda db: questions.due(db, now, limit))
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return await self._read(rules.get_rule, rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        return await self._read(rules.list_rules, which, after, limit, self._database.now())
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        return await self._read(rules.revoke_rule, rule_id, event, self._database.now())
 
     # The audit trail
 

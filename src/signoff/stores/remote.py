@@ -31,6 +31,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -40,7 +41,7 @@ from signoff.records import (
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import check_amendment, check_events, check_limits
 from signoff.stores.operations import OPERATIONS, PATH
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RuleFilter, RunFilter
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock
@@ -219,6 +220,21 @@ class RemoteStore:
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         return await self._ask("due_questions", limit=limit)
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return await self._ask("get_rule", rule_id=rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        which.check()
+        return await self._ask("list_rules", which=which, after=after, limit=limit)
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        check_events([event])
+        return await self._ask("revoke_rule", ("rule", rule_id), rule_id=rule_id, event=event)
 
     # The audit trail
 

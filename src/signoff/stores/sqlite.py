@@ -25,6 +25,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -40,12 +41,13 @@ from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_questions as questions
 from signoff.stores import sqlite_retention as retention
+from signoff.stores import sqlite_rules as rules
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import check_events, check_limits
 from signoff.stores.listeners import Listeners
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RuleFilter, RunFilter
 from signoff.stores.readers import Readers
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
@@ -221,6 +223,20 @@ class SqliteStore:
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         now = self.clock.now()
         return await self._file.read_soon(lambda db: questions.due(db, now, limit))
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return await self._read_soon(rules.get_rule, rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        return await self._read(rules.list_rules, which, after, limit, self.clock.now())
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        check_events([event])
+        return await self._write(rules.revoke_rule, rule_id, event)
 
     # The audit trail
 

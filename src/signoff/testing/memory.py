@@ -22,6 +22,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -29,7 +30,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, page_number
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RuleFilter, RunFilter, page_number
 from signoff.testing.model import Model
 from signoff.testing.model_tables import Commit
 
@@ -219,6 +220,22 @@ class MemoryStore:
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         return self.model.promises.due_questions(limit)
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return self.model.rules.get(self.namespace, rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        which.check()
+        begin = page_number(after, 0)
+        found = self.model.rules.list_rules(self.namespace, which)
+        return _page(((number, rule) for number, rule in found if number > begin), limit)
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        return self._do(self.model.rules.revoke, rule_id, event)
 
     # The audit trail
 

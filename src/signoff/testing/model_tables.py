@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from signoff.records import AuditEvent, Entry, Message, Promise, Rate, Run, Schedule, Seal, WorkerInfo
+from signoff.records import AuditEvent, Entry, Message, Promise, Rate, Rule, Run, Schedule, Seal, WorkerInfo
 from signoff.stores.base import Change
 
 Key = tuple[str, str]  # namespace and id
@@ -70,6 +70,7 @@ class Tables:
     groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
     schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
+    rules: dict[Key, Rule] = field(default_factory=dict[Key, Rule])
     audit: list[AuditEvent] = field(default_factory=list[AuditEvent])
     chains: dict[str, list[Seal]] = field(default_factory=dict[str, list[Seal]])
 
