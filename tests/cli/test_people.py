@@ -99,6 +99,29 @@ def test_several_questions_get_the_same_answer_each_by_itself(here: Here, open_s
     assert (unsaid.code, "several questions take --approve" in unsaid.err) == (2, True)
 
 
+def test_others_like_it_are_approved_until_the_rule_is_revoked(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "mail-1", "mail", "--arg", '"bob"')
+    lonely = here("answer", question, "--approve", "--same", "/to", cwd=open_shop)
+    assert (lonely.code, "go with --alike SECONDS" in lonely.err) == (2, True)
+    rejected = here("answer", question, "--reject", "--alike", "60", cwd=open_shop)
+    assert (rejected.code, "--alike goes with --approve" in rejected.err) == (2, True)
+    said = ("--alike", "60", "--same", "/to", "--everywhere", "--user", "ana")
+    assert here("answer", question, "--approve", *said, cwd=open_shop).code == 0
+    here("start", "mail", "--arg", '"bob"', "--id", "mail-2", cwd=open_shop)
+    assert result(here, open_shop, "mail-2") == {"approved": True, "by": "ana"}
+    [rule] = here("rules", "list", "--json", cwd=open_shop).json["items"]
+    row = here("rules", "list", "--user", "ana", cwd=open_shop).out.splitlines()[1]
+    assert [part in row for part in (rule["id"], "ana", "send_mail", '{"/to": "bob"}', "all runs", "1")] == [
+        True
+    ] * 6
+    gone = here("rules", "revoke", rule["id"], "--reason", "enough", cwd=open_shop)
+    assert gone.out == f"rule {rule['id']} approves nothing more\n"
+    assert here("rules", "list", cwd=open_shop).err == "no rules are in force\n"
+    assert "revoked" in here("rules", "list", "--all", cwd=open_shop).out
+    ask(here, open_shop, "mail-3", "mail", "--arg", '"bob"')
+    assert here("rules", "revoke", "none", cwd=open_shop).code == 3
+
+
 def test_a_question_is_withdrawn_in_the_login_name(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "gone-1", "refund", "--arg", '"o-1"')
     moved = signoff("reassign", question, "user:bob", "--reason", "ill", cwd=open_shop, LOGNAME="olga")

@@ -28,7 +28,7 @@ from signoff.server import Server
 from signoff.server.keys import WorkerKey, WorkerKeys, new_worker_key
 from signoff.stores.base import Outcome, Write
 from signoff.stores.operations import CHANGES_PATH, OPERATIONS, PATH
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, PromiseFilter, RuleFilter, RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from tests.stores.scene import YES, Scene, entry, question
@@ -157,6 +157,11 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "amend": lambda store: store.amend("theirs.0", Amendment(0, "1", (), None, YES)),
     "record": lambda store: store.record([viewed("theirs.0", "theirs")]),
     "list_audit": lambda store: store.list_audit(AuditFilter(run_id="theirs")),
+    "get_rule": lambda store: store.get_rule("x"),
+    "list_rules": lambda store: store.list_rules(RuleFilter()),
+    "revoke_rule": lambda store: store.revoke_rule(
+        "x", NewAuditEvent("e", AuditKind.RULE_REVOKED, "theirs.0", "theirs")
+    ),
     "read_chain": lambda store: store.read_chain(),
     "last_seal": lambda store: store.last_seal(),
     "seal": lambda store: store.seal([Seal(0, "e", "h")]),
