@@ -163,19 +163,20 @@ class LocalBackend:
     async def answer_all(
         self, given: Sequence[GivenAnswer], responder: Responder
     ) -> Sequence[Promise | SignoffError]:
-        async def answer_one(each: GivenAnswer) -> Promise:
-            return await self.answer(
-                each.question_id,
-                each.value,
-                user_id=responder.user_id,
-                groups=responder.groups,
-                roles=responder.roles,
-                note=each.note,
-                request_id=each.request_id,
-                digest=each.digest,
-            )
+        return await answer_each(given, lambda each: self.answer_one(each, responder))
 
-        return await answer_each(given, answer_one)
+    async def answer_one(self, given: GivenAnswer, responder: Responder) -> Promise:
+        """Give one of several answers, as ``answer`` does."""
+        return await self.answer(
+            given.question_id,
+            given.value,
+            user_id=responder.user_id,
+            groups=responder.groups,
+            roles=responder.roles,
+            note=given.note,
+            request_id=given.request_id,
+            digest=given.digest,
+        )
 
     async def view_question(self, question_id: str, responder: Responder) -> Promise:
         return await decisions.view(self._store, question_id, responder)

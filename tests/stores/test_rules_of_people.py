@@ -204,6 +204,7 @@ async def test_of_a_use_and_a_revocation_at_once_what_counts_is_counted(scene: S
         {"tool": "nul \0"},
         {"groups": ("",)},
         {"max_uses": 0},
+        {"max_uses": 2**31},
         {"expires_at": float("inf")},
         {"expires_at": float("nan")},
     ],

@@ -351,10 +351,12 @@ class Case:
             InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
         """
         names = self._check_successors(to)
-        able = {*names, *(user_name(vote.user_id) for vote in self.progress.votes)}
+        votes = self.progress.votes
         needed = 1 if self.policy.quorum is None else self.policy.quorum.approvals
+        needed -= sum(vote.approved for vote in votes)
+        able = set(names) - {user_name(vote.user_id) for vote in votes}
         if len(able) < needed and all(name.startswith("user:") for name in names):
-            raise InvalidValue("to", f"{len(able)} people cannot give {needed} approvals")
+            raise InvalidValue("to", f"{len(able)} people cannot give the {needed} approvals that it needs")
         if names == self.question.assignees:
             return None
         question = replace(self.question, assignees=names)

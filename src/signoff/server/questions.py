@@ -171,16 +171,7 @@ async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: Actor
 
     async def answer_one(each: GivenAnswer) -> Promise:
         responder = await actor.responder(services.store, each.question_id, said)
-        return await services.backend.answer(
-            each.question_id,
-            each.value,
-            user_id=responder.user_id,
-            groups=responder.groups,
-            roles=responder.roles,
-            note=each.note,
-            request_id=each.request_id,
-            digest=each.digest,
-        )
+        return await services.backend.answer_one(each, responder)
 
     given = [each.given for each in body.answers]
     results = await answer_each(given, answer_one)

@@ -92,8 +92,8 @@ def check_rule(new: NewRule) -> None:
         check_part("rule.groups", name)
     if not math.isfinite(new.expires_at):
         raise InvalidValue("rule.expires_at", "a rule ends at some time")
-    if new.max_uses is not None and new.max_uses < 1:
-        raise InvalidValue("rule.max_uses", f"{new.max_uses} lets it never be used")
+    if new.max_uses is not None and not 0 < new.max_uses < 2**31:
+        raise InvalidValue("rule.max_uses", f"{new.max_uses} is no number of times")
     check_object("rule.arguments", new.arguments)
 
 

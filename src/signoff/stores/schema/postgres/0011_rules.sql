@@ -17,12 +17,12 @@ CREATE TABLE signoff.rules (
     uses integer NOT NULL DEFAULT 0,
     revoked_at double precision,
     revoked_by text,
-    PRIMARY KEY (namespace, id)
+    PRIMARY KEY (id, namespace)
 );
 
-CREATE INDEX rules_by_number ON signoff.rules (namespace, number);
-CREATE INDEX rules_by_maker ON signoff.rules (namespace, by, number);
-CREATE INDEX rules_in_force ON signoff.rules (namespace, expires_at) WHERE revoked_at IS NULL;
+CREATE INDEX rules_by_maker ON signoff.rules (by, namespace, number);
+CREATE INDEX rules_by_namespace ON signoff.rules ((namespace || ''), number);  -- not for who looks for one rule or maker
+CREATE INDEX rules_in_force ON signoff.rules ((namespace || ''), expires_at) WHERE revoked_at IS NULL;  -- likewise
 
 -- Make the rule that comes with an amendment. Returns whether its id was free.
 CREATE FUNCTION signoff.make_rule(p_namespace text, p_rule jsonb, p_now double precision) RETURNS boolean
@@ -36,7 +36,7 @@ BEGIN
         id text, by text, tool text, arguments text, expires_at double precision, question_id text, run_id text,
         groups text[], roles text[], max_uses integer
     )
-    ON CONFLICT (namespace, id) DO NOTHING;
+    ON CONFLICT (id, namespace) DO NOTHING;
     RETURN FOUND;
 END $$;
 
@@ -44,15 +44,15 @@ END $$;
 -- may wait for what we hold.
 CREATE FUNCTION signoff.use_rule(p_namespace text, p_id text, p_now double precision) RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+    rule signoff.rules;
 BEGIN
-    PERFORM FROM signoff.rules
-    WHERE namespace = p_namespace AND id = p_id AND revoked_at IS NULL AND expires_at > p_now
-        AND (max_uses IS NULL OR uses < max_uses)
+    SELECT * INTO rule FROM signoff.rules WHERE id = p_id AND namespace = p_namespace
     FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
+    IF NOT FOUND OR rule.revoked_at IS NOT NULL OR rule.expires_at <= p_now OR rule.uses >= rule.max_uses THEN
         RETURN false;
     END IF;
-    UPDATE signoff.rules SET uses = uses + 1 WHERE namespace = p_namespace AND id = p_id;
+    UPDATE signoff.rules SET uses = uses + 1 WHERE id = p_id AND namespace = p_namespace;
     RETURN true;
 END $$;
 
@@ -63,14 +63,14 @@ LANGUAGE plpgsql AS $$
 DECLARE
     rule signoff.rules;
 BEGIN
-    UPDATE signoff.rules SET revoked_at = p_now, revoked_by = p_event ->> 'by'
-    WHERE namespace = p_namespace AND id = p_id AND revoked_at IS NULL
-    RETURNING * INTO rule;
-    IF FOUND THEN
-        PERFORM signoff.record(p_namespace, jsonb_build_array(p_event), p_now);
-    ELSE
-        SELECT * INTO rule FROM signoff.rules WHERE namespace = p_namespace AND id = p_id;
+    SELECT * INTO rule FROM signoff.rules WHERE id = p_id AND namespace = p_namespace FOR NO KEY UPDATE;
+    IF NOT FOUND OR rule.revoked_at IS NOT NULL THEN
+        RETURN rule;
     END IF;
+    UPDATE signoff.rules SET revoked_at = p_now, revoked_by = p_event ->> 'by'
+    WHERE id = p_id AND namespace = p_namespace
+    RETURNING * INTO rule;
+    PERFORM signoff.record(p_namespace, jsonb_build_array(p_event), p_now);
     RETURN rule;
 END $$;
 CALL signoff.plan_by_index('signoff.revoke_rule');
@@ -83,9 +83,12 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF p_in_force THEN
         RETURN QUERY
-            SELECT * FROM signoff.rules
-            WHERE namespace = p_namespace AND revoked_at IS NULL AND expires_at > p_now
-                AND (max_uses IS NULL OR uses < max_uses)
+            SELECT * FROM (
+                SELECT * FROM signoff.rules
+                WHERE namespace || '' = p_namespace AND revoked_at IS NULL AND expires_at > p_now
+                ORDER BY expires_at OFFSET 0  -- by that index: those of the past are far more
+            ) AS rules
+            WHERE (max_uses IS NULL OR uses < max_uses)
                 AND (p_by IS NULL OR by = p_by) AND (p_tool IS NULL OR tool = p_tool) AND number > p_after
             ORDER BY number LIMIT p_limit;
     ELSIF p_by IS NOT NULL THEN
@@ -96,7 +99,7 @@ BEGIN
     ELSE
         RETURN QUERY
             SELECT * FROM signoff.rules
-            WHERE namespace = p_namespace AND (p_tool IS NULL OR tool = p_tool) AND number > p_after
+            WHERE namespace || '' = p_namespace AND (p_tool IS NULL OR tool = p_tool) AND number > p_after
             ORDER BY number LIMIT p_limit;
     END IF;
 END $$;
