@@ -319,6 +319,7 @@ async def test_people_are_asked_as_ever_where_no_rule_fits() -> None:
         {"action": Action("m" * 257, {})},
         {"action": Action("mail", [1])},  # type: ignore[arg-type]
         {"action": Action("mail", {"a": 1}), "proposal": {"a": 2}},
+        {"action": Action("mail", {"a": 1}), "proposal": {"a": True}},
         {"action": Action("mail", {}), "input_type": "text"},
     ],
     ids=repr,

@@ -70,3 +70,8 @@ def found_at(arguments: Any, pointer: str) -> Any:
         else:
             raise KeyError(name)
     return value
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two are the very same JSON: 1 is neither 1.0 nor true."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

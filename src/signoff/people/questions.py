@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.people import forms
-from signoff.people.actions import Action
+from signoff.people.actions import Action, is_same
 from signoff.people.attachments import Attachment, check_attachments
 from signoff.people.policies import Policy
 from signoff.people.schemas import listed, problems
@@ -257,7 +257,7 @@ def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Any, dict[s
 
 def _same_as_done(text: str, proposal: Any, action: dict[str, Any] | None) -> Any:
     """Return a proposal unless something else is done than it says."""
-    if action is None or proposal is None or proposal == action["arguments"]:
+    if action is None or proposal is None or is_same(proposal, action["arguments"]):
         return proposal
     raise RegistrationError(
         f"question {text!r}: what is proposed is not what is done: an action's proposal is its arguments"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.errors import InvalidValue, NotAllowed, QuestionClaimed
-from signoff.people.actions import found_at
+from signoff.people.actions import found_at, is_same
 from signoff.people.cases import Case
 from signoff.people.checks import check_texts, to_keep
 from signoff.people.questions import Question
@@ -150,16 +150,10 @@ def _fits(rule: Rule, case: Case, arguments: dict[str, Any]) -> bool:
     except (NotAllowed, QuestionClaimed):
         return False
     pattern: dict[str, Any] = json.loads(rule.arguments)
-    return all(_is_same(arguments, pointer, value) for pointer, value in pattern.items())
-
-
-def _is_same(arguments: dict[str, Any], pointer: str, value: Any) -> bool:
-    """Whether the very same JSON is there: 1 is neither 1.0 nor true."""
     try:
-        found = found_at(arguments, pointer)
+        return all(is_same(found_at(arguments, pointer), value) for pointer, value in pattern.items())
     except LookupError:
         return False
-    return json.dumps(found, sort_keys=True) == json.dumps(value, sort_keys=True)
 
 
 async def revoke(store: Store, rule_id: str, by: str | None = None, reason: str | None = None) -> Rule:
