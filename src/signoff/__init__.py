@@ -17,6 +17,7 @@ from signoff.errors import (
     PromiseCancelled,
     PromiseRejected,
     PromiseTimeout,
+    QuestionCancelled,
     QuestionClaimed,
     RunCancelled,
     RunFailed,
@@ -27,25 +28,33 @@ from signoff.errors import (
     StepTimeout,
     WrongAnswer,
 )
+from signoff.people.actions import Action
 from signoff.people.answers import Answer
+from signoff.people.bulk import GivenAnswer
 from signoff.people.cases import Vote
+from signoff.people.hours import BusinessHours
 from signoff.people.policies import Escalation, Quorum
-from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule
+from signoff.people.rules import Alike
+from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Rule, Run, RunState, Schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Action",
+    "Alike",
     "AlreadySettled",
     "AlreadyVoted",
     "Answer",
     "AsyncClient",
     "AsyncHandle",
     "AuditEvent",
+    "BusinessHours",
     "Client",
     "Concurrency",
     "Context",
     "Entry",
     "Escalation",
+    "GivenAnswer",
     "Group",
     "Handle",
     "IdConflict",
@@ -55,10 +64,12 @@ __all__ = [
     "PromiseCancelled",
     "PromiseRejected",
     "PromiseTimeout",
+    "QuestionCancelled",
     "QuestionClaimed",
     "Quorum",
     "Rate",
     "RetryPolicy",
+    "Rule",
     "Run",
     "RunCancelled",
     "RunFailed",

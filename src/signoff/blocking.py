@@ -12,12 +12,40 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
-from signoff.deliveries import Delivery
-from signoff.errors import BlockingCall, ClientClosed
+from signoff.deliveries import (
+    Delivery,
+)
+from signoff.errors import (
+    BlockingCall,
+    ClientClosed,
+    SignoffError,
+)
 from signoff.groups import AsyncGroups
 from signoff.inbox import AsyncInbox
-from signoff.notifications import AsyncNotifications
-from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
+from signoff.notifications import (
+    AsyncNotifications,
+)
+from signoff.people.bulk import (
+    GivenAnswer,
+)
+from signoff.people.rules import (
+    Alike,
+)
+from signoff.records import (
+    AuditEvent,
+    Entry,
+    Group,
+    Promise,
+    Rate,
+    Rule,
+    Run,
+    RunState,
+    Schedule,
+    WorkerInfo,
+)
+from signoff.rules import (
+    AsyncRules,
+)
 from signoff.schedules import AsyncSchedules
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
@@ -158,6 +186,7 @@ class Client:
         self.promises = Promises(self._async.promises, self._background)
         self.groups = Groups(self._async.groups, self._background)
         self.inbox = Inbox(self._async.inbox, self._background)
+        self.rules = Rules(self._async.rules, self._background)
         self.schedules = Schedules(self._async.schedules, self._background)
         self.notifications = Notifications(self._async.notifications, self._background)
 
@@ -285,6 +314,7 @@ class Client:
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
+        alike: Alike | None = None,
     ) -> Promise:
         """Answer a question. See ``AsyncClient.answer``."""
         work = self._async.answer(
@@ -296,6 +326,7 @@ class Client:
             note=note,
             request_id=request_id,
             digest=digest,
+            alike=alike,
         )
         return self._call("answer", work)
 
@@ -408,6 +439,10 @@ class Inbox:
         self._async = inbox
         self._background = background
 
+    def answer_all(self, given: Sequence[GivenAnswer], **responder: Any) -> Sequence[Promise | SignoffError]:
+        """Answer several questions, each by itself. See ``AsyncInbox.answer_all``."""
+        return self._background.call(self._async.answer_all(given, **responder), "inbox.answer_all")
+
     def view(self, question_id: str, **responder: Any) -> Promise:
         """Show a question to somebody who may answer it. See ``AsyncInbox.view``."""
         return self._background.call(self._async.view(question_id, **responder), "inbox.view")
@@ -424,9 +459,33 @@ class Inbox:
         """Have others answer instead of all who may now. See ``AsyncInbox.delegate``."""
         return self._background.call(self._async.delegate(question_id, to, **options), "inbox.delegate")
 
+    def cancel(self, question_id: str, **options: Any) -> Promise:
+        """Withdraw a question. See ``AsyncInbox.cancel``."""
+        return self._background.call(self._async.cancel(question_id, **options), "inbox.cancel")
+
+    def reassign(self, question_id: str, to: Sequence[str], **options: Any) -> Promise:
+        """Have others answer, whoever is asked now. See ``AsyncInbox.reassign``."""
+        return self._background.call(self._async.reassign(question_id, to, **options), "inbox.reassign")
+
     def history(self, **which: Any) -> Page[AuditEvent]:
         """List what happened to questions, in order. See ``AsyncInbox.history``."""
         return self._background.call(self._async.history(**which), "inbox.history")
+
+
+class Rules:
+    """Rules by their ids, for code that may block. See ``AsyncRules``."""
+
+    def __init__(self, rules: AsyncRules, background: Background) -> None:
+        self._async = rules
+        self._background = background
+
+    def list(self, **which: Any) -> Page[Rule]:
+        """List rules, oldest first. See ``AsyncRules.list``."""
+        return self._background.call(self._async.list(**which), "rules.list")
+
+    def revoke(self, rule_id: str, **said: Any) -> Rule:
+        """Have a rule approve nothing more. See ``AsyncRules.revoke``."""
+        return self._background.call(self._async.revoke(rule_id, **said), "rules.revoke")
 
 
 class Schedules:

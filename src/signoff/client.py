@@ -18,6 +18,7 @@ from signoff.inbox import AsyncInbox, InboxBackend
 from signoff.local import LocalBackend
 from signoff.notifications import AsyncNotifications, DeliveryBackend
 from signoff.people.responders import Responder
+from signoff.people.rules import Alike
 from signoff.records import (
     Entry,
     NewPromise,
@@ -31,6 +32,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.registry import workflow_name
+from signoff.rules import AsyncRules, RuleBackend
 from signoff.schedules import AsyncSchedules, ScheduleBackend
 from signoff.start_options import check_id, check_priority, unix_time
 from signoff.stores.base import Store
@@ -63,7 +65,7 @@ class App(Protocol):
         ...
 
 
-class Backend(GroupBackend, InboxBackend, ScheduleBackend, DeliveryBackend, Protocol):
+class Backend(GroupBackend, InboxBackend, RuleBackend, ScheduleBackend, DeliveryBackend, Protocol):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -106,6 +108,7 @@ class Backend(GroupBackend, InboxBackend, ScheduleBackend, DeliveryBackend, Prot
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
+        alike: Alike | None = None,
     ) -> Promise: ...
 
 
@@ -141,6 +144,7 @@ class AsyncClient:
         self.promises = AsyncPromises(self.backend)
         self.groups = AsyncGroups(self.backend)
         self.inbox = AsyncInbox(self.backend)
+        self.rules = AsyncRules(self.backend)
         self.schedules = AsyncSchedules(self.backend, self._group, self._function)
         self.notifications = AsyncNotifications(self.backend)
 
@@ -321,6 +325,7 @@ class AsyncClient:
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
+        alike: Alike | None = None,
     ) -> Promise:
         """Answer a question, or give one's vote where several must agree: it stays pending until they do.
 
@@ -333,6 +338,7 @@ class AsyncClient:
             note: What they add in words.
             request_id: Makes a repetition of this very answer a success without effect.
             digest: What the answerer saw; refused if the question is another one.
+            alike: Which other questions about the same action are approved with it, for some time.
 
         Raises:
             NotFound, WrongAnswer, AlreadySettled, RequestConflict
@@ -349,6 +355,7 @@ class AsyncClient:
             note=note,
             request_id=request_id,
             digest=digest,
+            alike=alike,
         )
 
 

@@ -26,14 +26,16 @@ from signoff.engine.calls import (
 )
 from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
-from signoff.errors import ContinueAsNew, RegistrationError, SignalTimeout
+from signoff.errors import ContinueAsNew, QuestionCancelled, RegistrationError, SignalTimeout
 from signoff.handles import Detached, Invocation, Note, Opening
 from signoff.logs import RunLogger
 from signoff.names import check_user
+from signoff.people.actions import Action
 from signoff.people.answers import Answer, read_answer
 from signoff.people.attachments import Attachment
 from signoff.people.cases import excluded_users
 from signoff.people.checks import checked_default
+from signoff.people.hours import BusinessHours
 from signoff.people.policies import UNSET, Escalation, Policy, Quorum, check_deadline
 from signoff.people.questions import InputType, Question
 from signoff.records import CallKind, Entry, NewPromise
@@ -236,6 +238,7 @@ class Context:
         timeout_answer: Any = UNSET,
         remind_every: float | None = None,
         escalations: Sequence[Escalation] = (),
+        hours: BusinessHours | None = None,
         skippable: bool = False,
         help: str | None = None,
         default: Any = None,
@@ -247,6 +250,7 @@ class Context:
         max_length: int | None = None,
         proposal: Any = None,
         proposal_type: Any = None,
+        action: Action | None = None,
     ) -> QuestionCall:
         """Ask a person, and wait without using anything until one has answered.
 
@@ -268,6 +272,8 @@ class Context:
                 ``answer.timed_out`` is then true.
             remind_every: After how many seconds to remind people, again and again.
             escalations: Who may answer, too, when nobody has for some time.
+            hours: Has all these seconds be working time: what does not count passes as if it were not. With them
+                there are at most 100 reminders.
             skippable: Whether a person may skip it; ``answer.skipped`` is then true and ``answer.value`` None.
             help: A longer text beside the question.
             default: What the form begins with. It is no answer by itself, and an approval has none.
@@ -283,6 +289,9 @@ class Context:
                 ``answer.proposal`` is what was approved, ``answer.edits`` how that differs. None proposes nothing.
             proposal_type: A type (or a JSON Schema) that the proposal and its edits must fit; ``answer.proposal`` is
                 then an instance. By default any JSON does.
+            action: For ``approval``: what is done if it is approved: a tool, and its very arguments. Somebody who
+                approves it may have others like it approved, too, for some time; ``answer.rule`` is then the rule's id.
+                A proposal beside it must be its arguments.
 
         Returns:
             An awaitable for an ``Answer``.
@@ -293,6 +302,7 @@ class Context:
             InvalidValue: An assignee, a number or a time is none.
             NotSerializable: A part of it is not JSON.
             SignalTimeout: (when awaited) Nobody answered in time.
+            QuestionCancelled: (when awaited) Somebody has withdrawn it from outside.
             InvalidValue: (when awaited) The answer fits the JSON Schema of ``answer_type`` or ``proposal_type``, but
                 not the type itself.
 
@@ -324,6 +334,7 @@ class Context:
             max_length=max_length,
             proposal=proposal,
             proposal_type=proposal_type,
+            action=action,
         )
         if requester is not None:
             check_user("requester", requester)
@@ -346,7 +357,11 @@ class Context:
             timeout_answer=None if timeout_answer is UNSET else checked_default(asked, timeout_answer),
         )
         declared = answer_type if proposal_type is None else proposal_type
-        return QuestionCall(self._execution, asked, policy, timeout_seconds, declared)
+        if hours is not None:
+            policy.in_hours(
+                hours, self._execution.loop.time(), timeout_seconds
+            )  # refused here, not when awaited
+        return QuestionCall(self._execution, asked, policy, timeout_seconds, declared, hours)
 
     def wait_for_signal(
         self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any
@@ -409,7 +424,7 @@ class QuestionCall(PromiseCall):
     """A question to a person; awaiting it gives an ``Answer``."""
 
     kind = CallKind.QUESTION
-    __slots__ = ("declared", "policy", "question")
+    __slots__ = ("closes_after", "declared", "hours", "policy", "question")
 
     def __init__(
         self,
@@ -418,22 +433,32 @@ class QuestionCall(PromiseCall):
         policy: Policy,
         timeout_seconds: float | None,
         declared: Any,
+        hours: BusinessHours | None = None,
     ) -> None:
         super().__init__(execution, question.text, timeout=timeout_seconds)
         self.question = question
         self.policy = policy
         self.declared = declared
+        self.hours = hours
+        self.closes_after: float | None = timeout_seconds
 
     def begin(self) -> asyncio.Future[Answer]:
         if self.future is None and self._execution.last_n + 1 not in self._execution.past.opened:
+            if self.hours is not None:
+                now, timeout = self._execution.loop.time(), self.timeout
+                self.policy = self.policy.in_hours(self.hours, now, timeout)
+                self.closes_after = None if timeout is None else self.hours.after(now, timeout) - now
             self.data = self.question.to_json(self.policy)
         return super().begin()
 
     def new_promise(self, now: float) -> NewPromise:
         new = super().new_promise(now)
-        if self.policy.is_plain:
+        if self.closes_after is not None:
+            new = replace(new, due_at=now + self.closes_after)
+        may_be_approved_by_rule = self.question.action is not None and self.policy.quorum is None
+        if self.policy.is_plain and not may_be_approved_by_rule:
             return new
-        first_act = self.policy.first_act
+        first_act = 0.0 if may_be_approved_by_rule else self.policy.first_act
         return replace(
             new,
             data=self.question.to_json(replace(self.policy, asked_at=now)),
@@ -445,6 +470,9 @@ class QuestionCall(PromiseCall):
     def answered(self, entry: Entry) -> Answer:
         return read_answer(self.question, entry, self.declared)
 
+    def cancelled(self, entry: Entry) -> Exception:
+        return QuestionCancelled(self.id, entry.fact("by"), entry.fact("note"))
+
     def timed_out(self) -> Exception:
         return SignalTimeout(f"an answer to {self.name!r}", self.timeout or 0.0)
 
@@ -452,7 +480,7 @@ class QuestionCall(PromiseCall):
         """Change the deadline before the question is asked."""
         if self.future is not None:
             raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
-        self.timeout = timeout_seconds
+        self.timeout = self.closes_after = timeout_seconds
         if self.policy.deadline is not None:
             self.policy = replace(self.policy, deadline=check_deadline(timeout_seconds))
         return self

@@ -298,6 +298,24 @@ class PromiseCancelled(SignoffError):
         self.promise_id = promise_id
 
 
+class QuestionCancelled(PromiseCancelled):
+    """Somebody has withdrawn a question from outside, so nobody will answer it.
+
+    Attributes:
+        promise_id: The question.
+        by: Who has, if they said.
+        reason: Why, if they said.
+    """
+
+    def __init__(self, promise_id: str, by: str | None = None, reason: str | None = None) -> None:
+        super().__init__(promise_id)
+        who = f" by {by}" if by else ""
+        why = f": {reason}" if reason else ""
+        self.args = (f"question {promise_id!r} was cancelled{who}{why}",)
+        self.by = by
+        self.reason = reason
+
+
 class PromiseTimeout(SignoffError, TimeoutError):
     """A promise reached its deadline unsettled."""
 

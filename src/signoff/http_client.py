@@ -15,8 +15,19 @@ from pydantic_core import from_json, to_json
 from signoff import codec
 from signoff.deliveries import Delivery
 from signoff.errors import SignoffError, StoreUnavailable
-from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, key_headers, new_client, server_url
+from signoff.http_connection import (
+    CONNECT_SECONDS,
+    SILENT_SECONDS,
+    key_headers,
+    new_client,
+    server_url,
+)
+from signoff.people.bulk import (
+    GivenAnswer,
+    check_count,
+)
 from signoff.people.responders import Responder, check_names
+from signoff.people.rules import Alike
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -27,6 +38,7 @@ from signoff.records import (
     Promise,
     PromiseState,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -35,10 +47,17 @@ from signoff.records import (
 )
 from signoff.sse import read_events
 from signoff.stores.limits import check_limits
-from signoff.stores.paging import AuditFilter, DeliveryFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    Page,
+    PromiseFilter,
+    RuleFilter,
+    RunFilter,
+)
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery, Rule)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -229,6 +248,7 @@ class HttpBackend:
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
+        alike: Alike | None = None,
     ) -> Promise:
         body = {
             "value": from_json(codec.encode(value, path="value")),
@@ -236,9 +256,19 @@ class HttpBackend:
             "note": note,
             "request_id": request_id,
             "digest": digest,
+            "alike": None if alike is None else _given(asdict(alike)),
         }
         path = _path("questions", question_id, "answer")
         return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
+
+    async def answer_all(
+        self, given: Sequence[GivenAnswer], responder: Responder
+    ) -> Sequence[Promise | SignoffError]:
+        check_count(given)
+        body = {"answers": [_given_answer(each) for each in given], **_responder(responder)}
+        is_repeatable = all(each.request_id is not None for each in given)
+        response = await self._post("/v1/questions/answers", body, pauses=QUICK if is_repeatable else NEVER)
+        return self._read(response, lambda answer: [self._result(item) for item in answer["items"]])
 
     async def view_question(self, question_id: str, responder: Responder) -> Promise:
         path = _path("questions", question_id, "view")
@@ -258,6 +288,20 @@ class HttpBackend:
         body = {**_responder(responder), "to": check_names("to", to), "note": note}
         path = _path("questions", question_id, "delegate")
         return self._record(Promise, await self._post(path, body))
+
+    async def cancel_question(
+        self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
+    ) -> Promise:
+        body = {"by": by, "reason": reason, "request_id": request_id}
+        path = _path("questions", question_id, "cancel")
+        return self._record(Promise, await self._post(path, body, pauses=_repeatable(request_id)))
+
+    async def reassign_question(
+        self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
+    ) -> Promise:
+        body = {"to": check_names("to", to), "by": by, "reason": reason}
+        path = _path("questions", question_id, "reassign")
+        return self._record(Promise, await self._post(path, body, pauses=QUICK))
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
@@ -279,6 +323,18 @@ class HttpBackend:
 
     async def redeliver(self, delivery_id: str) -> Delivery:
         return self._record(Delivery, await self._post(_path("deliveries", delivery_id, "redeliver"), {}))
+
+    # Rules
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        query = {"by": which.by, "tool": which.tool, "in_force": which.in_force or None}
+        return await self._list(Rule, "/v1/rules", query, after, limit)
+
+    async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:
+        body = {"by": by, "reason": reason}
+        return self._record(Rule, await self._post(_path("rules", rule_id, "revoke"), body, pauses=QUICK))
 
     # Workers and groups
 
@@ -409,6 +465,13 @@ class HttpBackend:
         except (ValueError, KeyError, TypeError):
             raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
 
+    def _result(self, item: Any) -> Promise | SignoffError:
+        """Read what came of one of several answers."""
+        if "question" in item:
+            return from_wire(Promise, item["question"])
+        problem = item["problem"]
+        return from_problem(problem) or StoreUnavailable(self.url, f"it says: {problem.get('detail')}")
+
     def _refused(self, response: httpx.Response) -> SignoffError:
         """Make the error of a response again."""
         try:
@@ -448,6 +511,12 @@ def _links(answer: Any) -> list[tuple[Seal, AuditEvent | None]]:
         )
         for link in answer["items"]
     ]
+
+
+def _given_answer(given: GivenAnswer) -> dict[str, Any]:
+    said = {"note": given.note, "request_id": given.request_id, "digest": given.digest}
+    value = from_json(codec.encode(given.value, path="value"))
+    return {"question_id": given.question_id, "value": value, **_given(said)}
 
 
 def _responder(responder: Responder) -> dict[str, Any]:

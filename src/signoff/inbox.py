@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from signoff.errors import SignoffError
+from signoff.people.bulk import GivenAnswer
 from signoff.people.responders import Responder
 from signoff.records import AuditEvent, Promise, Seal
 from signoff.stores.paging import AuditFilter, Page
@@ -13,11 +15,20 @@ from signoff.stores.paging import AuditFilter, Page
 class InboxBackend(Protocol):
     """What it talks to: a store in this process, or a server."""
 
+    async def answer_all(
+        self, given: Sequence[GivenAnswer], responder: Responder
+    ) -> Sequence[Promise | SignoffError]: ...
     async def view_question(self, question_id: str, responder: Responder) -> Promise: ...
     async def claim_question(self, question_id: str, responder: Responder) -> Promise: ...
     async def release_question(self, question_id: str, responder: Responder) -> Promise: ...
     async def delegate_question(
         self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
+    ) -> Promise: ...
+    async def cancel_question(
+        self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
+    ) -> Promise: ...
+    async def reassign_question(
+        self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
     ) -> Promise: ...
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
@@ -38,6 +49,35 @@ class AsyncInbox:
 
     def __init__(self, backend: InboxBackend) -> None:
         self._backend = backend
+
+    async def answer_all(
+        self,
+        given: Sequence[GivenAnswer],
+        *,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+    ) -> Sequence[Promise | SignoffError]:
+        """Answer up to 100 questions, each by itself: one that is refused changes nothing about the others.
+
+        Args:
+            given: The answers.
+            user_id: Who answers.
+            groups: The groups they are in.
+            roles: The roles they have.
+
+        Returns:
+            What came of each, in the same order: the question, or why the answer was refused.
+
+        Raises:
+            InvalidValue: They are too many, or a name is none.
+
+        Example::
+
+            page = await client.questions(user_id="ana")
+            await client.inbox.answer_all([GivenAnswer(each.id, True) for each in page.items], user_id="ana")
+        """
+        return await self._backend.answer_all(given, Responder(user_id, frozenset(groups), frozenset(roles)))
 
     async def view(
         self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()
@@ -91,6 +131,44 @@ class AsyncInbox:
         """
         responder = Responder(user_id, frozenset(groups), frozenset(roles))
         return await self._backend.delegate_question(question_id, responder, to, note)
+
+    async def cancel(
+        self,
+        question_id: str,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> Promise:
+        """Withdraw a question, whoever is asked: the workflow gets ``QuestionCancelled`` where it waits.
+
+        Args:
+            question_id: The question.
+            by: Who does it.
+            reason: Why; the workflow is told.
+            request_id: Makes a repetition a success without effect.
+
+        Raises:
+            NotFound, AlreadySettled, RequestConflict
+        """
+        return await self._backend.cancel_question(question_id, by=by, reason=reason, request_id=request_id)
+
+    async def reassign(
+        self, question_id: str, to: Sequence[str], *, by: str | None = None, reason: str | None = None
+    ) -> Promise:
+        """Have others answer, whoever is asked now, and whether or not ``by`` is. A claim ends, votes stay.
+
+        Args:
+            question_id: The question.
+            to: Who answers from now on: ``user:bob``, ``group:finance``, ``role:approver``.
+            by: Who does it.
+            reason: Why.
+
+        Raises:
+            NotFound, AlreadySettled
+            InvalidValue: Nobody is named, a name is none or must not answer, or they are too few to agree.
+        """
+        return await self._backend.reassign_question(question_id, to, by=by, reason=reason)
 
     async def history(
         self,

@@ -9,10 +9,12 @@ from typing import Any
 
 from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
-from signoff.errors import InvalidValue
-from signoff.people import decisions
+from signoff.errors import InvalidValue, SignoffError
+from signoff.people import decisions, rules
 from signoff.people.answers import answer
+from signoff.people.bulk import GivenAnswer, answer_each
 from signoff.people.responders import Responder
+from signoff.people.rules import Alike
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -23,6 +25,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -30,7 +33,14 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Store
-from signoff.stores.paging import AuditFilter, DeliveryFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    Page,
+    PromiseFilter,
+    RuleFilter,
+    RunFilter,
+)
 from signoff.watch import Watch
 
 _ENTRIES_AT_ONCE = 1000
@@ -143,6 +153,7 @@ class LocalBackend:
         note: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
+        alike: Alike | None = None,
     ) -> Promise:
         return await answer(
             self._store,
@@ -154,6 +165,25 @@ class LocalBackend:
             note=note,
             request_id=request_id,
             digest=digest,
+            alike=alike,
+        )
+
+    async def answer_all(
+        self, given: Sequence[GivenAnswer], responder: Responder
+    ) -> Sequence[Promise | SignoffError]:
+        return await answer_each(given, lambda each: self.answer_one(each, responder))
+
+    async def answer_one(self, given: GivenAnswer, responder: Responder) -> Promise:
+        """Give one of several answers, as ``answer`` does."""
+        return await self.answer(
+            given.question_id,
+            given.value,
+            user_id=responder.user_id,
+            groups=responder.groups,
+            roles=responder.roles,
+            note=given.note,
+            request_id=given.request_id,
+            digest=given.digest,
         )
 
     async def view_question(self, question_id: str, responder: Responder) -> Promise:
@@ -169,6 +199,24 @@ class LocalBackend:
         self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
     ) -> Promise:
         return await decisions.delegate(self._store, question_id, responder, to, note)
+
+    async def cancel_question(
+        self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
+    ) -> Promise:
+        return await decisions.cancel(self._store, question_id, by, reason, request_id)
+
+    async def reassign_question(
+        self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
+    ) -> Promise:
+        return await decisions.reassign(self._store, question_id, to, by, reason)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        return await self._store.list_rules(which, after=after, limit=limit)
+
+    async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:
+        return await rules.revoke(self._store, rule_id, by, reason)
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

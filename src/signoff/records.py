@@ -122,6 +122,10 @@ class AuditKind(_Growing):
     CLAIMED = "claimed"
     RELEASED = "released"
     DELEGATED = "delegated"
+    REASSIGNED = "reassigned"
+    RULE_MADE = "rule_made"
+    RULE_USED = "rule_used"
+    RULE_REVOKED = "rule_revoked"
     REMINDED = "reminded"
     ESCALATED = "escalated"
     DEFAULTED = "defaulted"
@@ -312,6 +316,48 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
+class NewRule:
+    """What a person has approved in their name for some time: questions about one tool, with these arguments."""
+
+    id: str
+    by: str  # who made it, without `user:`
+    tool: str
+    arguments: str  # JSON object: JSON Pointers, and what the arguments of a question must have there
+    expires_at: float
+    question_id: str  # it was made with the answer to this one
+    run_id: str | None = None  # only what this run asks; None: whoever asks
+    groups: tuple[str, ...] = ()  # its maker's, when they made it
+    roles: tuple[str, ...] = ()  # likewise
+    max_uses: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule as it is kept. It is in force until it expires, is revoked, or was used as often as it may be."""
+
+    namespace: str
+    id: str
+    created_at: float
+    by: str
+    tool: str
+    arguments: str  # JSON
+    expires_at: float
+    question_id: str
+    run_id: str | None = None
+    groups: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    max_uses: int | None = None
+    uses: int = 0
+    revoked_at: float | None = None
+    revoked_by: str | None = None
+
+    def is_in_force(self, now: float) -> bool:
+        """Whether it approves anything at that time, in unix seconds."""
+        is_used_up = self.max_uses is not None and self.uses >= self.max_uses
+        return self.revoked_at is None and self.expires_at > now and not is_used_up
+
+
+@dataclass(frozen=True, slots=True)
 class Amendment:
     """What changes about a pending question, and is recorded of it, in one step.
 
@@ -322,6 +368,8 @@ class Amendment:
         act_at: When its policy has something to do next.
         settlement: How it is settled, if it is.
         events: What is recorded.
+        rule: A rule that is made with the settlement; if its id is taken, nothing is done.
+        by_rule: The id of a rule that the settlement is made by; if it is not in force, nothing is done.
     """
 
     version: int
@@ -330,6 +378,8 @@ class Amendment:
     act_at: float | None
     settlement: Settlement | None = None
     events: tuple[NewAuditEvent, ...] = ()
+    rule: NewRule | None = None
+    by_rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ from signoff.records import (
     PromiseKind,
     PromiseState,
     Rate,
+    Rule,
     Run,
     RunState,
     Schedule,
@@ -59,8 +60,8 @@ from signoff.records import (
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token | Delivery
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token, Delivery)
+Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token | Delivery | Rule
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token, Delivery, Rule)
 
 _JSON: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -72,6 +73,7 @@ _JSON: Mapping[type, frozenset[str]] = {
     Schedule: frozenset({"arguments"}),
     Token: frozenset({"data"}),
     Delivery: frozenset(),
+    Rule: frozenset({"arguments"}),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -80,6 +82,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Entry: {"kind": EntryKind, "call": CallKind},
     AuditEvent: {"kind": AuditKind},
     WorkerInfo: {},
+    Rule: {"groups": tuple, "roles": tuple},
     Schedule: {"catch_up": CatchUp},
     Delivery: {"kind": AuditKind, "state": DeliveryState},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},

@@ -25,7 +25,7 @@ import time
 
 from pydantic import BaseModel
 
-from signoff import Context, RetryPolicy, SignalTimeout, Signoff
+from signoff import Action, Context, RetryPolicy, SignalTimeout, Signoff
 
 app = Signoff("sqlite:///signoff.db")
 
@@ -85,6 +85,12 @@ async def send(ctx: Context) -> dict:
     )
     sent = answer.proposal
     return {"approved": answer.approved, "parcels": sent and sent.parcels, "edits": len(answer.edits)}
+
+
+@app.workflow
+async def mail(ctx: Context, to: str) -> dict:
+    answer = await ctx.wait_for_user("Mail it?", action=Action("send_mail", {"to": to, "text": "Hello"}))
+    return {"approved": answer.approved, "by": answer.user_id}
 
 
 @app.workflow

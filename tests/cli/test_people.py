@@ -81,6 +81,59 @@ def test_a_wrong_answer_is_refused_by_field_and_the_question_stays_open(here: He
     assert result(here, open_shop, "wrong-1") == {"street": "Main St", "parcels": 2, "express": False}
 
 
+def test_several_questions_get_the_same_answer_each_by_itself(here: Here, open_shop: Path) -> None:
+    first = ask(here, open_shop, "many-1", "refund", "--arg", '"o-1"')
+    second = ask(here, open_shop, "many-2", "refund", "--arg", '"o-2"')
+    said = here("answer", first, "none", second, "--approve", "--user", "ana", cwd=open_shop)
+    assert said.code == 3
+    assert said.out.splitlines() == [
+        f"question {first} is answered: approved",
+        "refused: no question 'none' here; check the id, the namespace and which store this is",
+        f"question {second} is answered: approved",
+    ]
+    assert "1 of 3 answers were refused" in said.err
+    late = here("answer", first, second, "--reject", "--json", cwd=open_shop)
+    assert late.code == 4
+    assert [item["problem"]["type"] for item in late.json["items"]] == ["urn:signoff:AlreadySettled"] * 2
+    unsaid = here("answer", first, second, cwd=open_shop)
+    assert (unsaid.code, "several questions take --approve" in unsaid.err) == (2, True)
+
+
+def test_others_like_it_are_approved_until_the_rule_is_revoked(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "mail-1", "mail", "--arg", '"bob"')
+    lonely = here("answer", question, "--approve", "--same", "/to", cwd=open_shop)
+    assert (lonely.code, "go with --alike SECONDS" in lonely.err) == (2, True)
+    rejected = here("answer", question, "--reject", "--alike", "60", cwd=open_shop)
+    assert (rejected.code, "--alike goes with --approve" in rejected.err) == (2, True)
+    said = ("--alike", "60", "--same", "/to", "--everywhere", "--user", "ana")
+    assert here("answer", question, "--approve", *said, cwd=open_shop).code == 0
+    here("start", "mail", "--arg", '"bob"', "--id", "mail-2", cwd=open_shop)
+    assert result(here, open_shop, "mail-2") == {"approved": True, "by": "ana"}
+    [rule] = here("rules", "list", "--json", cwd=open_shop).json["items"]
+    row = here("rules", "list", "--user", "ana", cwd=open_shop).out.splitlines()[1]
+    assert [part in row for part in (rule["id"], "ana", "send_mail", '{"/to": "bob"}', "all runs", "1")] == [
+        True
+    ] * 6
+    gone = here("rules", "revoke", rule["id"], "--reason", "enough", cwd=open_shop)
+    assert gone.out == f"rule {rule['id']} approves nothing more\n"
+    assert here("rules", "list", cwd=open_shop).err == "no rules are in force\n"
+    assert "revoked" in here("rules", "list", "--all", cwd=open_shop).out
+    ask(here, open_shop, "mail-3", "mail", "--arg", '"bob"')
+    assert here("rules", "revoke", "none", cwd=open_shop).code == 3
+
+
+def test_a_question_is_withdrawn_in_the_login_name(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "gone-1", "refund", "--arg", '"o-1"')
+    moved = signoff("reassign", question, "user:bob", "--reason", "ill", cwd=open_shop, LOGNAME="olga")
+    assert moved.out == f"question {question} is for user:bob now\n"
+    gone = signoff("cancel-question", question, "--reason", "a mistake", cwd=open_shop, LOGNAME="olga")
+    assert gone.out == f"question {question} is cancelled\n"
+    late = here("answer", question, "--approve", "--user", "bob", cwd=open_shop)
+    assert (late.code, "already cancelled by olga" in late.err) == (4, True)
+    error = until(lambda: here("show", "gone-1", "--json", cwd=open_shop).json["run"].get("error"))
+    assert "was cancelled by olga: a mistake" in error["message"]
+
+
 def test_a_promise_is_no_question(here: Here, open_shop: Path) -> None:
     here("start", "pay_later", "--id", "promise-1", cwd=open_shop)
     until(lambda: here("resolve", "nothing", cwd=open_shop).code == 3)

@@ -138,6 +138,19 @@ async def test_what_a_person_declares_failed_fails_in_the_workflow(tmp_path: Pat
 
 
 @in_asyncio
+async def test_it_has_failed_if_nobody_is_asked_any_more_what_became_of_it(tmp_path: Path) -> None:
+    charge = _Charge(tmp_path)
+    async with opened(charge.app) as client:
+        run = await client.start(charge.flow, id="r")
+        await charge.die_inside()
+        async with charge.app.worker():
+            question = await _question(charge.app, client)
+            await client.inbox.cancel(question.id, by="olga")
+            with pytest.raises(StepFailed, match="declared failed"):
+                await run.result(10)
+
+
+@in_asyncio
 async def test_the_answer_holds_across_further_crashes(tmp_path: Path) -> None:
     charge = _Charge(tmp_path)
     async with opened(charge.app) as client:

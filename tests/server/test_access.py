@@ -36,6 +36,7 @@ from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
     PromiseFilter,
+    RuleFilter,
     RunFilter,
     TokenFilter,
 )
@@ -177,6 +178,11 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "amend": lambda store: store.amend("theirs.0", Amendment(0, "1", (), None, YES)),
     "record": lambda store: store.record([viewed("theirs.0", "theirs")]),
     "list_audit": lambda store: store.list_audit(AuditFilter(run_id="theirs")),
+    "get_rule": lambda store: store.get_rule("x"),
+    "list_rules": lambda store: store.list_rules(RuleFilter()),
+    "revoke_rule": lambda store: store.revoke_rule(
+        "x", NewAuditEvent("e", AuditKind.RULE_REVOKED, "theirs.0", "theirs")
+    ),
     "read_chain": lambda store: store.read_chain(),
     "last_seal": lambda store: store.last_seal(),
     "seal": lambda store: store.seal([Seal(0, "e", "h")]),

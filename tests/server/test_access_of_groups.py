@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any, cast
+
 import pytest
 
+from signoff import Action
 from signoff.errors import AccessDenied
+from signoff.people.answers import answer
+from signoff.people.questions import Question
 from signoff.records import (
+    Amendment,
     AuditKind,
     Group,
     NewAuditEvent,
     NewPromise,
+    NewRule,
     NewRun,
     NewSchedule,
     PromiseKind,
+    PromiseState,
     Seal,
+    Settlement,
 )
 from signoff.server.access import Access, do_for
+from signoff.stores.base import Store, Write
 from signoff.testing import MemoryStore, VirtualClock
 from tests.support import in_asyncio
 
@@ -59,3 +70,34 @@ async def test_what_policies_have_to_do_and_the_sealing_of_the_trail_are_the_ser
     assert len(due) == 2
     assert len(await do_for(Access("local"), store, "unsealed", {"limit": 9})) == 3
     assert await do_for(Access("local"), store, "seal", {"seals": [Seal(0, "e", "h")]})
+
+
+@in_asyncio
+async def test_a_key_for_some_groups_makes_and_uses_no_rules_and_its_people_answer_without_them() -> None:
+    store = MemoryStore(clock=VirtualClock(60.0))
+    await store.create_run(NewRun("r", "refund", "gpu", "{}"))
+    [claim] = await store.claim("w", "gpu", ["refund"], 1)
+    data = Question.make("Send?", action=Action("mail", {})).to_json()
+    new = NewPromise("r.0", PromiseKind.QUESTION, "r", 0, data=data, act_at=60.0)
+    await store.append(Write("r", claim.run.epoch, opens=[new]))
+    rule = NewRule("x", "ana", "mail", "{}", 99.0, "r.0")
+    settlement = Settlement(PromiseState.RESOLVED, "1")
+    for change in ({"rule": rule}, {"by_rule": "x"}):
+        amendment = Amendment(0, None, (), None, settlement, **change)  # type: ignore[arg-type]
+        with pytest.raises(AccessDenied, match="rules are for all"):
+            await do_for(OF_GPU, store, "amend", {"question_id": "r.0", "amendment": amendment})
+
+    class Far:
+        """The store as it is seen with that key."""
+
+        namespace, clock = store.namespace, store.clock
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **more: do_for(OF_GPU, store, name, _named(store, name, args, more))
+
+    answered = await answer(cast("Store", Far()), "r.0", True, user_id="ana")
+    assert answered.state is PromiseState.RESOLVED
+
+
+def _named(store: MemoryStore, name: str, args: tuple[Any, ...], more: dict[str, Any]) -> dict[str, Any]:
+    return dict(inspect.signature(getattr(store, name)).bind(*args, **more).arguments)

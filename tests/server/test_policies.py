@@ -164,3 +164,30 @@ def test_an_answer_to_a_run_that_is_gone_changes_nothing(http: httpx.Client, nam
         409,
         "cancelled",
     )
+
+
+def test_a_question_is_withdrawn_once_and_its_workflow_is_told(http: httpx.Client, name: str) -> None:
+    id = open_question(http, name, assignees=["user:ana"])
+    done = http.post(
+        f"/v1/questions/{id}/cancel", json={"by": "olga", "reason": "a mistake", "request_id": name}
+    )
+    assert (done.status_code, done.json()["state"], done.json()["note"]) == (200, "cancelled", "a mistake")
+    again = http.post(f"/v1/questions/{id}/cancel", json={"by": "olga", "request_id": name})
+    assert (again.status_code, again.json()) == (200, done.json())
+    late = http.post(f"/v1/questions/{id}/cancel")
+    assert (late.status_code, kind(late), late.json()["settled_by"]) == (409, "AlreadySettled", "olga")
+    assert ended(http, name)["error"]["type"] == "signoff.errors:QuestionCancelled"
+    assert http.post("/v1/questions/none/cancel").status_code == 404
+    assert http.post(f"/v1/questions/{id}/cancel", json={"by": ""}).status_code == 422
+
+
+def test_an_operator_has_others_answer(http: httpx.Client, name: str) -> None:
+    id = open_question(http, name, assignees=["user:ana"])
+    wrong = http.post(f"/v1/questions/{id}/reassign", json={"to": []})
+    assert (wrong.status_code, kind(wrong)) == (422, "InvalidValue")
+    done = http.post(f"/v1/questions/{id}/reassign", json={"to": ["user:bob"], "by": "olga", "reason": "ill"})
+    assert (done.status_code, done.json()["assignees"]) == (200, ["user:bob"])
+    assert kind(do(http, "answer", id, user_id="ana")) == "NotAllowed"
+    assert do(http, "answer", id, user_id="bob").json()["state"] == "resolved"
+    late = http.post(f"/v1/questions/{id}/reassign", json={"to": ["user:eva"]})
+    assert (late.status_code, kind(late)) == (409, "AlreadySettled")

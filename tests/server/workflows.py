@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from signoff import Concurrency, Context, Quorum, Signoff
+from signoff import Action, Concurrency, Context, Quorum, Signoff
 from signoff.errors import PromiseCancelled, PromiseRejected, SignalTimeout
 
 
@@ -20,7 +20,7 @@ class Refund(BaseModel):
 
 def register(app: Signoff) -> None:
     """Register all of them."""
-    for function in (echo, ask, approve, choose, refund, listen, promised, explode, skip, forget, sign):
+    for function in (echo, ask, approve, choose, refund, listen, promised, explode, skip, forget, sign, mail):
         app.workflow(function)
     app.workflow(concurrency=Concurrency(2, key=lambda who, number: who["of"]))(one_by_one)
 
@@ -55,6 +55,14 @@ async def refund(ctx: Context) -> Any:
 
 async def skip(ctx: Context) -> bool:
     return (await ctx.wait_for_user("Or not?", input_type="approval", skippable=True)).skipped
+
+
+async def mail(
+    ctx: Context, to: str, text: str = "Hello", assignees: list[str] | None = None
+) -> dict[str, Any]:
+    action = Action("send_mail", {"to": to, "text": text})
+    answer = await ctx.wait_for_user("Send it?", action=action, assignees=assignees or [])
+    return {"approved": answer.approved, "by": answer.user_id, "rule": answer.rule}
 
 
 async def sign(ctx: Context, assignees: list[str], four_eyes: bool = False) -> dict[str, Any]:

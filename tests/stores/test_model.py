@@ -37,6 +37,7 @@ from signoff.records import (
     Message,
     NewAuditEvent,
     NewPromise,
+    NewRule,
     NewRun,
     NewSchedule,
     NewToken,
@@ -57,6 +58,7 @@ from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
     PromiseFilter,
+    RuleFilter,
     RunFilter,
     TokenFilter,
 )
@@ -92,6 +94,7 @@ priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
 traceparents = st.sampled_from((None, f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-00"))
 people = st.none() | st.sampled_from(("ana", "ben"))
 some_workflows = st.sampled_from((WORKFLOWS, WORKFLOWS, WORKFLOWS, WORKFLOWS[:1]))
+rule_ids = st.sampled_from(("x0", "x1"))
 requests = st.none() | st.sampled_from(("q0", "q1"))
 values = st.sampled_from(("1", "2"))
 kinds = st.sampled_from((PromiseKind.QUESTION, PromiseKind.QUESTION, PromiseKind.PROMISE))
@@ -321,11 +324,43 @@ class SideBySide(RuleBasedStateMachine):
                 data.draw(st.none() | st.none() | settlements),
                 tuple(_voted(question.id, place) for place in data.draw(places)),
             )
+            if amendment.settlement is not None:
+                amendment = self._with_rules(data, question, amendment)
             self.once(question.namespace, "amend", question.id, amendment)
 
     @rule(namespace=namespaces, id=promise_ids)
     def amend_what_may_not_be_there(self, namespace: str, id: str) -> None:
         self.once(namespace, "amend", id, Amendment(0, None, (), None))
+
+    def _with_rules(self, data: st.DataObject, question: Promise, amendment: Amendment) -> Amendment:
+        """Have an amendment make a rule, or be made by one."""
+        if data.draw(st.booleans()):
+            return replace(amendment, by_rule=data.draw(st.none() | rule_ids))
+        id, seconds, uses = (
+            data.draw(rule_ids),
+            data.draw(st.sampled_from((5.0, 60.0))),
+            data.draw(st.none() | calls),
+        )
+        ends = self.scene.clock.now() + seconds
+        return replace(
+            amendment,
+            rule=NewRule(id, "ana", "mail", "{}", ends, question.id, question.run_id, max_uses=uses),
+        )
+
+    @rule(namespace=namespaces, id=rule_ids, place=st.integers(0, 9), by=people)
+    def revoke_rule(self, namespace: str, id: str, place: int, by: str | None) -> None:
+        event = NewAuditEvent(f"{id}/{place}", AuditKind.RULE_REVOKED, "q", by=by)
+        self.both(namespace, "revoke_rule", id, event)
+
+    @rule(namespace=namespaces, id=rule_ids)
+    def look_at_rules(self, namespace: str, id: str) -> None:
+        self.both(namespace, "get_rule", id)
+        for which in (RuleFilter(), RuleFilter(in_force=True), RuleFilter(by="ana")):
+            mine, theirs = (
+                self._do(store.list_rules(which)).items
+                for store in (self.scene.within(namespace).store, self.reference.within(namespace))
+            )
+            assert mine == theirs
 
     @rule(namespace=namespaces, id=promise_ids, recorded=places)
     def record(self, namespace: str, id: str, recorded: list[int]) -> None:

@@ -15,6 +15,7 @@ from signoff.records import (
     AuditKind,
     NewAuditEvent,
     NewPromise,
+    NewRule,
     NewRun,
     NewSchedule,
     NewToken,
@@ -27,7 +28,13 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Write
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter, TokenFilter
+from signoff.stores.paging import (
+    AuditFilter,
+    PromiseFilter,
+    RuleFilter,
+    RunFilter,
+    TokenFilter,
+)
 from signoff.stores.postgres import PostgresStore
 from signoff.tokens import hash_of
 from tests.postgres.databases import fresh_database, versions
@@ -80,6 +87,8 @@ SELECT id, namespace, 'run', id, 'paused1', 7 FROM signoff.runs
 WHERE state = 'running' AND arguments_digest = '';
 INSERT INTO signoff.groups (name, namespace, max_running)
 SELECT 'group' || n, 'default', 5 FROM generate_series(1, 3000) AS n;
+INSERT INTO signoff.rules (namespace, id, created_at, by, tool, arguments, expires_at, question_id, groups, roles)
+SELECT 'default', 'rule' || n, 1, 'user' || n, 'mail', '{}', 2, 'q', '{}', '{}' FROM generate_series(1, 3000) AS n;
 INSERT INTO signoff.schedules (id, namespace, workflow, group_name, arguments, cron, timezone, catch_up, next_at,
     priority, created_at, is_paused)
 SELECT 'schedule' || n, 'default', 'refund', 'default', '{}', '* * * * *', 'UTC', 'skip', 4e9, 0, 1, false
@@ -153,6 +162,25 @@ async def inboxes(store: PostgresStore, id: str) -> None:
     late = NewPromise(f"{id}-late", PromiseKind.QUESTION, due_at=1.0)
     await store.create_promise(late)
     assert not (await store.amend(late.id, Amendment(0, None, (), None)))[1]
+
+
+async def rules(store: PostgresStore, id: str) -> None:
+    made = NewRule(id, id, "mail", "{}", 4e9, id)
+    for place, change in enumerate(({"rule": made}, {"by_rule": id})):
+        asked, _ = await store.create_promise(NewPromise(f"{id}-{place}", PromiseKind.QUESTION))
+        amendment = Amendment(asked.version, None, (), None, YES)
+        assert (await store.amend(asked.id, replace(amendment, **change)))[1]
+    assert (await store.get_rule(id)).uses == 1
+    for which in (
+        RuleFilter(by=id),
+        RuleFilter(in_force=True),
+        RuleFilter(by=id, tool="mail", in_force=True),
+    ):
+        assert [rule.id for rule in (await store.list_rules(which)).items] == [id]
+    page = await store.list_rules(RuleFilter(tool="mail"), limit=5)
+    await store.list_rules(RuleFilter(), after=page.next, limit=5)
+    await store.revoke_rule(id, NewAuditEvent(id, AuditKind.RULE_REVOKED, id))
+    await store.revoke_rule(id, NewAuditEvent(id, AuditKind.RULE_REVOKED, id))
 
 
 async def trail(store: PostgresStore, id: str) -> None:
@@ -249,6 +277,7 @@ OPERATIONS: Sequence[Operation] = (
     children,
     promises,
     inboxes,
+    rules,
     trail,
     signals,
     keys,

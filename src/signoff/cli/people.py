@@ -9,18 +9,44 @@ from typing import Any, cast
 
 import click
 
-from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.form import ask
 from signoff.cli.output import Output
 from signoff.cli.target import Command, on_client
 from signoff.cli.values import login_name, parse_json
 from signoff.cli.wording import ago, answered, brief, moment, one_line
 from signoff.client import AsyncClient
-from signoff.errors import AlreadySettled, NotFound, WrongAnswer
+from signoff.errors import AlreadySettled, NotFound, SignoffError, WrongAnswer
+from signoff.people.bulk import GivenAnswer
 from signoff.people.cases import Case
 from signoff.people.questions import Question
+from signoff.people.rules import Alike
 from signoff.records import Promise, PromiseKind, PromiseState
-from signoff.wire import to_wire
+from signoff.wire import to_problem, to_wire
+
+
+def _alike(command: Command) -> Command:
+    """Add which other questions are approved with one."""
+    for option in (
+        click.option("--max-uses", type=click.IntRange(1), help="With --alike: how many of them at most."),
+        click.option("--everywhere", is_flag=True, help="With --alike: of all runs, not only of this one."),
+        click.option("--any-arguments", is_flag=True, help="With --alike: whatever their arguments are."),
+        click.option(
+            "--same",
+            multiple=True,
+            metavar="POINTER",
+            help="With --alike: what of the arguments must be the same, such as /to; repeat for more. [default: all]",
+        ),
+        click.option(
+            "--alike",
+            "alike_seconds",
+            type=float,
+            metavar="SECONDS",
+            help="Approve all questions about the same action for so long, in your name.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def _groups_and_roles(command: Command) -> Command:
@@ -79,7 +105,7 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
 
 
 @click.command()
-@click.argument("question_id", metavar="QUESTION")
+@click.argument("question_ids", nargs=-1, required=True, metavar="QUESTION...")
 @click.option("--approve/--reject", "approved", default=None, help="Say yes or no.")
 @click.option("--value", metavar="JSON", help="An option, a list of options or a form; null skips.")
 @click.option("--text", help="A text, or the value of an option.")
@@ -89,13 +115,14 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
     help="Approve the proposal with these fields, or this value, instead of its own.",
 )
 @click.option("--note", help="What to add in words.")
+@_alike
 @click.option("--user", help="Who answers.  [default: your login name]")
 @_groups_and_roles
 @on_client
 async def answer(
     client: AsyncClient,
     out: Output,
-    question_id: str,
+    question_ids: tuple[str, ...],
     groups: tuple[str, ...],
     roles: tuple[str, ...],
     approved: bool | None,
@@ -103,37 +130,88 @@ async def answer(
     text: str | None,
     edit: str | None,
     note: str | None,
+    alike_seconds: float | None,
+    same: tuple[str, ...],
+    any_arguments: bool,
+    everywhere: bool,
+    max_uses: int | None,
     user: str | None,
 ) -> None:
-    """Answer QUESTION. On a terminal, without a value, it is put to you."""
+    """Answer QUESTION. On a terminal, without a value, it is put to you. Several get the same answer."""
     given = [each for each in (approved, value, text, edit) if each is not None]
     if len(given) > 1:
         raise click.UsageError("give one of --approve, --reject, --edit, --value and --text")
     who: dict[str, Any] = {"user_id": user or login_name(), "groups": groups, "roles": roles}
     said = parse_json(value) if value is not None else given[0] if given else None
     change = None if edit is None else parse_json(edit)
+    question_id, *others = question_ids
+    alike: Alike | None = None
+    if alike_seconds is not None:
+        alike = Alike(alike_seconds, same or None, any_arguments, everywhere, max_uses)
+    elif same or any_arguments or everywhere or max_uses:
+        raise click.UsageError("--same, --any-arguments, --everywhere and --max-uses go with --alike SECONDS")
+    if alike is not None and (others or approved is not True):
+        raise click.UsageError("--alike goes with --approve, and with one question")
+    if others:
+        if edit is not None or not given:
+            raise click.UsageError("several questions take --approve, --reject, --value JSON or --text TEXT")
+        await _answer_all(client, out, question_ids, said, note, who)
+        return
     promise = await _question(client, question_id)
     if edit is not None:
         asked = Question.from_json(promise.data or "null")
         said = _edited(promise, asked, change)
         promise = await client.answer(question_id, said, **who, note=note, digest=asked.digest)
     elif given:
-        promise = await client.answer(question_id, said, **who, note=note)
+        promise = await client.answer(question_id, said, **who, note=note, alike=alike)
     else:
         promise = await _put(client, out, promise, who, note)
     if out.as_json:
         out.object(to_wire(promise))
-    elif promise.state is PromiseState.PENDING:
-        case = Case.of(promise, time.time())
-        votes = case.progress.votes
-        approvals = sum(vote.approved for vote in votes)
-        needed = case.policy.quorum.approvals if case.policy.quorum is not None else 1
-        out.line(
-            f"your vote on question {promise.id} counts: {approvals} of {needed} approvals, "
-            f"{len(votes) - approvals} rejections; it stays open"
-        )
     else:
-        out.line(f"question {promise.id} is answered: {answered(promise.value)}")
+        out.line(_outcome(promise))
+
+
+async def _answer_all(
+    client: AsyncClient,
+    out: Output,
+    question_ids: tuple[str, ...],
+    said: Any,
+    note: str | None,
+    who: dict[str, Any],
+) -> None:
+    """Give several questions the same answer. Raises CommandFailed if one was refused."""
+    given = [GivenAnswer(question_id, said, note) for question_id in question_ids]
+    results = await client.inbox.answer_all(given, **who)
+    refused = [result for result in results if isinstance(result, SignoffError)]
+    if out.as_json:
+        out.object({"items": [_as_json(id, each) for id, each in zip(question_ids, results, strict=True)]})
+    else:
+        for result in results:
+            out.line(f"refused: {result}" if isinstance(result, SignoffError) else _outcome(result))
+    if refused:
+        raise CommandFailed(
+            exit_code_of(refused[0]), f"{len(refused)} of {len(results)} answers were refused"
+        )
+
+
+def _as_json(question_id: str, result: Promise | SignoffError) -> dict[str, Any]:
+    if isinstance(result, SignoffError):
+        return {"question_id": question_id, "problem": to_problem(result)}
+    return {"question_id": question_id, "question": to_wire(result)}
+
+
+def _outcome(promise: Promise) -> str:
+    if promise.state is not PromiseState.PENDING:
+        return f"question {promise.id} is answered: {answered(promise.value)}"
+    case = Case.of(promise, time.time())
+    votes = case.progress.votes
+    approvals = sum(vote.approved for vote in votes)
+    needed = case.policy.quorum.approvals if case.policy.quorum is not None else 1
+    return (
+        f"your vote on question {promise.id} counts: {approvals} of {needed} approvals, "
+        f"{len(votes) - approvals} rejections; it stays open"
+    )
 
 
 @click.command()
@@ -180,6 +258,29 @@ async def delegate(
 ) -> None:
     """Have others answer QUESTION instead of all who may now: user:bob, group:finance, role:approver."""
     promise = await client.inbox.delegate(question_id, to, user_id=_user(user), **options)
+    _tell(out, promise, f"is for {', '.join(promise.assignees)} now")
+
+
+@click.command("cancel-question")
+@click.argument("question_id", metavar="QUESTION")
+@click.option("--reason", help="Why; the workflow is told.")
+@on_client
+async def cancel_question(client: AsyncClient, out: Output, question_id: str, reason: str | None) -> None:
+    """Withdraw QUESTION, whoever is asked. Its workflow gets an error where it waits."""
+    promise = await client.inbox.cancel(question_id, by=login_name(), reason=reason)
+    _tell(out, promise, "is cancelled")
+
+
+@click.command()
+@click.argument("question_id", metavar="QUESTION")
+@click.argument("to", nargs=-1, required=True, metavar="ASSIGNEE...")
+@click.option("--reason", help="Why.")
+@on_client
+async def reassign(
+    client: AsyncClient, out: Output, question_id: str, to: tuple[str, ...], reason: str | None
+) -> None:
+    """Have others answer QUESTION, whoever is asked now: user:bob, group:finance, role:approver."""
+    promise = await client.inbox.reassign(question_id, to, by=login_name(), reason=reason)
     _tell(out, promise, f"is for {', '.join(promise.assignees)} now")
 
 
@@ -252,12 +353,12 @@ def _show(out: Output, promise: Promise, asked: Question) -> None:
         out.note(f"  {one_line(name)}: {brief(json.dumps(value), 500)}")
     for attachment in asked.attachments:
         out.note(f"  {one_line(attachment['name'])}: {one_line(attachment['url'], 4000)}")
+    if asked.action is not None:
+        out.note(f"  to be done: {one_line(asked.action['tool'])}")
+        _show_data(out, asked.action["arguments"])
     if asked.proposal is not None:
         out.note("  proposed:")
-        shown = json.dumps(asked.proposal, ensure_ascii=False, indent=2)
-        for line in shown.splitlines():
-            indent = len(line) - len(line.lstrip())
-            out.note(f"    {' ' * indent}{one_line(line, 2000)}")
+        _show_data(out, asked.proposal)
     case = Case.of(promise, time.time())
     if promise.assignees:
         out.note(f"  for {one_line(', '.join(promise.assignees))}")
@@ -265,3 +366,9 @@ def _show(out: Output, promise: Promise, asked: Question) -> None:
         out.note(f"  claimed by {one_line(case.progress.claimed_by)}")
     if case.deadline_at:
         out.note(f"  until {moment(case.deadline_at)}")
+
+
+def _show_data(out: Output, data: Any) -> None:
+    for line in json.dumps(data, ensure_ascii=False, indent=2).splitlines():
+        indent = len(line) - len(line.lstrip())
+        out.note(f"    {' ' * indent}{one_line(line, 2000)}")

@@ -18,10 +18,11 @@ from signoff.cli.groups import groups
 from signoff.cli.keys import keys
 from signoff.cli.migrate import migrate
 from signoff.cli.output import Output
-from signoff.cli.people import answer, claim, delegate, inbox, release
+from signoff.cli.people import answer, cancel_question, claim, delegate, inbox, reassign, release
 from signoff.cli.promises import reject, resolve
 from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
+from signoff.cli.rules import rules
 from signoff.cli.runs import cancel, retry, runs, signal, start
 from signoff.cli.schedules import schedules
 from signoff.cli.serve import dev, server, worker
@@ -62,6 +63,9 @@ for _command in (
     claim,
     release,
     delegate,
+    reassign,
+    cancel_question,
+    rules,
     audit,
     deliveries,
     signal,

@@ -218,7 +218,7 @@ class PromiseCall(Call[Any]):
     ) -> None:
         super().__init__(execution, name)
         self.chosen_id = chosen_id
-        self.timeout = timeout
+        self.timeout: float | None = timeout
         self.data = data
         self.returns = returns
 
@@ -239,12 +239,16 @@ class PromiseCall(Call[Any]):
         if state == PromiseState.TIMED_OUT:
             raise self.timed_out()
         if state == PromiseState.CANCELLED:
-            raise PromiseCancelled(self.id)
+            raise self.cancelled(entry)
         raise PromiseRejected(self.id, codec.decode(entry.value or "null"))
 
     def answered(self, entry: Entry) -> Any:
         """Turn a resolution into the value the code gets."""
         return codec.decode(entry.value or "null", self.returns)
+
+    def cancelled(self, entry: Entry) -> Exception:
+        """Make the error of a promise that was cancelled from outside."""
+        return PromiseCancelled(self.id)
 
     def timed_out(self) -> Exception:
         """Make the error of a promise whose deadline passed."""

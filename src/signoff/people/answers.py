@@ -21,7 +21,8 @@ from signoff.people.edits import Edit
 from signoff.people.forms import form_of
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
-from signoff.records import Entry, Promise, PromiseKind, PromiseState, Run
+from signoff.people.rules import Alike, new_rule
+from signoff.records import Entry, NewRule, Promise, PromiseKind, PromiseState, Run
 from signoff.stores.base import Store
 from signoff.telemetry import AnswerGiven
 from signoff.traceparent import traceparent_of
@@ -50,6 +51,7 @@ class Answer:
         edits: What they changed of the proposal; empty if nothing.
         votes: What each of several people has said, where a quorum was asked for.
         timed_out: Whether nobody answered in time, and this is the ``timeout_answer``.
+        rule: The id of the rule by which it was approved in its maker's name, if it was.
 
     ``answer["approved"]`` and ``answer.get("note", "")`` read the same fields.
     """
@@ -65,6 +67,7 @@ class Answer:
     edits: Sequence[Edit] = ()
     votes: Sequence[Vote] = ()
     timed_out: bool = False
+    rule: str | None = None
 
     @property
     def is_other(self) -> bool:
@@ -111,7 +114,7 @@ def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
             proposal = _instance(kept.get("proposal"), declared, "proposal") if approved else None
             edits = kept.get("edits", ()) if approved else ()
             votes = tuple(Vote.of(vote) for vote in kept.get("votes", ()))
-            answer = replace(answer, value=approved, approved=approved, votes=votes)
+            answer = replace(answer, value=approved, approved=approved, votes=votes, rule=kept.get("rule"))
             return replace(answer, proposal=proposal, edits=edits)
         case "select":
             own, value = own_text(kept)
@@ -143,6 +146,7 @@ async def answer(
     note: str | None = None,
     request_id: str | None = None,
     digest: str | None = None,
+    alike: Alike | None = None,
 ) -> Promise:
     """Check an answer and settle its question with it, or count it where several must agree.
 
@@ -157,6 +161,7 @@ async def answer(
         note: What they add in words.
         request_id: Makes a repetition of this very answer a success without effect.
         digest: What the answerer saw; refused if the question is another one.
+        alike: Which other questions are approved with it; a repetition approves no more.
 
     Raises:
         NotFound: There is no such question.
@@ -176,7 +181,7 @@ async def answer(
         responder = Responder(user_id, frozenset(groups), frozenset(roles))
         check_texts(user_id=user_id, note=note, request_id=request_id)
         promise = await _get_promise(store, question_id)
-        settled = await _settle(store, promise, value, responder, note, request_id, digest)
+        settled = await _settle(store, promise, value, responder, note, request_id, digest, alike)
     except SignoffError as error:
         if promise is not None and not isinstance(error, StoreError):
             await record_refusal(store, promise, user_id, error)
@@ -226,6 +231,7 @@ async def _settle(
     note: str | None,
     request_id: str | None,
     digest: str | None,
+    alike: Alike | None,
 ) -> Promise:
     _check_kind(promise)
     asked = Question.from_json(promise.data or "null")
@@ -234,8 +240,11 @@ async def _settle(
     if promise.state is PromiseState.PENDING:  # else ``decide`` says what became of it
         Case.of(promise, store.clock.now()).check_responder(responder)
         check_answer(promise.id, asked, plain, digest)
+    rule: NewRule | None = None
+    if alike is not None and promise.state is PromiseState.PENDING:
+        rule = new_rule(promise, asked, plain, responder, alike, store.clock.now())
     text = codec.encode(to_keep(asked, plain), path="value")
-    return await decide(store, promise, responder, text, note, request_id)
+    return await decide(store, promise, responder, text, note, request_id, rule)
 
 
 async def get_question(store: Store, question_id: str) -> Promise:

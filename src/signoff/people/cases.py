@@ -23,7 +23,16 @@ from signoff.errors import (
 from signoff.names import user_name
 from signoff.people.policies import Policy
 from signoff.people.responders import Responder, check_names
-from signoff.records import Amendment, AuditKind, NewAuditEvent, Promise, PromiseState, Settlement
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewRule,
+    Promise,
+    PromiseState,
+    Rule,
+    Settlement,
+)
 
 TIMEOUT: Final = "signoff:timeout"
 """Who answers where nobody did until the deadline. No person is called so."""
@@ -62,12 +71,14 @@ class Progress:
         claimed_by: Who has said that they will answer; nobody else may meanwhile.
         escalated: How many of the policy's escalations have happened.
         reminders: How often people were reminded.
+        looked: Whether it was looked for a rule that approves it.
     """
 
     votes: tuple[Vote, ...] = ()
     claimed_by: str | None = None
     escalated: int = 0
     reminders: int = 0
+    looked: bool = False
 
     @classmethod
     def from_json(cls, question_id: str, text: str | None) -> Progress:
@@ -96,18 +107,27 @@ class Case:
         policy: What holds of it.
         progress: How far it has come.
         now: The moment, in unix seconds.
+        has_action: Whether it says what is done once it is approved.
     """
 
     question: Promise
     policy: Policy
     progress: Progress
     now: float
+    has_action: bool = False
 
     @classmethod
     def of(cls, question: Promise, now: float) -> Case:
         """Read what a question's row says. Raises QuestionTooNew."""
-        policy = Policy.from_data(question.id, json.loads(question.data or "{}").get("policy", {}))
-        return cls(question, policy, Progress.from_json(question.id, question.progress), now)
+        data: dict[str, Any] = json.loads(question.data or "{}")
+        policy = Policy.from_data(question.id, data.get("policy", {}))
+        progress = Progress.from_json(question.id, question.progress)
+        return cls(question, policy, progress, now, data.get("action") is not None)
+
+    @property
+    def awaits_rules(self) -> bool:
+        """Whether a rule may approve it, and nobody has looked for one yet."""
+        return self.has_action and self.policy.quorum is None and not self.progress.looked
 
     @property
     def deadline_at(self) -> float | None:
@@ -154,7 +174,23 @@ class Case:
             case = replace(case, progress=replace(case.progress, reminders=due))
             told = {"number": due, "to": case.question.assignees}
             events.append(self._event(AuditKind.REMINDED, None, told))
+        if self.awaits_rules and not events:
+            return None  # it is due for that
         return case._amend(*events)
+
+    def answer_by(self, rule: Rule, value: str) -> Amendment:
+        """Return the end that a rule brings, in the name of who made it."""
+        settlement = Settlement(PromiseState.RESOLVED, value, rule.by)
+        used = self._event(AuditKind.RULE_USED, rule.by, {"rule": rule.id})
+        return replace(self._with_looked()._amend(used, settlement=settlement), by_rule=rule.id)
+
+    def without_rules(self) -> Amendment:
+        """Return what follows from it that no rule approves it: people are asked."""
+        case = self._with_looked()
+        return case.overdue() or case._amend()
+
+    def _with_looked(self) -> Case:
+        return replace(self, progress=replace(self.progress, looked=True))
 
     def _take_timeout_answer(self, value: str | None) -> Amendment:
         settlement = Settlement(PromiseState.RESOLVED, value, by=TIMEOUT)
@@ -163,7 +199,7 @@ class Case:
     def _reminders_due(self) -> int:
         every = self.policy.remind_every
         if every is None:
-            return 0
+            return sum(self._has_come(seconds) for seconds in self.policy.reminders)
         count = round((self.now - self._asked_at) / every)
         return count if self._has_come(every * count) else count - 1
 
@@ -193,7 +229,12 @@ class Case:
             raise NotAllowed(id, user, "it is assigned to others")
 
     def answer(
-        self, responder: Responder, value: str, note: str | None, request_id: str | None
+        self,
+        responder: Responder,
+        value: str,
+        note: str | None,
+        request_id: str | None,
+        rule: NewRule | None = None,
     ) -> Amendment | None:
         """Return what an answer changes, which fits the question's form: a vote, or the end.
 
@@ -202,6 +243,7 @@ class Case:
             value: JSON.
             note: What they add in words.
             request_id: By which a repetition is known.
+            rule: What is made with it; never where several decide.
 
         Returns:
             None if this very vote was counted before.
@@ -216,7 +258,11 @@ class Case:
         self.check_responder(responder)
         if self.policy.quorum is None:
             settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
-            return self._amend(settlement=settlement)
+            if rule is None:
+                return self._amend(settlement=settlement)
+            told = asdict(rule) | {"arguments": json.loads(rule.arguments)}
+            made = self._event(AuditKind.RULE_MADE, rule.by, told)
+            return replace(self._amend(made, settlement=settlement), rule=rule)
         assert responder.user_id is not None
         assert responder.user is not None
         decision: dict[str, Any] = json.loads(value)
@@ -288,12 +334,7 @@ class Case:
         """
         self._check_known(responder)
         self.check_responder(responder)
-        names = check_names("to", to)
-        if not names:
-            raise InvalidValue("to", "name somebody to delegate to")
-        for name in names:
-            if name in self.policy.excluded:
-                raise InvalidValue("to", f"{name} must not answer this question: they asked for it")
+        names = self._check_successors(to)
         if self.policy.quorum is not None:
             names = self._with_vote_given_away(responder, names)
         if names == self.question.assignees:
@@ -302,6 +343,36 @@ class Case:
         case = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
         told = {"to": names, "from": self.question.assignees, "note": note}
         return case._amend(self._event(AuditKind.DELEGATED, responder.user_id, told))
+
+    def reassign(self, by: str | None, to: tuple[str, ...], reason: str | None) -> Amendment | None:
+        """Have others answer, whoever is asked now; None if it is so already. A claim ends, votes stay.
+
+        Raises:
+            InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
+        """
+        names = self._check_successors(to)
+        votes = self.progress.votes
+        needed = 1 if self.policy.quorum is None else self.policy.quorum.approvals
+        needed -= sum(vote.approved for vote in votes)
+        able = set(names) - {user_name(vote.user_id) for vote in votes}
+        if len(able) < needed and all(name.startswith("user:") for name in names):
+            raise InvalidValue("to", f"{len(able)} people cannot give the {needed} approvals that it needs")
+        if names == self.question.assignees:
+            return None
+        question = replace(self.question, assignees=names)
+        case = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
+        told = {"to": names, "from": self.question.assignees, "reason": reason}
+        return case._amend(self._event(AuditKind.REASSIGNED, by, told))
+
+    def _check_successors(self, to: tuple[str, ...]) -> tuple[str, ...]:
+        """Return who may answer from now on. Raises InvalidValue."""
+        names = check_names("to", to)
+        if not names:
+            raise InvalidValue("to", "name somebody who answers it")
+        for name in names:
+            if name in self.policy.excluded:
+                raise InvalidValue("to", f"{name} must not answer this question: they asked for it")
+        return names
 
     def _with_vote_given_away(self, responder: Responder, names: tuple[str, ...]) -> tuple[str, ...]:
         id, user, assignees = self.question.id, responder.user, self.question.assignees
@@ -330,14 +401,10 @@ class Case:
         )
 
     def _next_act(self) -> float | None:
-        begin, times = self._asked_at, list[float]()
-        if self.policy.remind_every is not None:
-            times.append(self.policy.remind_every * (self.progress.reminders + 1))
-        if self.progress.escalated < len(self.policy.escalations):
-            times.append(self.policy.escalations[self.progress.escalated].after_seconds)
-        if self.policy.deadline is not None:
-            times.append(self.policy.deadline)
-        return begin + min(times) if times else None
+        if self.awaits_rules:
+            return self._asked_at
+        seconds = self.policy.next_act(reminded=self.progress.reminders, escalated=self.progress.escalated)
+        return None if seconds is None else self._asked_at + seconds
 
     def _event(self, kind: AuditKind, by: str | None, details: dict[str, Any]) -> NewAuditEvent:
         told = json.dumps({name: value for name, value in details.items() if value is not None})

@@ -69,10 +69,9 @@ def checked_default(question: Question, value: object) -> str:
 
 def check_texts(**texts: str | None) -> None:
     """Raise InvalidValue if a text beside the answer's value is none that every store can keep."""
-    note = texts.get("note")
-    if note is not None and len(note) > LONGEST_NOTE:
-        raise InvalidValue("note", f"has {len(note):,} characters, over the limit of {LONGEST_NOTE:,}")
     for name, text in texts.items():
+        if name in ("note", "reason") and text is not None and len(text) > LONGEST_NOTE:
+            raise InvalidValue(name, f"has {len(text):,} characters, over the limit of {LONGEST_NOTE:,}")
         if text is not None and "\0" in text:
             raise InvalidValue(name, "has a NUL character, which Postgres cannot keep; leave it out")
         if text is not None and not text.isascii():

@@ -8,14 +8,16 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from signoff.errors import AlreadySettled, NotFound, RequestConflict
+from signoff.errors import AccessDenied, AlreadySettled, NotFound, RequestConflict, StoreError
 from signoff.people.cases import Case
 from signoff.people.checks import check_texts
 from signoff.people.responders import Responder
+from signoff.people.rules import look_for_rules
 from signoff.records import (
     Amendment,
     AuditKind,
     NewAuditEvent,
+    NewRule,
     Promise,
     PromiseKind,
     PromiseState,
@@ -37,6 +39,7 @@ async def decide(
     value: str,
     note: str | None,
     request_id: str | None,
+    rule: NewRule | None = None,
 ) -> Promise:
     """Give an answer that fits the question's form, as far as its policy lets it count.
 
@@ -47,6 +50,7 @@ async def decide(
         value: JSON.
         note: What they add in words.
         request_id: Makes a repetition of this very answer a success without effect.
+        rule: What is made with it.
 
     Returns:
         The question: settled, or pending where others have to agree.
@@ -58,14 +62,14 @@ async def decide(
         QuestionTooNew: A newer version has asked it.
     """
     settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
-    while _is_plain(question):
+    while rule is None and _is_plain(question):
         made = replace(settlement, version=question.version)
         question, _ = await store.settle(question.id, PromiseKind.QUESTION, made)
         if question.state is not PromiseState.PENDING:
             return question
 
     def answer(case: Case) -> Amendment | None:
-        return case.answer(responder, value, note, request_id)
+        return case.answer(responder, value, note, request_id, rule)
 
     try:
         return await _change(store, question, answer)
@@ -83,11 +87,22 @@ async def decide(
 async def bring_up_to_date(store: Store, question: Promise) -> Promise:
     """Do what time has brought for a question, and return it as it is then."""
     while question.state is PromiseState.PENDING:
-        overdue = Case.of(question, store.clock.now()).overdue()
+        overdue = await _overdue(store, Case.of(question, store.clock.now()))
         if overdue is None:
             break
         question, _ = await store.amend(question.id, overdue)
     return question
+
+
+async def _overdue(store: Store, case: Case) -> Amendment | None:
+    """Return what time has brought for a question: that it was asked, which rules may answer, included."""
+    overdue = case.overdue()
+    if not case.awaits_rules or (overdue is not None and overdue.settlement is not None):
+        return overdue
+    try:
+        return await look_for_rules(store, case)
+    except AccessDenied:  # a worker for some groups sees no rules: the server looks
+        return overdue
 
 
 async def view(store: Store, question_id: str, responder: Responder) -> Promise:
@@ -143,6 +158,62 @@ async def delegate(
     )
 
 
+async def cancel(
+    store: Store,
+    question_id: str,
+    by: str | None = None,
+    reason: str | None = None,
+    request_id: str | None = None,
+) -> Promise:
+    """Withdraw a question: its run gets ``QuestionCancelled``, and no answer counts any more.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        by: Who does it; they need not be asked.
+        reason: Why; the run is told.
+        request_id: Makes a repetition a success without effect.
+
+    Raises:
+        NotFound, AlreadySettled
+        InvalidValue: A name or a text is none.
+    """
+    check_texts(reason=reason, request_id=request_id)
+    settlement = Settlement(
+        PromiseState.CANCELLED, by=Responder(by).user_id, note=reason, request_id=request_id
+    )
+    question = await _get(store, question_id)
+    while True:
+        question = await bring_up_to_date(store, question)
+        made = replace(settlement, version=question.version)
+        question, _ = await store.settle(question_id, PromiseKind.QUESTION, made)
+        if question.state is not PromiseState.PENDING:
+            return question
+
+
+async def reassign(
+    store: Store, question_id: str, to: Sequence[str], by: str | None = None, reason: str | None = None
+) -> Promise:
+    """Have others answer, whoever is asked now.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        to: Assignees, such as ``["user:bob"]``. Those of before may not answer any more; votes stay.
+        by: Who does it; they need not be asked.
+        reason: Why.
+
+    Raises:
+        NotFound, AlreadySettled
+        InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
+    """
+    check_texts(reason=reason)
+    who, names = Responder(by).user_id, tuple(to)
+    return await _change(
+        store, await _get(store, question_id), lambda case: case.reassign(who, names, reason)
+    )
+
+
 async def serve_questions(store: Store) -> float | None:
     """Do what the policies of questions ask for by now, in every namespace. Any number of processes may do it.
 
@@ -163,7 +234,9 @@ async def _serve(store: Store, question: Promise) -> bool:
     """Do what a question's policy asks for. Returns whether it will be due at another time now."""
     now = store.clock.now()
     try:
-        amendment = Case.of(question, now).overdue()
+        amendment = await _overdue(store, Case.of(question, now))
+    except StoreError:
+        raise
     except Exception as error:
         log.error(
             "question %s of namespace %s cannot be served, and is tried again in %d s: %s",
@@ -185,7 +258,7 @@ async def _change(store: Store, question: Promise, make: Callable[[Case], Amendm
         if question.state is not PromiseState.PENDING:
             raise AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
         case = Case.of(question, store.clock.now())
-        overdue = case.overdue()
+        overdue = await _overdue(store, case)
         amendment = make(case) if overdue is None else overdue
         if amendment is None:
             return question

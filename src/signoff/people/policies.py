@@ -6,16 +6,20 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError
+from signoff.people.hours import BusinessHours
 from signoff.people.responders import check_names
 
 UNSET: Final[Any] = object()
 """Where None is an answer."""
 
 SHORTEST_REMINDER_SECONDS: Final = 1.0
+
+MOST_REMINDERS: Final = 100
+"""How many reminders there are where only working time counts: each is worked out when the question is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Policy:
         excluded: Users who may not, whatever groups they are in.
         quorum: How many must approve, if it is more than one.
         remind_every: After how many seconds to remind them, again and again.
+        reminders: After how many seconds to remind them instead, where only working time counts.
         escalations: Who is asked later, the earliest first.
         deadline: After how many seconds ``timeout_answer`` is taken; None: it is not taken.
         timeout_answer: JSON of the answer that stands if nobody has given one by the deadline.
@@ -86,6 +91,7 @@ class Policy:
     excluded: tuple[str, ...] = ()
     quorum: Quorum | None = None
     remind_every: float | None = None
+    reminders: tuple[float, ...] = ()
     escalations: tuple[Escalation, ...] = ()
     deadline: float | None = None
     timeout_answer: str | None = None
@@ -99,8 +105,48 @@ class Policy:
     @property
     def first_act(self) -> float | None:
         """After how many seconds there is something to do; None: never."""
-        times = [self.remind_every, self.deadline, *(each.after_seconds for each in self.escalations[:1])]
+        return self.next_act(reminded=0, escalated=0)
+
+    def next_act(self, *, reminded: int, escalated: int) -> float | None:
+        """After how many seconds there is something to do, once so many reminders and escalations were; None: never."""
+        times = [self.deadline, self.reminder_after(reminded + 1)]
+        times += [each.after_seconds for each in self.escalations[escalated : escalated + 1]]
         return min((time for time in times if time is not None), default=None)
+
+    def reminder_after(self, number: int) -> float | None:
+        """After how many seconds people are reminded for the ``number``-th time; None: never."""
+        if self.remind_every is not None:
+            return self.remind_every * number
+        return self.reminders[number - 1] if number <= len(self.reminders) else None
+
+    def in_hours(self, hours: BusinessHours, asked_at: float, timeout_seconds: float | None) -> Policy:
+        """Return the same policy in seconds of any time, whose own seconds are those of working time.
+
+        Args:
+            hours: When it is working time.
+            asked_at: When the question is asked, in unix seconds.
+            timeout_seconds: After how much working time it is closed, if it is: there are no reminders then.
+
+        Raises:
+            InvalidValue: There is not so much working time within ten years.
+        """
+        reminders: list[float] = []
+        end = None if timeout_seconds is None else hours.after(asked_at, timeout_seconds)
+        if self.remind_every is not None:
+            at = hours.after(asked_at, self.remind_every)
+            while len(reminders) < MOST_REMINDERS and (end is None or at < end):
+                reminders.append(at - asked_at)
+                at = hours.after(at, self.remind_every)
+        return replace(
+            self,
+            remind_every=None,
+            reminders=tuple(reminders),
+            escalations=tuple(
+                replace(each, after_seconds=hours.after(asked_at, each.after_seconds) - asked_at)
+                for each in self.escalations
+            ),
+            deadline=None if self.deadline is None else hours.after(asked_at, self.deadline) - asked_at,
+        )
 
     def to_json(self) -> str:
         """Write it, without the assignees: those are the question's own and may change."""
@@ -111,6 +157,8 @@ class Policy:
             written["quorum"] = {"approvals": self.quorum.approvals, "of": self.quorum.of}
         if self.remind_every is not None:
             written["remind_every"] = self.remind_every
+        if self.reminders:
+            written["reminders"] = self.reminders
         if self.escalations:
             written["escalations"] = [
                 {"after_seconds": each.after_seconds, "to": each.to, "replace": each.replace}
@@ -138,6 +186,7 @@ class Policy:
                 excluded=tuple(rest.pop("excluded", ())),
                 quorum=None if quorum is None else Quorum(**quorum),
                 escalations=tuple(Escalation(**each) for each in rest.pop("escalations", ())),
+                reminders=tuple(rest.pop("reminders", ())),
                 timeout_answer=timeout_answer,
                 **rest,
             )

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.people import forms
+from signoff.people.actions import Action, is_same
 from signoff.people.attachments import Attachment, check_attachments
 from signoff.people.policies import Policy
 from signoff.people.schemas import listed, problems
@@ -28,10 +29,11 @@ _BELONGS: Final[Mapping[str, tuple[InputType, ...]]] = {
     "max_length": ("text",),
     "proposal": ("approval",),
     "proposal_type": ("approval",),
+    "action": ("approval",),
 }
 """Which input types a part of a question makes sense for; the others take any."""
 
-_LATER: Final = ("help", "default", "attachments", "other", "proposal")
+_LATER: Final = ("help", "default", "attachments", "other", "proposal", "action")
 """Parts that a question without them is written without, as before there were any: its digest stays what it was."""
 
 
@@ -51,6 +53,7 @@ class Question:
         attachments: What they may look at.
         other: The label of a text of their own, where they may write one instead of selecting.
         proposal: What they approve, as plain data. None is nothing.
+        action: What is done then: ``{"tool": ..., "arguments": {...}}``. None says nothing of it.
     """
 
     text: str
@@ -64,6 +67,7 @@ class Question:
     attachments: Sequence[Attachment] = ()
     other: str | None = None
     proposal: Any = None
+    action: dict[str, Any] | None = None
 
     @classmethod
     def make(
@@ -85,6 +89,7 @@ class Question:
         max_length: int | None = None,
         proposal: Any = None,
         proposal_type: Any = None,
+        action: Action | None = None,
     ) -> Question:
         """Check and complete what a workflow asks; ``Context.wait_for_user`` says what each part is.
 
@@ -112,6 +117,7 @@ class Question:
             "max_length": max_length,
             "proposal": proposal,
             "proposal_type": proposal_type,
+            "action": action,
         }
         for name, kinds in _BELONGS.items():
             if given[name] is not None and input_type not in kinds:
@@ -123,6 +129,7 @@ class Question:
         _check_range(text, "length", min_length, max_length)
         _check_range(text, "choices", min_choices, max_choices, inf if other else len(options))
 
+        does = None if action is None else action.to_data(text)
         choices = _choices(text, options)
         values = [choice["value"] for choice in choices]
         with_other = other is not None
@@ -150,7 +157,8 @@ class Question:
             default=_fitting(text, "default", default, schema),
             attachments=tuple(check_attachments(text, attachments)),
             other=other,
-            proposal=proposal,
+            proposal=_same_as_done(text, proposal, does),
+            action=does,
         )
 
     @classmethod
@@ -245,6 +253,15 @@ def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Any, dict[s
         except InvalidValue as error:
             raise RegistrationError(f"question {text!r}: {error}") from None
     return plain, forms.approval_form(schema)
+
+
+def _same_as_done(text: str, proposal: Any, action: dict[str, Any] | None) -> Any:
+    """Return a proposal unless something else is done than it says."""
+    if action is None or proposal is None or is_same(proposal, action["arguments"]):
+        return proposal
+    raise RegistrationError(
+        f"question {text!r}: what is proposed is not what is done: an action's proposal is its arguments"
+    )
 
 
 def _fitting(text: str, what: str, value: Any, schema: dict[str, Any]) -> Any:

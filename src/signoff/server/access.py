@@ -253,6 +253,8 @@ async def _by_amendment(access: Access, store: Store, arguments: Mapping[str, An
         question = await store.get_promise(question_id)
         if question.run_id is not None:
             await _check_runs(access, store, [question.run_id])
+        if amendment.rule is not None or amendment.by_rule is not None:
+            raise AccessDenied("a rule", "this worker key is for some groups, and rules are for all")
         if any(
             (event.question_id, event.run_id) != (question_id, question.run_id) for event in amendment.events
         ):

@@ -14,7 +14,7 @@ from signoff.people.answers import get_question
 from signoff.people.audit import record_refusal
 from signoff.people.cases import Case
 from signoff.people.responders import Responder
-from signoff.records import AuditEvent, Promise, WorkerInfo
+from signoff.records import AuditEvent, Promise, Rule, WorkerInfo
 from signoff.server.rights import Reach
 from signoff.server.ways import SERVICE, Identity
 from signoff.stores.base import Store
@@ -147,6 +147,19 @@ class Actor:
             raise AccessDenied("the history of more than a question", "give a question_id")
         question = await self.question(store, question_id)
         return replace(page, items=tuple(event for event in page.items if event.at >= question.created_at))
+
+    def maker(self, said: str | None) -> str | None:
+        """Return whose rules to list: their own, unless they see all. Raises AccessDenied if others' are asked for."""
+        if self.person is None or self.reach is Reach.ALL:
+            return said
+        own = self.user_id("by", said)
+        assert own is not None
+        return own
+
+    def check_maker(self, rule: Rule) -> None:
+        """Raise AccessDenied if a rule is not theirs to revoke."""
+        if self.person is not None and self.reach is not Reach.ALL and self.person.user_id != rule.by:
+            raise AccessDenied(f"rule {rule.id!r}", "somebody else has made it")
 
     def only_seen_workers(self, namespace: str, workers: Sequence[WorkerInfo]) -> Sequence[WorkerInfo]:
         """Return the workers of a namespace; all, if anybody may say who they are."""

@@ -65,11 +65,15 @@ RETRY_AFTER_SECONDS = 1
 
 def problem(error: SignoffError, status: int | None = None) -> Response:
     """Return the response for an error, with its own status unless another is given."""
-    found = status or next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-    response = _response(found, to_problem(error))
+    response = _response(status or status_of(error), to_problem(error))
     if isinstance(error, TooManyAttempts):
         response.headers["retry-after"] = str(math.ceil(error.retry_after))
     return response
+
+
+def status_of(error: SignoffError) -> int:
+    """Return the status of an error."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -8,14 +8,19 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from signoff.errors import SignoffError
+from signoff.people.bulk import MOST_ANSWERS, GivenAnswer, answer_each
 from signoff.people.responders import Responder, check_names
-from signoff.records import PromiseKind, PromiseState
+from signoff.people.rules import Alike
+from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.ids import Id
-from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.problems import status_of
+from signoff.server.replies import After, Limit, reply, reply_page, reply_with
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import PromiseFilter
+from signoff.wire import to_problem, to_wire
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
 
@@ -43,6 +48,21 @@ class Delegate(Said):
     note: Text | None = None
 
 
+class SayAlike(Body):
+    """Which other questions about the same action are approved with this one, for some time."""
+
+    seconds: float
+    same: list[Text] | None = None
+    any_arguments: bool = False
+    everywhere: bool = False
+    max_uses: int | None = None
+
+    @property
+    def alike(self) -> Alike:
+        """The same as the client says it. Raises InvalidValue."""
+        return Alike(self.seconds, self.same, self.any_arguments, self.everywhere, self.max_uses)
+
+
 class GiveAnswer(Said):
     """An answer: its value must be what the question's ``answer_schema`` describes; null skips, where that is allowed.
 
@@ -54,6 +74,44 @@ class GiveAnswer(Said):
     note: Text | None = None
     request_id: Text | None = None
     digest: Text | None = None
+    alike: SayAlike | None = None
+
+
+class OneAnswer(Body):
+    """One of several answers; see ``GiveAnswer``."""
+
+    question_id: Text
+    value: Any
+    note: Text | None = None
+    request_id: Text | None = None
+    digest: Text | None = None
+
+    @property
+    def given(self) -> GivenAnswer:
+        """The answer."""
+        return GivenAnswer(self.question_id, self.value, self.note, self.request_id, self.digest)
+
+
+class GiveAnswers(Said):
+    """Answers of one person to several questions, each by itself."""
+
+    answers: list[OneAnswer] = Field(max_length=MOST_ANSWERS)
+
+
+class CancelQuestion(Body):
+    """Who withdraws a question, and why; the workflow is told."""
+
+    by: Text | None = None
+    reason: Text | None = None
+    request_id: Text | None = None
+
+
+class Reassign(Body):
+    """Who answers from now on, who says so, and why."""
+
+    to: list[Text]
+    by: Text | None = None
+    reason: Text | None = None
 
 
 @router.get("")
@@ -98,8 +156,36 @@ async def answer_question(
         note=body.note,
         request_id=body.request_id,
         digest=body.digest,
+        alike=None if body.alike is None else body.alike.alike,
     )
     return reply_with(promise)
+
+
+@router.post("/answers")
+async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: ActorOf) -> Response:
+    """Answer several questions, each by itself: one that is refused changes nothing about the others.
+
+    ``items`` has what came of each, in the same order: ``question``, or ``problem`` with its ``status``.
+    """
+    said = body.responder
+
+    async def answer_one(each: GivenAnswer) -> Promise:
+        responder = await actor.responder(services.store, each.question_id, said)
+        return await services.backend.answer_one(each, responder)
+
+    given = [each.given for each in body.answers]
+    results = await answer_each(given, answer_one)
+    items = [
+        {"question_id": each.question_id, **_result(result)}
+        for each, result in zip(given, results, strict=True)
+    ]
+    return reply({"items": items})
+
+
+def _result(result: Promise | SignoffError) -> dict[str, Any]:
+    if isinstance(result, Promise):
+        return {"question": to_wire(result)}
+    return {"problem": {**to_problem(result), "status": status_of(result)}}
 
 
 @router.post("/{question_id}/view")
@@ -130,3 +216,26 @@ async def delegate_question(
     """Have others answer instead of all who may now."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.delegate_question(question_id, responder, body.to, body.note))
+
+
+@router.post("/{question_id}/cancel")
+async def cancel_question(
+    question_id: Id, services: ServicesOf, actor: ActorOf, body: CancelQuestion | None = None
+) -> Response:
+    """Withdraw a question, whoever is asked: its workflow gets an error where it waits."""
+    said = body or CancelQuestion()
+    promise = await services.backend.cancel_question(
+        question_id, by=actor.user_id("by", said.by), reason=said.reason, request_id=said.request_id
+    )
+    return reply_with(promise)
+
+
+@router.post("/{question_id}/reassign")
+async def reassign_question(
+    question_id: Id, body: Reassign, services: ServicesOf, actor: ActorOf
+) -> Response:
+    """Have others answer, whoever is asked now."""
+    promise = await services.backend.reassign_question(
+        question_id, body.to, by=actor.user_id("by", body.by), reason=body.reason
+    )
+    return reply_with(promise)

@@ -60,6 +60,7 @@ from signoff.records import (
 )
 from signoff.stores.base_outbox import OutboxStore
 from signoff.stores.base_questions import QuestionStore
+from signoff.stores.base_rules import RuleStore
 from signoff.stores.base_tokens import TokenStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
 
@@ -146,7 +147,7 @@ class Change:
     due: bool = True
 
 
-class Store(QuestionStore, TokenStore, OutboxStore, Protocol):
+class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, Protocol):
     """A durable home for runs. See the module's text for what holds of every method.
 
     Attributes:

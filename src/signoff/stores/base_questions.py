@@ -22,13 +22,17 @@ class QuestionStore(Protocol):
 
         A question whose ``due_at`` has passed is timed out instead.
 
+        A rule may be made with it, or be what settles it: then it counts as used once more.
+
         Returns:
             The question as it is, and whether this call amended it. False, with nothing done, if it is settled, or
-            ``version`` is another one: whoever asks has to look again.
+            ``version`` is another one, or the rule that settles it is not in force (or in somebody else's hands just
+            now), or the id of one that is to be made is taken: whoever asks has to look again.
 
         Raises:
             NotFound: There is no such question.
-            InvalidValue: It would be settled as pending, or an event cannot be recorded (see ``record``).
+            InvalidValue: It would be settled as pending, an event cannot be recorded (see ``record``), or a rule cannot
+                be kept.
         """
         ...
 

@@ -13,12 +13,13 @@ from signoff.codec.scalars import MAX_DIGITS
 from signoff.codec.values import MAX_BYTES
 from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue
-from signoff.names import check_user
+from signoff.names import check_part, check_user
 from signoff.records import (
     Amendment,
     AuditKind,
     NewAuditEvent,
     NewPromise,
+    NewRule,
     NewRun,
     NewToken,
     PromiseKind,
@@ -74,7 +75,29 @@ def check_amendment(amendment: Amendment) -> None:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
     if settlement is not None and settlement.version is not None:
         raise InvalidValue("settlement.version", "the amendment itself says for which version it was made")
+    if (amendment.rule or amendment.by_rule) and settlement is None:
+        raise InvalidValue("rule", "a rule is made with an answer, and used to give one")
+    if amendment.rule is not None and amendment.by_rule is not None:
+        raise InvalidValue("rule", "what a rule approves makes no other rule")
+    if amendment.rule is not None:
+        check_rule(amendment.rule)
+    check_text("by_rule", amendment.by_rule)
     check_events(amendment.events)
+
+
+def check_rule(new: NewRule) -> None:
+    """Raise InvalidValue for a rule that not every store could keep, or that would never be in force."""
+    for field in ("id", "tool", "question_id", "run_id"):
+        check_text(f"rule.{field}", getattr(new, field))
+    if check_user("rule.by", new.by).startswith("user:"):
+        raise InvalidValue("rule.by", f"write {new.by!r} without user:")
+    for name in (*new.groups, *new.roles):
+        check_part("rule.groups", name)
+    if not math.isfinite(new.expires_at):
+        raise InvalidValue("rule.expires_at", "a rule ends at some time")
+    if new.max_uses is not None and not 0 < new.max_uses < 2**31:
+        raise InvalidValue("rule.max_uses", f"{new.max_uses} is no number of times")
+    check_object("rule.arguments", new.arguments)
 
 
 def check_events(events: Sequence[NewAuditEvent]) -> None:
@@ -87,7 +110,7 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
         check_text("run_id", event.run_id)
         check_text("by", event.by)
         if event.details is not None:
-            _check_object("details", event.details)
+            check_object("details", event.details)
 
 
 def check_deliveries(channel: str, deliveries: Sequence[NewDelivery]) -> None:
@@ -127,10 +150,11 @@ def check_token(new: NewToken) -> None:
     if new.expires_at is not None and not math.isfinite(new.expires_at):
         raise InvalidValue("expires_at", f"{new.expires_at} is no time; None is never")
     if new.data is not None:
-        _check_object("data", new.data)
+        check_object("data", new.data)
 
 
-def _check_object(field: str, text: str) -> None:
+def check_object(field: str, text: str) -> None:
+    """Raise InvalidValue for text that is not the JSON of an object, or is too large or too deep."""
     check_text(field, text)
     size = len(text.encode())
     if size > MAX_DETAILS:

@@ -99,6 +99,26 @@ class DeliveryFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleFilter:
+    """Which rules to list; None means any.
+
+    Attributes:
+        by: Who made them, without ``user:``.
+        tool: What they are about.
+        in_force: Only those that are in force now.
+    """
+
+    by: str | None = None
+    tool: str | None = None
+    in_force: bool = False
+
+    def check(self) -> None:
+        """Raises InvalidValue: a text is none that a store could keep."""
+        check_text("by", self.by)
+        check_text("tool", self.tool)
+
+
+@dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """Part of a list, and where the next part begins (None at the end)."""
 

@@ -23,6 +23,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -38,6 +39,7 @@ from signoff.stores import postgres_outbox as outbox
 from signoff.stores import postgres_questions as questions
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
+from signoff.stores import postgres_rules as rules
 from signoff.stores import postgres_schedules as schedules
 from signoff.stores import postgres_tokens as tokens
 from signoff.stores.base import Change, Claim, Outcome, Write
@@ -52,6 +54,7 @@ from signoff.stores.paging import (
     DeliveryFilter,
     Page,
     PromiseFilter,
+    RuleFilter,
     RunFilter,
     TokenFilter,
 )
@@ -242,6 +245,19 @@ class PostgresStore:
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         now = self._database.now()
         return await self._database.call(lambda db: questions.due(db, now, limit))
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return await self._read(rules.get_rule, rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        return await self._read(rules.list_rules, which, after, limit, self._database.now())
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        return await self._read(rules.revoke_rule, rule_id, event, self._database.now())
 
     # The audit trail
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from signoff.codec import encode_error
@@ -207,6 +208,10 @@ def from_amendment(amendment: Amendment) -> dict[str, Any]:
     }
     if amendment.settlement is not None:
         made["settlement"] = from_settlement(amendment.settlement)
+    if amendment.rule is not None:
+        made["rule"] = asdict(amendment.rule)
+    if amendment.by_rule is not None:
+        made["by_rule"] = amendment.by_rule
     return made
 
 

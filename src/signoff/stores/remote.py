@@ -42,6 +42,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -64,6 +65,7 @@ from signoff.stores.paging import (
     DeliveryFilter,
     Page,
     PromiseFilter,
+    RuleFilter,
     RunFilter,
     TokenFilter,
 )
@@ -245,6 +247,21 @@ class RemoteStore:
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         return await self._ask("due_questions", limit=limit)
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return await self._ask("get_rule", rule_id=rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        which.check()
+        return await self._ask("list_rules", which=which, after=after, limit=limit)
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        check_events([event])
+        return await self._ask("revoke_rule", ("rule", rule_id), rule_id=rule_id, event=event)
 
     # The audit trail
 

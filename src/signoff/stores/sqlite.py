@@ -27,6 +27,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -44,6 +45,7 @@ from signoff.stores import sqlite_outbox as outbox
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_questions as questions
 from signoff.stores import sqlite_retention as retention
+from signoff.stores import sqlite_rules as rules
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
 from signoff.stores import sqlite_tokens as tokens
@@ -61,6 +63,7 @@ from signoff.stores.paging import (
     DeliveryFilter,
     Page,
     PromiseFilter,
+    RuleFilter,
     RunFilter,
     TokenFilter,
 )
@@ -239,6 +242,20 @@ class SqliteStore:
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         now = self.clock.now()
         return await self._file.read_soon(lambda db: questions.due(db, now, limit))
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return await self._read_soon(rules.get_rule, rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        return await self._read(rules.list_rules, which, after, limit, self.clock.now())
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        check_events([event])
+        return await self._write(rules.revoke_rule, rule_id, event)
 
     # The audit trail
 

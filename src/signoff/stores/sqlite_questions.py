@@ -8,6 +8,7 @@ from signoff.errors import NotFound
 from signoff.records import Amendment, Promise, PromiseKind, PromiseState
 from signoff.stores import sqlite_audit as audit
 from signoff.stores import sqlite_promises as promises
+from signoff.stores import sqlite_rules as rules
 from signoff.stores.limits import check_amendment
 from signoff.stores.sqlite_rows import PROMISE_COLUMNS, PROMISE_WIDTH, assignees_text, to_promise
 from signoff.stores.sqlite_transaction import Transaction
@@ -46,6 +47,8 @@ def amend(
     check_amendment(amendment)
     if token is not None and tx.db.execute(IS_NOTED, (namespace, question_id, token)).fetchone():
         return promises.get_promise(tx.db, namespace, question_id), True
+    if not rules.allow(tx, namespace, amendment):
+        return _not_amended(tx, namespace, question_id)
     values = (
         amendment.progress,
         assignees_text(amendment.assignees),
@@ -61,6 +64,7 @@ def amend(
     question = to_promise(row)
     if token is not None:
         tx.db.execute(NOTE, (row[PROMISE_WIDTH], token))
+    rules.note(tx, namespace, amendment)
     audit.record(tx, namespace, amendment.events)
     if amendment.settlement is not None:
         settled = promises.settle(

@@ -24,6 +24,7 @@ from signoff.records import (
     Promise,
     PromiseKind,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -37,6 +38,7 @@ from signoff.stores.paging import (
     DeliveryFilter,
     Page,
     PromiseFilter,
+    RuleFilter,
     RunFilter,
     TokenFilter,
     page_number,
@@ -230,6 +232,22 @@ class MemoryStore:
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         return self.model.promises.due_questions(limit)
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return self.model.rules.get(self.namespace, rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        which.check()
+        begin = page_number(after, 0)
+        found = self.model.rules.list_rules(self.namespace, which)
+        return _page(((number, rule) for number, rule in found if number > begin), limit)
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        return self._do(self.model.rules.revoke, rule_id, event)
 
     # The audit trail
 

@@ -21,6 +21,7 @@ from signoff.testing.model_groups import Groups
 from signoff.testing.model_messages import Messages
 from signoff.testing.model_outbox import Outbox
 from signoff.testing.model_promises import Promises
+from signoff.testing.model_rules import Rules
 from signoff.testing.model_schedules import Schedules
 from signoff.testing.model_state import State
 from signoff.testing.model_tables import Commit
@@ -40,6 +41,7 @@ class Model:
         state: Everything that is stored, and what was touched since ``take_commit``.
         tables: The tables of the state.
         audit: The contract's operations on the audit trail.
+        rules: The contract's operations on rules.
         promises: The contract's operations on promises.
         groups: The contract's operations on groups.
         schedules: The contract's operations on schedules.
@@ -53,7 +55,8 @@ class Model:
         self.tables = self.state.tables
         self._messages = Messages(self.state)
         self.audit = Audit(self.state)
-        self.promises = Promises(self.state, self._messages, self.audit)
+        self.rules = Rules(self.state, self.audit)
+        self.promises = Promises(self.state, self._messages, self.audit, self.rules)
         self.groups = Groups(self.state)
         self.schedules = Schedules(self.state)
         self.tokens = Tokens(self.state)

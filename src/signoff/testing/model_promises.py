@@ -11,17 +11,19 @@ from signoff.stores.limits import check_amendment, check_promise
 from signoff.stores.same import may_join, refusal_of, same_json
 from signoff.testing.model_audit import Audit
 from signoff.testing.model_messages import Messages
+from signoff.testing.model_rules import Rules
 from signoff.testing.model_state import State
 
 
 class Promises:
     """The promises of runs and of callers."""
 
-    def __init__(self, state: State, messages: Messages, audit: Audit) -> None:
+    def __init__(self, state: State, messages: Messages, audit: Audit, rules: Rules) -> None:
         self._state = state
         self._tables = state.tables
         self._messages = messages
         self._audit = audit
+        self._rules = rules
 
     def create(self, namespace: str, new: NewPromise, token: str | None = None) -> tuple[Promise, bool]:
         check_promise(new)
@@ -78,7 +80,10 @@ class Promises:
             return self.time_out(question), False
         if question.state is not PromiseState.PENDING or question.version != amendment.version:
             return question, False
+        if not self._rules.allow(namespace, amendment):
+            return question, False
         self._state.remember(namespace, "amend", question_id, token)
+        self._rules.note(namespace, amendment)
         self._audit.add(namespace, amendment.events)
         question = replace(
             question,

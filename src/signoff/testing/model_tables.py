@@ -13,6 +13,7 @@ from signoff.records import (
     Message,
     Promise,
     Rate,
+    Rule,
     Run,
     Schedule,
     Seal,
@@ -86,6 +87,7 @@ class Tables:
     groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
     schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
+    rules: dict[Key, Rule] = field(default_factory=dict[Key, Rule])
     audit: list[AuditEvent] = field(default_factory=list[AuditEvent])
     chains: dict[str, list[Seal]] = field(default_factory=dict[str, list[Seal]])
     tokens: dict[Key, Token] = field(default_factory=dict[Key, Token])

@@ -1,0 +1,77 @@
+"""What is done once a question is approved: a tool, with its very arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from signoff import codec
+from signoff.errors import InvalidValue, RegistrationError
+
+LONGEST_TOOL = 256  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a workflow will do if a question is approved. People are shown it, and approve no other.
+
+    Attributes:
+        tool: What does it, such as ``send_mail``.
+        arguments: With which arguments, as JSON has them.
+
+    Example::
+
+        await ctx.wait_for_user("Send it?", action=Action("send_mail", {"to": "bob", "text": "Hello"}))
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+    def to_data(self, text: str) -> dict[str, Any]:
+        """Return it as plain data.
+
+        Args:
+            text: The question's, for messages.
+
+        Raises:
+            RegistrationError: The tool has no name, or the arguments are not by name.
+            NotSerializable: An argument is not JSON.
+        """
+        if (
+            not 0 < len(self.tool) <= LONGEST_TOOL
+            or not self.tool.isprintable()
+            or self.tool != self.tool.strip()
+        ):
+            raise RegistrationError(f"question {text!r}: {self.tool!r} is no name of a tool")
+        arguments: object = json.loads(codec.encode(self.arguments, path="action.arguments"))
+        if not isinstance(arguments, dict):
+            raise RegistrationError(f"question {text!r}: an action's arguments are an object, by their names")
+        return {"tool": self.tool, "arguments": arguments}
+
+
+def found_at(arguments: Any, pointer: str) -> Any:
+    """Return what is at a JSON Pointer (RFC 6901); the empty one is the whole.
+
+    Raises:
+        LookupError: Nothing is there.
+        InvalidValue: It is no JSON Pointer.
+    """
+    if pointer and not pointer.startswith("/"):
+        raise InvalidValue("same", f"{pointer!r} is no JSON Pointer, such as /to or /lines/0/price")
+    value = arguments
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = cast("dict[str, Any]", value)[name]
+        elif isinstance(value, list) and name.isascii() and name.isdigit() and str(int(name)) == name:
+            value = cast("list[Any]", value)[int(name)]
+        else:
+            raise KeyError(name)
+    return value
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two are the very same JSON: 1 is neither 1.0 nor true."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

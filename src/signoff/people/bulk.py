@@ -1,0 +1,65 @@
+"""Several answers at once: each counts by itself, and none depends on another."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
+from signoff.records import Promise
+
+MOST_ANSWERS: Final = 100
+"""How many answers are given at once at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAnswer:
+    """One of several answers that a person gives at once.
+
+    Attributes:
+        question_id: The question.
+        value: As in ``client.answer``.
+        note: What they add in words.
+        request_id: Makes a repetition of this very answer a success without effect.
+        digest: What they saw; refused if the question is another one.
+    """
+
+    question_id: str
+    value: Any
+    note: str | None = None
+    request_id: str | None = None
+    digest: str | None = None
+
+
+async def answer_each(
+    given: Sequence[GivenAnswer], answer: Callable[[GivenAnswer], Awaitable[Promise]]
+) -> list[Promise | SignoffError]:
+    """Give answers one after the other, whatever comes of those before.
+
+    Args:
+        given: The answers.
+        answer: Gives one of them.
+
+    Returns:
+        What came of each, in the same order. Once the store is not available the rest is not tried, and fails likewise.
+
+    Raises:
+        InvalidValue: They are too many.
+    """
+    check_count(given)
+    results: list[Promise | SignoffError] = []
+    for each in given:
+        try:
+            results.append(await answer(each))
+        except StoreUnavailable as error:
+            return results + [error] * (len(given) - len(results))
+        except SignoffError as error:
+            results.append(error)
+    return results
+
+
+def check_count(given: Sequence[GivenAnswer]) -> None:
+    """Raise InvalidValue for more answers than are given at once."""
+    if len(given) > MOST_ANSWERS:
+        raise InvalidValue("answers", f"{len(given)} are more than {MOST_ANSWERS} at once")

@@ -1,0 +1,207 @@
+"""Working time: when somebody can be expected to answer."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, tzinfo
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, cast
+from zoneinfo import ZoneInfo
+
+from signoff.errors import InvalidValue, RegistrationError
+
+Times = tuple[str, str]
+"""From when to when, such as ``("09:00", "17:00")``."""
+
+HORIZON_SECONDS: Final = 10 * 366 * 86_400.0
+"""How far ahead working time is looked for."""
+
+_DAY: Final = 86_400
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_WEEK: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+@dataclass(frozen=True)
+class BusinessHours:
+    """The time that counts where only working time does.
+
+    A moment counts if a clock on the wall shows opening hours then: so on days on which clocks are changed more or
+    less of them may count.
+
+    Attributes:
+        timezone: Whose clocks, such as ``Europe/Berlin``.
+        days: The days of the week, such as ``"mon-fri"``, ``"sun-thu"`` or ``["mon", "wed"]``.
+        hours: From when to when, ``24:00`` being the day's end; or several such times, such as before and after lunch.
+        holidays: What does not count: dates; or a country (ISO 3166), such as ``"DE"`` or ``"DE-BY"``, whose public
+            holidays are looked up in the package ``holidays`` (``pip install "signoff[calendar]"``).
+
+    Raises:
+        InvalidValue: A part is none.
+        RegistrationError: A country is named, and the package is not installed.
+
+    Example::
+
+        OFFICE = BusinessHours("Europe/Berlin", hours=("09:00", "17:30"), holidays="DE-BE")
+        await ctx.wait_for_user("Pay?", hours=OFFICE, remind_every=4 * 3600, timeout_seconds=3 * 8.5 * 3600)
+    """
+
+    timezone: str
+    days: str | Sequence[str] = "mon-fri"
+    hours: Times | Sequence[Times] = ("09:00", "17:00")
+    holidays: str | Collection[date] = ()
+    _zone: tzinfo = field(init=False, repr=False, compare=False)
+    _weekdays: frozenset[int] = field(init=False, repr=False, compare=False)
+    _spans: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    _closed: Container[date] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_zone", _read_zone(self.timezone))
+        object.__setattr__(self, "_weekdays", _read_days(self.days))
+        object.__setattr__(self, "_spans", _read_spans(self.hours))
+        object.__setattr__(self, "_closed", _read_holidays(self.holidays))
+
+    def after(self, start: float, seconds: float) -> float:
+        """Return when so many seconds of working time have passed.
+
+        Args:
+            start: From when they count, in unix seconds.
+            seconds: How many; 0 have passed at once.
+
+        Returns:
+            Unix seconds. What ends with the working day ends then, not when the next one begins.
+
+        Raises:
+            InvalidValue: There are not so many within ten years.
+        """
+        if seconds <= 0:
+            return start
+        left = seconds
+        for begin, end in self._open_from(start):
+            if left <= end - begin:
+                return begin + left
+            left -= end - begin
+        raise InvalidValue("hours", f"there are no {seconds:g} seconds of working time within ten years")
+
+    def _open_from(self, start: float) -> Iterator[tuple[float, float]]:
+        """Yield from when to when it is open, in unix seconds."""
+        at, until = start, start + HORIZON_SECONDS
+        while at < until:
+            end, offset = self._same_offset(at)
+            for begin_local, end_local in self._open_between(at + offset, end + offset):
+                yield begin_local - offset, end_local - offset
+            at = end
+
+    def _same_offset(self, at: float) -> tuple[float, int]:
+        """Return until when clocks are not changed, a day at most, and how far they are ahead of UTC."""
+        first = math.floor(at)
+        last, offset = first + _DAY, self._offset(first)
+        if self._offset(last) == offset:
+            return last, offset
+        while last - first > 1:
+            middle = (first + last) // 2
+            if self._offset(middle) == offset:
+                first = middle
+            else:
+                last = middle
+        return last, offset
+
+    def _offset(self, at: int) -> int:
+        offset = datetime.fromtimestamp(at, self._zone).utcoffset()
+        assert offset is not None
+        return round(offset.total_seconds())
+
+    def _open_between(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
+        """Yield from when to when it is open, by a clock that is not changed meanwhile."""
+        for day in range(math.floor(begin / _DAY), math.ceil(end / _DAY)):
+            today = date.fromordinal(_EPOCH + day)
+            if today.weekday() not in self._weekdays or today in self._closed:
+                continue
+            for opens, closes in self._spans:
+                first, last = max(begin, day * _DAY + opens), min(end, day * _DAY + closes)
+                if first < last:
+                    yield first, last
+
+
+def _read_zone(timezone: str) -> tzinfo:
+    try:
+        return UTC if timezone == "UTC" else ZoneInfo(timezone)
+    except (
+        KeyError,
+        ValueError,
+        OSError,
+        TypeError,
+    ):  # not found; no name of a zone; a folder of them; no text
+        raise InvalidValue("timezone", f"{timezone!r} is no time zone such as Europe/Berlin or UTC") from None
+
+
+def _read_days(days: str | Sequence[str]) -> frozenset[int]:
+    found: set[int] = set()
+    for part in days.split(",") if isinstance(days, str) else days:
+        first, _, last = part.strip().lower().partition("-")
+        if first not in _WEEK or (last or first) not in _WEEK:
+            raise InvalidValue("days", f"{part!r} is not written as mon, mon-fri or sat,sun")
+        begin = _WEEK.index(first)
+        length = (_WEEK.index(last or first) - begin) % len(_WEEK)
+        found |= {(begin + n) % len(_WEEK) for n in range(length + 1)}
+    if not found:
+        raise InvalidValue("days", "name a day of the week: there would be no working time at all")
+    return frozenset(found)
+
+
+def _read_spans(hours: Times | Sequence[Times]) -> tuple[tuple[int, int], ...]:
+    is_one = len(hours) == 2 and isinstance(hours[0], str)
+    listed = cast("Sequence[Times]", [hours] if is_one else hours)
+    spans: list[tuple[int, int]] = []
+    for each in listed:
+        if isinstance(each, str) or len(each) != 2:
+            raise InvalidValue("hours", f'{each!r} is not written as ("09:00", "17:00")')
+        opens, closes = _read_time(each[0]), _read_time(each[1])
+        if opens >= closes:
+            raise InvalidValue(
+                "hours", f"{each[0]} to {each[1]} is no time of one day; say the night as two times"
+            )
+        spans.append((opens, closes))
+    spans.sort()
+    if not spans:
+        raise InvalidValue("hours", "name some hours: there would be no working time at all")
+    if any(before[1] > after[0] for before, after in pairwise(spans)):
+        raise InvalidValue("hours", "two of the times overlap")
+    return tuple(spans)
+
+
+def _read_time(text: object) -> int:
+    """Return seconds since the day began."""
+    match = re.fullmatch(r"([01]\d|2[0-3]):([0-5]\d)", text) if isinstance(text, str) else None
+    if match is not None:
+        return int(match[1]) * 3600 + int(match[2]) * 60
+    if text == "24:00":
+        return _DAY
+    raise InvalidValue("hours", f"{text!r} is no time from 00:00 to 24:00")
+
+
+def _read_holidays(holidays: str | Collection[date]) -> Container[date]:
+    if isinstance(holidays, str):
+        return _public_holidays(holidays)
+    for each in holidays:
+        if type(each) is not date:
+            raise InvalidValue("holidays", f"{each!r} is neither a date nor a country such as DE or DE-BY")
+    return frozenset(holidays)
+
+
+@lru_cache
+def _public_holidays(country: str) -> Container[date]:
+    try:
+        import holidays
+    except ImportError:
+        raise RegistrationError(
+            f'holidays={country!r} needs the package holidays: pip install "signoff[calendar]"'
+        ) from None
+    code, _, part = country.partition("-")
+    try:
+        return holidays.country_holidays(code, subdiv=part or None)
+    except NotImplementedError as error:
+        raise InvalidValue("holidays", f"{country!r} is not known: {error}") from None

@@ -1,0 +1,50 @@
+"""Routes of rules: what people have approved in their name for some time. One is made by answering a question."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from signoff.server.actors import ActorOf
+from signoff.server.bodies import Body, Text
+from signoff.server.ids import Id
+from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.services import ServicesOf
+from signoff.stores.paging import RuleFilter
+
+router = APIRouter(prefix="/v1/rules", tags=["rules"])
+
+
+class RevokeRule(Body):
+    """Who revokes a rule, and why."""
+
+    by: Text | None = None
+    reason: Text | None = None
+
+
+@router.get("")
+async def list_rules(
+    services: ServicesOf,
+    actor: ActorOf,
+    by: Annotated[str | None, Query(description="Who made them, without user:")] = None,
+    tool: str | None = None,
+    in_force: Annotated[bool, Query(description="Only those that approve something now")] = False,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """List rules, oldest first. Whoever may see no others gets their own."""
+    which = RuleFilter(actor.maker(by), tool, in_force)
+    return reply_page(await services.backend.list_rules(which, after=after, limit=limit))
+
+
+@router.post("/{rule_id}/revoke")
+async def revoke_rule(
+    rule_id: Id, services: ServicesOf, actor: ActorOf, body: RevokeRule | None = None
+) -> Response:
+    """Have a rule approve nothing more. What it has approved stays."""
+    said = body or RevokeRule()
+    actor.check_maker(await services.store.get_rule(rule_id))
+    rule = await services.backend.revoke_rule(rule_id, by=actor.user_id("by", said.by), reason=said.reason)
+    return reply_with(rule)

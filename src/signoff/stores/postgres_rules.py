@@ -1,0 +1,65 @@
+"""Rules in Postgres: made and used with amendments, listed and revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_core import to_json
+
+from signoff.errors import NotFound
+from signoff.records import NewAuditEvent, Rule
+from signoff.stores.limits import check_events
+from signoff.stores.paging import Page, RuleFilter, page_number
+from signoff.stores.postgres_reads import Connection, checked
+from signoff.stores.postgres_rows import from_event
+
+NOW = "coalesce(%s::double precision, extract(epoch FROM clock_timestamp())::double precision)"
+
+COLUMNS = """namespace, id, created_at, by, tool, arguments, expires_at, question_id, run_id, groups, roles,
+    max_uses, uses, revoked_at, revoked_by"""
+
+GET = f"SELECT {COLUMNS} FROM signoff.rules WHERE namespace = %s AND id = %s"
+
+LIST = f"SELECT number, {COLUMNS} FROM signoff.listed_rules(%s, %s, %s, %s, {NOW}, %s, %s) ORDER BY number"
+
+REVOKE = f"SELECT {COLUMNS} FROM signoff.revoke_rule(%s, %s, %s, {NOW}) WHERE id IS NOT NULL"
+
+
+def get_rule(db: Connection, namespace: str, rule_id: str) -> Rule:
+    """Raises NotFound."""
+    return _found(rule_id, db.execute(GET, (namespace, rule_id)).fetchone())
+
+
+def list_rules(
+    db: Connection, namespace: str, which: RuleFilter, after: str | None, limit: int, now: float | None
+) -> Page[Rule]:
+    """Return a page of rules in the order in which they were made."""
+    which.check()
+    begin = page_number(after, 0)
+    values = (namespace, which.by, which.tool, which.in_force, now, begin, checked(limit) + 1)
+    rows = db.execute(LIST, values).fetchall()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return Page(tuple(_rule(row[1:]) for row in rows), str(rows[-1][0]) if more and rows else None)
+
+
+def revoke_rule(
+    db: Connection, namespace: str, rule_id: str, event: NewAuditEvent, now: float | None
+) -> Rule:
+    """Have a rule be in force no more, and record that. Raises NotFound."""
+    check_events([event])
+    values = (namespace, rule_id, to_json(from_event(event)).decode(), now)
+    return _found(rule_id, db.execute(REVOKE, values).fetchone())
+
+
+def _found(rule_id: str, row: Sequence[Any] | None) -> Rule:
+    if row is None:
+        raise NotFound("rule", rule_id)
+    return _rule(row)
+
+
+def _rule(row: Sequence[Any]) -> Rule:
+    fields = list(row)
+    fields[9], fields[10] = tuple(row[9]), tuple(row[10])
+    return Rule(*fields)
