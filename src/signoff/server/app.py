@@ -38,6 +38,7 @@ from signoff.server.hosts import HostCheck
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
 from signoff.server.keys import WorkerKeys
+from signoff.server.openapi import DescribedAPI
 from signoff.server.problems import add_handlers
 from signoff.server.scrape import Scrape
 from signoff.server.services import Services
@@ -113,8 +114,8 @@ def create_server_app(
             await asyncio.wait(tasks)
             await backend.close()
 
-    api = FastAPI(
-        title="Signoff",
+    api = DescribedAPI(
+        proxy,
         version=signoff.__version__,
         lifespan=lifespan,
         middleware=[

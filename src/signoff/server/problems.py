@@ -58,8 +58,23 @@ RETRY_AFTER_SECONDS = 1
 
 def problem(error: SignoffError, status: int | None = None) -> Response:
     """Return the response for an error, with its own status unless another is given."""
-    found = status or next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-    return _response(found, to_problem(error))
+    found = status or status_of(type(error))
+    return _response(to_body(found, error))
+
+
+def status_of(kind: type[SignoffError]) -> int:
+    """Return the status that an error is answered with."""
+    return next((STATUS[each] for each in kind.__mro__ if each in STATUS), 500)
+
+
+def to_body(status: int, error: SignoffError) -> dict[str, Any]:
+    """Return what is said of an error."""
+    return {**to_problem(error), "status": status}
+
+
+def plain_body(status: int, detail: str) -> dict[str, Any]:
+    """Return what is said of what HTTP itself has a name for."""
+    return {**_plain(status, detail), "status": status}
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -79,7 +94,7 @@ async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     fields = [{"field": _field(each["loc"]), "message": _message(each)} for each in error.errors()]
     first = InvalidValue(fields[0]["field"], fields[0]["message"])
-    return _response(422, {**to_problem(first), "fields": fields})
+    return _response({**to_body(422, first), "fields": fields})
 
 
 def _field(location: tuple[str | int, ...]) -> str:
@@ -96,13 +111,13 @@ def _message(problem: dict[str, Any]) -> str:
 
 async def _http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    response = _response(error.status_code, _plain(error.status_code, error.detail))
+    response = _response(plain_body(error.status_code, error.detail))
     response.headers.update(error.headers or {})
     return response
 
 
 async def _unexpected(_: Request, error: Exception) -> Response:
-    return _response(500, UNEXPECTED)
+    return _response({**UNEXPECTED, "status": 500})
 
 
 def _plain(status: int, detail: str) -> dict[str, Any]:
@@ -113,7 +128,7 @@ UNEXPECTED = _plain(500, "the server's log says more")
 """What is said of an error that nobody foresaw."""
 
 
-def _response(status: int, content: dict[str, Any]) -> Response:
+def _response(body: dict[str, Any]) -> Response:
+    status = body["status"]
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status == 503 else None
-    body = to_json({**content, "status": status})
-    return Response(body, status, headers, media_type="application/problem+json")
+    return Response(to_json(body), status, headers, media_type="application/problem+json")

@@ -8,19 +8,24 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from signoff import codec
-from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
+from signoff.errors import AlreadySettled, IdConflict, NotFound, NotSerializable, RequestConflict
+from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
+from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import check_id
 from signoff.stores.paging import PromiseFilter
 
 router = APIRouter(prefix="/v1/promises", tags=["promises"])
 
+_SETTLED = gives(Promise, NotFound, AlreadySettled, RequestConflict, NotSerializable)
 
-class CreatePromise(Body):
+
+class CreatePromise(Body, json_schema_extra=example(id="payment-o-1", timeout_seconds=86400)):
     """A promise that belongs to no run."""
 
     id: Text
@@ -38,7 +43,7 @@ class CreatePromise(Body):
         return "data" in self.model_fields_set
 
 
-class CancelPromise(Body):
+class CancelPromise(Body, json_schema_extra=example(by="user:ana", note="not needed any more")):
     """Who withdraws a promise."""
 
     by: Text | None = None
@@ -46,13 +51,22 @@ class CancelPromise(Body):
     request_id: Text | None = None
 
 
-class SettlePromise(CancelPromise):
+class SettlePromise(CancelPromise, json_schema_extra=example(value={"cents": 7000}, request_id="bank-17")):
     """What a promise is settled with."""
 
     value: Any = None
 
 
-@router.post("", status_code=201)
+@router.post(
+    "",
+    status_code=201,
+    responses=gives(
+        Promise,
+        IdConflict,
+        NotSerializable,
+        statuses={201: "It was created now", 200: "It was created before"},
+    ),
+)
 async def create_promise(body: CreatePromise, services: ServicesOf) -> Response:
     """Create a promise: 201, or 200 if it was created before."""
     promise, created = await services.backend.create_promise(
@@ -61,7 +75,7 @@ async def create_promise(body: CreatePromise, services: ServicesOf) -> Response:
     return reply_with(promise, 201 if created else 200)
 
 
-@router.get("")
+@router.get("", responses=gives_page(Promise))
 async def list_promises(
     services: ServicesOf,
     kind: PromiseKind | None = None,
@@ -75,13 +89,13 @@ async def list_promises(
     return reply_page(await services.backend.list_promises(which, after=after, limit=limit))
 
 
-@router.get("/{promise_id}")
+@router.get("/{promise_id}", responses=gives(Promise, NotFound))
 async def get_promise(promise_id: Id, services: ServicesOf) -> Response:
     """Show a promise."""
     return reply_with(await services.backend.get_promise(promise_id))
 
 
-@router.post("/{promise_id}/resolve")
+@router.post("/{promise_id}/resolve", responses=_SETTLED)
 async def resolve_promise(
     promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf
 ) -> Response:
@@ -89,7 +103,7 @@ async def resolve_promise(
     return await _settle(services, actor, promise_id, PromiseState.RESOLVED, body, body.value)
 
 
-@router.post("/{promise_id}/reject")
+@router.post("/{promise_id}/reject", responses=_SETTLED)
 async def reject_promise(
     promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf
 ) -> Response:
@@ -97,7 +111,7 @@ async def reject_promise(
     return await _settle(services, actor, promise_id, PromiseState.REJECTED, body, body.value)
 
 
-@router.post("/{promise_id}/cancel")
+@router.post("/{promise_id}/cancel", responses=_SETTLED)
 async def cancel_promise(
     promise_id: Id, services: ServicesOf, actor: ActorOf, body: CancelPromise | None = None
 ) -> Response:

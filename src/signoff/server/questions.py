@@ -8,22 +8,37 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from signoff.errors import (
+    AlreadySettled,
+    AlreadyVoted,
+    NotAllowed,
+    NotFound,
+    NotSerializable,
+    QuestionClaimed,
+    QuestionTooNew,
+    RequestConflict,
+    WrongAnswer,
+)
 from signoff.people.responders import Responder, check_names
-from signoff.records import PromiseKind, PromiseState
+from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
+from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import PromiseFilter
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
 
+_CHANGED: Final = gives(Promise, NotFound, NotAllowed, QuestionClaimed, AlreadySettled, QuestionTooNew)
+
 MANY_NAMES: Final = 200
 """How many assignees an inbox is asked for at most."""
 
 
-class Said(Body):
+class Said(Body, json_schema_extra=example(user_id="ana", groups=["finance"])):
     """Who does something with a question, and what they are. Where a proxy says so, it may be left out."""
 
     user_id: Text | None = None
@@ -36,14 +51,21 @@ class Said(Body):
         return Responder(self.user_id, frozenset(self.groups), frozenset(self.roles))
 
 
-class Delegate(Said):
+class Delegate(
+    Said, json_schema_extra=example(user_id="ana", groups=["finance"], to=["user:bob"], note="away")
+):
     """Who answers from now on, and why."""
 
     to: list[Text]
     note: Text | None = None
 
 
-class GiveAnswer(Said):
+class GiveAnswer(
+    Said,
+    json_schema_extra=example(
+        value={"approved": True}, user_id="ana", groups=["finance"], note="as agreed", request_id="mobile-17"
+    ),
+):
     """An answer: its value must be what the question's ``answer_schema`` describes; null skips, where that is allowed.
 
     An approval takes ``true`` and ``false`` too. With a proposal it takes ``{"approved": true, "edited": ...}``, which
@@ -56,7 +78,7 @@ class GiveAnswer(Said):
     digest: Text | None = None
 
 
-@router.get("")
+@router.get("", responses=gives_page(Promise))
 async def list_questions(
     services: ServicesOf,
     actor: ActorOf,
@@ -77,13 +99,27 @@ async def list_questions(
     return reply_page(actor.only_seen(page))
 
 
-@router.get("/{question_id}")
+@router.get("/{question_id}", responses=gives(Promise, NotFound, NotAllowed))
 async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question, open or closed."""
     return reply_with(await actor.question(services.store, question_id))
 
 
-@router.post("/{question_id}/answer")
+@router.post(
+    "/{question_id}/answer",
+    responses=gives(
+        Promise,
+        NotFound,
+        NotAllowed,
+        QuestionClaimed,
+        AlreadySettled,
+        AlreadyVoted,
+        RequestConflict,
+        WrongAnswer,
+        NotSerializable,
+        QuestionTooNew,
+    ),
+)
 async def answer_question(
     question_id: Id, body: GiveAnswer, services: ServicesOf, actor: ActorOf
 ) -> Response:
@@ -102,28 +138,28 @@ async def answer_question(
     return reply_with(promise)
 
 
-@router.post("/{question_id}/view")
+@router.post("/{question_id}/view", responses=_CHANGED)
 async def view_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question to somebody who may answer it, and record that they have seen it."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.view_question(question_id, responder))
 
 
-@router.post("/{question_id}/claim")
+@router.post("/{question_id}/claim", responses=_CHANGED)
 async def claim_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Say that one will answer: nobody else can until the question is released, delegated or escalated."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.claim_question(question_id, responder))
 
 
-@router.post("/{question_id}/release")
+@router.post("/{question_id}/release", responses=_CHANGED)
 async def release_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Let others answer again what one has claimed."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.release_question(question_id, responder))
 
 
-@router.post("/{question_id}/delegate")
+@router.post("/{question_id}/delegate", responses=_CHANGED)
 async def delegate_question(
     question_id: Id, body: Delegate, services: ServicesOf, actor: ActorOf
 ) -> Response:

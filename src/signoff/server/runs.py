@@ -6,17 +6,19 @@ import uuid
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
-from pydantic import Field, FiniteFloat
+from pydantic import BaseModel, Field, FiniteFloat
 from starlette.responses import Response
 
 from signoff import codec
 from signoff.concurrency import LONGEST_KEY, Slot, slot_of
-from signoff.errors import InvalidValue
-from signoff.records import NewRun, RunState
+from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, NotSerializable, RequestConflict
+from signoff.records import Entry, NewRun, Run, RunState
 from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
+from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
 from signoff.stores.paging import RunFilter
@@ -28,7 +30,10 @@ LONGEST_WAIT_SECONDS = 60.0
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
 
-class StartRun(Body):
+class StartRun(
+    Body,
+    json_schema_extra=example(workflow="refund", id="refund-o-1", args=["o-1", 7000], started_by="user:req"),
+):
     """A run to start. Starting twice with one id starts once."""
 
     workflow: Text = Field(min_length=1)
@@ -69,14 +74,14 @@ class StartRun(Body):
         return self.concurrency_key, self.concurrency_limit
 
 
-class CancelRun(Body):
+class CancelRun(Body, json_schema_extra=example(reason="the order is gone", by="user:req")):
     """Why a run should stop, and who says so."""
 
     reason: Text | None = None
     by: Text | None = None
 
 
-class SendSignal(Body):
+class SendSignal(Body, json_schema_extra=example(name="paid", value={"cents": 7000}, request_id="bank-17")):
     """A signal to a run."""
 
     name: Text = Field(min_length=1)
@@ -85,7 +90,22 @@ class SendSignal(Body):
     request_id: Text | None = None
 
 
-@router.post("", status_code=201)
+class Sent(BaseModel, json_schema_extra=example(sent=True)):
+    """Whether a signal was sent now; false for a repetition."""
+
+    sent: bool
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses=gives(
+        Run,
+        IdConflict,
+        NotSerializable,
+        statuses={201: "It was started now", 200: "It was started before"},
+    ),
+)
 async def start_run(
     body: StartRun, services: ServicesOf, actor: ActorOf, traceparent: Annotated[str | None, Header()] = None
 ) -> Response:
@@ -97,7 +117,7 @@ async def start_run(
     return reply_with(run, 201 if created else 200)
 
 
-@router.get("")
+@router.get("", responses=gives_page(Run))
 async def list_runs(
     services: ServicesOf,
     state: Annotated[list[RunState] | None, Query()] = None,
@@ -112,13 +132,16 @@ async def list_runs(
     return reply_page(await services.backend.list_runs(which, after=after, limit=limit))
 
 
-@router.get("/{run_id}")
+@router.get("/{run_id}", responses=gives(Run, NotFound))
 async def get_run(run_id: Id, services: ServicesOf) -> Response:
     """Show a run."""
     return reply_with(await services.backend.get_run(run_id))
 
 
-@router.get("/{run_id}/result")
+@router.get(
+    "/{run_id}/result",
+    responses=gives(Run, NotFound, statuses={200: "It has ended", 202: "It has not ended yet"}),
+)
 async def get_result(
     run_id: Id, services: ServicesOf, wait: Annotated[float, Query(ge=0, description="Seconds")] = 0
 ) -> Response:
@@ -132,7 +155,7 @@ async def get_result(
     return reply_with(run, 200 if run.state.is_final else 202)
 
 
-@router.post("/{run_id}/cancel")
+@router.post("/{run_id}/cancel", responses=gives(Run, NotFound))
 async def cancel_run(
     run_id: Id, services: ServicesOf, actor: ActorOf, body: CancelRun | None = None
 ) -> Response:
@@ -142,13 +165,16 @@ async def cancel_run(
     return reply_with(await services.backend.cancel(run_id, reason=asked.reason, by=by))
 
 
-@router.post("/{run_id}/retry")
+@router.post("/{run_id}/retry", responses=gives(Run, NotFound, InvalidState))
 async def retry_run(run_id: Id, services: ServicesOf) -> Response:
     """Make a run go on that failed because of its code."""
     return reply_with(await services.backend.retry(run_id))
 
 
-@router.post("/{run_id}/signals")
+@router.post(
+    "/{run_id}/signals",
+    responses=gives(Sent, NotFound, InvalidState, RequestConflict, NotSerializable),
+)
 async def send_signal(run_id: Id, body: SendSignal, services: ServicesOf, actor: ActorOf) -> Response:
     """Send a run a signal. ``sent`` is false for a repetition of ``request_id``."""
     value = codec.encode(body.value)
@@ -157,7 +183,7 @@ async def send_signal(run_id: Id, body: SendSignal, services: ServicesOf, actor:
     return reply({"sent": sent})
 
 
-@router.get("/{run_id}/journal")
+@router.get("/{run_id}/journal", responses=gives_page(Entry, NotFound))
 async def read_journal(run_id: Id, services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
     """Show the journal's entries after seq ``after``. ``next`` is where the next page begins, or null."""
     entries = await services.backend.read_journal(run_id, after=after, limit=limit)

@@ -1,0 +1,122 @@
+"""The API's description of itself."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
+
+from signoff.errors import (
+    AccessDenied,
+    InvalidValue,
+    NotAuthenticated,
+    PayloadTooLarge,
+    StoreUnavailable,
+)
+from signoff.server.examples import PATH_EXAMPLES, PROBLEMS
+from signoff.server.identity import TrustedProxy
+from signoff.server.problems import plain_body
+from signoff.server.responses import PROBLEM, add_problem
+from signoff.server.shapes import Plain, problem_of
+
+TAGS: Final = [
+    {"name": "runs", "description": "Executions of workflows, and what happened in them"},
+    {"name": "questions", "description": "What people are asked: the inbox, and answers"},
+    {"name": "promises", "description": "What others settle: addressable durable futures"},
+    {"name": "audit", "description": "What happened to questions, chained by hashes"},
+    {"name": "groups", "description": "Where runs are routed to, paused and limited"},
+    {"name": "workers", "description": "The processes that drive runs"},
+    {"name": "schedules", "description": "Workflows that are started again and again"},
+    {"name": "health", "description": "For orchestrators and Prometheus"},
+]
+
+_SUMMARY: Final = """Runs, questions and promises of one store. `docs/http-api.md` says more.
+
+Refusals are `application/problem+json`. Lists are paged: `next` is the `after` of the next page."""
+
+
+class DescribedAPI(FastAPI):
+    """An application whose description says what each operation gives, also what no single route knows of.
+
+    Args:
+        proxy: What says who people are.
+        options: What FastAPI takes.
+    """
+
+    def __init__(self, proxy: TrustedProxy | None, **options: Any) -> None:
+        super().__init__(
+            title="Signoff",
+            description=_SUMMARY,
+            openapi_tags=TAGS,
+            generate_unique_id_function=lambda route: route.name,
+            **options,
+        )
+        self._proxy = proxy
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description."""
+        if self.openapi_schema is None:
+            described = super().openapi()
+            for path, operations in described["paths"].items():
+                for method, operation in operations.items():
+                    self._describe(path, method, operation)
+            components: dict[str, Any] = described["components"]
+            for fastapis in ("HTTPValidationError", "ValidationError"):
+                del components["schemas"][fastapis]
+            components["schemas"].update(_problem_schemas())
+            if self._proxy is not None:
+                components["securitySchemes"] = {"person": _scheme(self._proxy)}
+        assert self.openapi_schema is not None
+        return self.openapi_schema
+
+    def _describe(self, path: str, method: str, operation: dict[str, Any]) -> None:
+        replies = operation["responses"]
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] == "path":
+                parameter["example"] = PATH_EXAMPLES[parameter["name"]]
+        add_problem(replies, "421", InvalidValue)
+        if method == "post":
+            add_problem(replies, "403", InvalidValue)
+            add_problem(replies, "413", PayloadTooLarge)
+            add_problem(replies, "415", InvalidValue)
+        if "requestBody" in operation:
+            _add_plain(replies, "400", "There was an error parsing the body")
+        if "requestBody" in operation or "parameters" in operation:
+            if "application/json" in replies.get("422", {}).get("content", {}):
+                del replies["422"]  # FastAPI's own
+            add_problem(replies, "422", InvalidValue)
+        if path.startswith("/v1/"):
+            add_problem(replies, "503", StoreUnavailable)
+            if self._proxy is not None:
+                operation["security"] = [{"person": []}]
+                add_problem(replies, "401", NotAuthenticated)
+                add_problem(replies, "403", AccessDenied)
+        operation["responses"] = dict(sorted(replies.items()))
+
+
+def _add_plain(replies: dict[str, Any], status: str, detail: str) -> None:
+    example = plain_body(int(status), detail)
+    replies[status] = {
+        "description": example["title"],
+        "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Plain"}, "example": example}},
+    }
+
+
+def _problem_schemas() -> dict[str, Any]:
+    shapes: list[Any] = [Plain, *map(problem_of, PROBLEMS)]
+    mode: JsonSchemaMode = "serialization"
+    _, schema = TypeAdapter.json_schemas(
+        [(shape, mode, TypeAdapter(shape)) for shape in shapes], ref_template="#/components/schemas/{model}"
+    )
+    return schema["$defs"]
+
+
+def _scheme(proxy: TrustedProxy) -> dict[str, str]:
+    return {
+        "type": "apiKey",
+        "in": "header",
+        "name": proxy.user_header,
+        "description": "Who somebody is, by the word of the proxy that signs people in. It alone may set this header.",
+    }
