@@ -39,5 +39,7 @@ def bodies(described: dict[str, Any], operation: dict[str, Any]) -> list[tuple[d
     for option in schema.get("anyOf", [schema]):
         if "$ref" in option:
             name = option["$ref"].rpartition("/")[2]
-            return [(option, example) for example in described["components"]["schemas"][name].get("examples", ())]
+            return [
+                (option, example) for example in described["components"]["schemas"][name].get("examples", ())
+            ]
     return []

@@ -116,6 +116,13 @@ def test_what_is_not_in_the_table_is_refused_to_the_admin(server: Server, method
         assert kind(http.request(method, path)) == "AccessDenied"
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])
+def test_another_method_of_an_open_route_is_no_question_of_rights(server: Server, path: str) -> None:
+    with through(server) as http:
+        refused = http.delete(path)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
+
+
 @in_asyncio
 async def test_a_route_that_somebody_forgot_to_put_into_the_table_is_refused(tmp_path: Path) -> None:
     api = create_server_app(SqliteStore(tmp_path / "signoff.db"), proxy=PROXY)

@@ -31,6 +31,7 @@ from signoff.errors import (
     StoreUnavailable,
     WrongAnswer,
 )
+from signoff.server.rights import methods_on, path_of
 from signoff.wire import to_problem
 
 STATUS: dict[type[SignoffError], int] = {
@@ -109,10 +110,12 @@ def _message(problem: dict[str, Any]) -> str:
     return problem["msg"]
 
 
-async def _http(_: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     response = _response(plain_body(error.status_code, error.detail))
     response.headers.update(error.headers or {})
+    if error.status_code == 405 and (methods := methods_on(path_of(request.scope))):
+        response.headers["allow"] = ", ".join(methods)  # of all routes, not of the first one found
     return response
 
 

@@ -37,11 +37,17 @@ def gives(
     return _described(shape_of(what), to_wire(RECORDS[what]), errors, statuses)
 
 
-def gives_page(what: type[Record] | type[BaseModel], *errors: type[SignoffError]) -> Responses:
-    """Describe a route that replies with part of a list."""
+def gives_page(
+    what: type[Record] | type[BaseModel],
+    *errors: type[SignoffError],
+    after: type[str] | type[int] = str,
+) -> Responses:
+    """Describe a route that replies with part of a list, whose pages begin after a text or a number."""
     if issubclass(what, BaseModel):
-        return _described(page_of(what), {"items": [_first_example(what)], "next": None}, errors)
-    return _described(page_of(shape_of(what)), {"items": [to_wire(RECORDS[what])], "next": "17"}, errors)
+        shape, example = what, _first_example(what)
+    else:
+        shape, example = shape_of(what), to_wire(RECORDS[what])
+    return _described(page_of(shape, after), {"items": [example], "next": after("17")}, errors)
 
 
 def gives_text(media_type: str, example: str, *errors: type[SignoffError]) -> Responses:

@@ -7,6 +7,7 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from starlette.routing import compile_path
+from starlette.types import Scope
 
 from signoff.stores.operations import CHANGES_PATH, PATH
 
@@ -107,10 +108,21 @@ def rights_on(method: str, path: str) -> Rights | None:
         path: As it was sent, percent-encoded.
     """
     asked = "GET" if method == "HEAD" else method
-    for row_method, pattern, rights in _ROWS:
-        if row_method == asked and pattern.match(path):
-            return rights
-    return _NOBODY
+    found = {row_method: rights for row_method, pattern, rights in _ROWS if pattern.match(path)}
+    if asked not in found and None in found.values():
+        return None  # an open route has nothing to hide: it answers 405
+    return found.get(asked, _NOBODY)
+
+
+def methods_on(path: str) -> list[str]:
+    """Return the methods that there are for a path, as it was sent."""
+    return sorted(method for method, pattern, _ in _ROWS if pattern.match(path))
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path that routes are found by: without what the app is mounted under."""
+    path, root = scope["path"], scope.get("root_path", "")
+    return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
 
 def reach_of(roles: Collection[str], rights: Rights) -> Reach | None:

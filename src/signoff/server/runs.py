@@ -183,7 +183,7 @@ async def send_signal(run_id: Id, body: SendSignal, services: ServicesOf, actor:
     return reply({"sent": sent})
 
 
-@router.get("/{run_id}/journal", responses=gives_page(Entry, NotFound))
+@router.get("/{run_id}/journal", responses=gives_page(Entry, NotFound, after=int))
 async def read_journal(run_id: Id, services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
     """Show the journal's entries after seq ``after``. ``next`` is where the next page begins, or null."""
     entries = await services.backend.read_journal(run_id, after=after, limit=limit)

@@ -43,10 +43,10 @@ def shape_of(kind: type[Record]) -> Any:
 
 
 @cache
-def page_of(shape: Any) -> Any:
-    """Return what a page of a list is."""
+def page_of(shape: Any, after: type[str] | type[int] = str) -> Any:
+    """Return what a page of a list is, whose pages begin after a text or a number."""
     name = shape.__name__
-    next_page = Annotated[str | None, Field(description="The `after` of the next page; null at the end")]
+    next_page = Annotated[after | None, Field(description="The `after` of the next page; null at the end")]
     members = {"items": Required[list[shape]], "next": Required[next_page]}
     return _typed_dict(f"{name}Page", members, f"Part of a list: {name}")
 
