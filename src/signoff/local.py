@@ -104,8 +104,8 @@ class LocalBackend:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._store.cancel(run_id, reason=reason, by=by)
 
-    async def retry(self, run_id: str) -> Run:
-        return await self._store.retry(run_id)
+    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
+        return await self._store.retry(run_id, token=token)
 
     async def signal(
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None

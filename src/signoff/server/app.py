@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
 import signoff
 from signoff.app import Signoff
@@ -22,6 +23,7 @@ from signoff.server import (
     events,
     groups,
     health,
+    manual,
     metrics,
     operations,
     promises,
@@ -34,14 +36,18 @@ from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
 from signoff.server.guard import Guard
+from signoff.server.headers import SafeHeaders
+from signoff.server.heads import HeadLimit
 from signoff.server.hosts import HostCheck
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
 from signoff.server.keys import WorkerKeys
 from signoff.server.openapi import DescribedAPI
+from signoff.server.origins import check_origins, cross_origin_options
 from signoff.server.problems import add_handlers
 from signoff.server.scrape import Scrape
 from signoff.server.services import Services
+from signoff.server.tags import EntityTags
 from signoff.stores.base import Store
 from signoff.stores.operations import PATH
 
@@ -58,6 +64,7 @@ def create_server_app(
     allowed_hosts: Iterable[str] = (),
     worker_keys: WorkerKeys | None = None,
     proxy: TrustedProxy | None = None,
+    allowed_origins: Iterable[str] = (),
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
 ) -> FastAPI:
@@ -71,17 +78,19 @@ def create_server_app(
         worker_keys: The keys of remote workers. Without any, programs of this machine may work, and no others.
         proxy: What says who people are, in headers. Without it the API is for a laptop: whoever reaches it may say who
             they are. Another ASGI server than ``Server`` must not replace the peer's address by a header's.
+        allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
+            proxy as the people who look at them.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
 
     Raises:
-        InvalidValue: The days are not above 0.
+        InvalidValue: The days are not above 0, or an origin is none.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     store, group, function = app.store, app.group, app.registry.function
 
-    hosts = tuple(allowed_hosts)
+    hosts, origins = tuple(allowed_hosts), check_origins(allowed_origins)
     retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager
@@ -119,11 +128,21 @@ def create_server_app(
         version=signoff.__version__,
         lifespan=lifespan,
         middleware=[
-            Middleware(HostCheck, allowed_hosts=hosts),
+            Middleware(SafeHeaders),
+            Middleware(HeadLimit),
+            Middleware(HostCheck, allowed_hosts=hosts, allowed_origins=origins),
+            *([Middleware(CORSMiddleware, **cross_origin_options(origins))] if origins else []),
             Middleware(EncodedPaths),
-            *([] if proxy is None else [Middleware(Guard, proxy=proxy, allowed_hosts=hosts)]),
+            *(
+                []
+                if proxy is None
+                else [Middleware(Guard, proxy=proxy, allowed_hosts=hosts, allowed_origins=origins)]
+            ),
             Middleware(BodyLimit, unread=(PATH,)),
+            Middleware(EntityTags),
         ],
+        docs_url=None,
+        redoc_url=None,
         redirect_slashes=False,
     )
     add_handlers(api)
@@ -140,6 +159,7 @@ def create_server_app(
         operations,
         health,
         metrics,
+        manual,
     ):
         api.include_router(noun.router)
     return api

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,10 +22,18 @@ class Guard:
         app: What comes next.
         proxy: What says who people are.
         allowed_hosts: Names of the server besides the local ones.
+        allowed_origins: Other sites whose pages may write.
     """
 
-    def __init__(self, app: ASGIApp, proxy: TrustedProxy, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        proxy: TrustedProxy,
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Collection[str] = (),
+    ) -> None:
         self._app = app
+        self._origins = allowed_origins
         self._proxy = proxy
         self._names = frozenset(map(bracketed, allowed_hosts)) - frozenset(LOCAL)
 
@@ -61,10 +69,12 @@ class Guard:
         Raises:
             AccessDenied: The browser says that a page of elsewhere sends it. Programs say nothing of the sort.
         """
+        if (origins := headers.getlist("origin")) and all(origin in self._origins for origin in origins):
+            return
         for site in headers.getlist("sec-fetch-site"):
             if site not in ("same-origin", "none"):
                 raise AccessDenied("a write from another page", f"the browser says Sec-Fetch-Site: {site}")
-        for origin in headers.getlist("origin"):
+        for origin in origins:
             netloc = netloc_of(origin)
             if netloc != headers["host"].lower() and host_of(netloc) not in self._names:
                 raise AccessDenied(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -25,10 +25,14 @@ class HostCheck:
     Args:
         app: What comes next.
         allowed_hosts: Names besides the local ones, without ports.
+        allowed_origins: Other sites whose pages may write.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, allowed_hosts: Iterable[str] = (), allowed_origins: Collection[str] = ()
+    ) -> None:
         self._app = app
+        self._origins = allowed_origins
         self._allowed = frozenset((*LOCAL, *map(bracketed, allowed_hosts)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +54,7 @@ class HostCheck:
         if method in SAFE:
             return None
         origin = headers.get("origin")
-        if origin is not None and not self._allows(netloc_of(origin)):
+        if origin is not None and origin not in self._origins and not self._allows(netloc_of(origin)):
             return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         if (

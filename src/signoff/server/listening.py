@@ -20,6 +20,7 @@ class ServerOptions(TypedDict, total=False):
 
     worker_keys: WorkerKeys | None
     proxy: TrustedProxy | None
+    allowed_origins: Iterable[str]
     worker_lease_seconds: float | None
     retention_days: float | None
 

@@ -37,6 +37,15 @@ _SUMMARY: Final = """Runs, questions and promises of one store. `docs/http-api.m
 Refusals are `application/problem+json`. Lists are paged: `next` is the `after` of the next page."""
 
 
+_IF_NONE_MATCH: Final = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "The `ETag` of a reply that is known; if it would come again, 304 comes without it",
+}
+
+
 class DescribedAPI(FastAPI):
     """An application whose description says what each operation gives, also what no single route knows of.
 
@@ -76,7 +85,14 @@ class DescribedAPI(FastAPI):
         for parameter in operation.get("parameters", ()):
             if parameter["in"] == "path":
                 parameter["example"] = PATH_EXAMPLES[parameter["name"]]
-        add_problem(replies, "421", InvalidValue)
+        for status in ("414", "421", "431"):
+            add_problem(replies, status, InvalidValue)
+        if method == "get" and "application/json" in replies.get("200", {}).get("content", {}):
+            replies["200"]["headers"] = {
+                "ETag": {"schema": {"type": "string"}, "description": "Of these very bytes"}
+            }
+            replies["304"] = {"description": "It is as you know it"}
+            operation.setdefault("parameters", []).append(_IF_NONE_MATCH)
         if method == "post":
             add_problem(replies, "403", InvalidValue)
             add_problem(replies, "413", PayloadTooLarge)

@@ -31,6 +31,7 @@ from signoff.errors import (
     StoreUnavailable,
     WrongAnswer,
 )
+from signoff.server.headers import SAFE_HEADERS
 from signoff.server.rights import methods_on, path_of
 from signoff.wire import to_problem
 
@@ -120,7 +121,9 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(_: Request, error: Exception) -> Response:
-    return _response({**UNEXPECTED, "status": 500})
+    response = _response({**UNEXPECTED, "status": 500})
+    response.headers.update(SAFE_HEADERS)  # it is made outside of what adds them
+    return response
 
 
 def _plain(status: int, detail: str) -> dict[str, Any]:

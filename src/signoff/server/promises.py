@@ -13,6 +13,7 @@ from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Sett
 from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
 from signoff.server.examples import example
+from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.responses import gives, gives_page
@@ -97,31 +98,40 @@ async def get_promise(promise_id: Id, services: ServicesOf) -> Response:
 
 @router.post("/{promise_id}/resolve", responses=_SETTLED)
 async def resolve_promise(
-    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf
+    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
     """Settle a promise with a value."""
-    return await _settle(services, actor, promise_id, PromiseState.RESOLVED, body, body.value)
+    return await _settle(services, actor, key, promise_id, PromiseState.RESOLVED, body, body.value)
 
 
 @router.post("/{promise_id}/reject", responses=_SETTLED)
 async def reject_promise(
-    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf
+    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
     """Settle a promise with a reason against it."""
-    return await _settle(services, actor, promise_id, PromiseState.REJECTED, body, body.value)
+    return await _settle(services, actor, key, promise_id, PromiseState.REJECTED, body, body.value)
 
 
 @router.post("/{promise_id}/cancel", responses=_SETTLED)
 async def cancel_promise(
-    promise_id: Id, services: ServicesOf, actor: ActorOf, body: CancelPromise | None = None
+    promise_id: Id, services: ServicesOf, actor: ActorOf, key: KeyOf, body: CancelPromise | None = None
 ) -> Response:
     """Withdraw a promise."""
-    return await _settle(services, actor, promise_id, PromiseState.CANCELLED, body or CancelPromise(), None)
+    return await _settle(
+        services, actor, key, promise_id, PromiseState.CANCELLED, body or CancelPromise(), None
+    )
 
 
 async def _settle(
-    services: Services, actor: Actor, promise_id: str, state: PromiseState, body: CancelPromise, value: Any
+    services: Services,
+    actor: Actor,
+    key: str | None,
+    promise_id: str,
+    state: PromiseState,
+    body: CancelPromise,
+    value: Any,
 ) -> Response:
     by = actor.user_id("by", body.by)
-    settlement = Settlement(state, codec.encode(value), by=by, note=body.note, request_id=body.request_id)
+    request_id = request_id_of(key, body.request_id)
+    settlement = Settlement(state, codec.encode(value), by=by, note=body.note, request_id=request_id)
     return reply_with(await services.backend.settle(promise_id, settlement))

@@ -24,6 +24,7 @@ from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.examples import example
+from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.responses import gives, gives_page
@@ -121,9 +122,10 @@ async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -
     ),
 )
 async def answer_question(
-    question_id: Id, body: GiveAnswer, services: ServicesOf, actor: ActorOf
+    question_id: Id, body: GiveAnswer, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
     """Answer a question. A wrong answer is refused with 422 and leaves it open."""
+    request_id = request_id_of(key, body.request_id)
     responder = await actor.responder(services.store, question_id, body.responder)
     promise = await services.backend.answer(
         question_id,
@@ -132,7 +134,7 @@ async def answer_question(
         groups=responder.groups,
         roles=responder.roles,
         note=body.note,
-        request_id=body.request_id,
+        request_id=request_id,
         digest=body.digest,
     )
     return reply_with(promise)

@@ -85,8 +85,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/v1/workers"): _READ,
     ("GET", "/openapi.json"): _ANY_ROLE,
     ("GET", "/docs"): _ANY_ROLE,
-    ("GET", "/docs/oauth2-redirect"): _ANY_ROLE,
-    ("GET", "/redoc"): _ANY_ROLE,
+    ("GET", "/docs/{asset}"): _ANY_ROLE,
     ("GET", PATH): _NOBODY_IN_PARTICULAR,  # worker keys
     ("POST", PATH): _NOBODY_IN_PARTICULAR,
     ("GET", CHANGES_PATH): _NOBODY_IN_PARTICULAR,

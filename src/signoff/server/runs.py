@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -16,6 +15,7 @@ from signoff.records import Entry, NewRun, Run, RunState
 from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
 from signoff.server.examples import example
+from signoff.server.idempotency import KeyOf, request_id_of, run_id_of
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
 from signoff.server.responses import gives, gives_page
@@ -49,18 +49,18 @@ class StartRun(
     concurrency_limit: int | None = Field(default=None, ge=1)
     started_by: Text | None = None
 
-    def new_run(self, services: Services, actor: Actor, traceparent: str | None) -> NewRun:
+    def new_run(self, services: Services, actor: Actor, key: str | None, traceparent: str | None) -> NewRun:
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
-        key, limit = self._slot(services, arguments)
+        slot, limit = self._slot(services, arguments)
         return NewRun(
-            id=str(uuid.uuid4()) if self.id is None else check_id(self.id),
+            id=run_id_of(key, actor) if self.id is None else check_id(self.id),
             workflow=self.workflow,
             group=self.group or services.group,
             arguments=arguments,
             priority=self.priority,
             start_at=self.start_at,
-            concurrency_key=key,
+            concurrency_key=slot,
             concurrency_limit=limit,
             traceparent=traceparent,
             started_by=actor.user_id("started_by", self.started_by),
@@ -107,10 +107,17 @@ class Sent(BaseModel, json_schema_extra=example(sent=True)):
     ),
 )
 async def start_run(
-    body: StartRun, services: ServicesOf, actor: ActorOf, traceparent: Annotated[str | None, Header()] = None
+    body: StartRun,
+    services: ServicesOf,
+    actor: ActorOf,
+    key: KeyOf,
+    traceparent: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Start a run: 201, or 200 if it was started before. It goes on with the trace of the caller."""
-    new = body.new_run(services, actor, read_header(traceparent) or current_traceparent())
+    """Start a run: 201, or 200 if it was started before. It goes on with the trace of the caller.
+
+    What makes it the same run is its id, or, where that is left to the server, ``Idempotency-Key``.
+    """
+    new = body.new_run(services, actor, key, read_header(traceparent) or current_traceparent())
     run, created = await services.backend.create_run(
         new, timeout_seconds=body.timeout_seconds, delay_seconds=body.delay_seconds
     )
@@ -166,20 +173,24 @@ async def cancel_run(
 
 
 @router.post("/{run_id}/retry", responses=gives(Run, NotFound, InvalidState))
-async def retry_run(run_id: Id, services: ServicesOf) -> Response:
+async def retry_run(run_id: Id, services: ServicesOf, key: KeyOf) -> Response:
     """Make a run go on that failed because of its code."""
-    return reply_with(await services.backend.retry(run_id))
+    token = None if key is None else f"key:{key}"
+    return reply_with(await services.backend.retry(run_id, token=token))
 
 
 @router.post(
     "/{run_id}/signals",
     responses=gives(Sent, NotFound, InvalidState, RequestConflict, NotSerializable),
 )
-async def send_signal(run_id: Id, body: SendSignal, services: ServicesOf, actor: ActorOf) -> Response:
-    """Send a run a signal. ``sent`` is false for a repetition of ``request_id``."""
+async def send_signal(
+    run_id: Id, body: SendSignal, services: ServicesOf, actor: ActorOf, key: KeyOf
+) -> Response:
+    """Send a run a signal. ``sent`` is false for a repetition of ``request_id``, or of ``Idempotency-Key``."""
     value = codec.encode(body.value)
     by = actor.user_id("by", body.by)
-    sent = await services.backend.signal(run_id, body.name, value, by=by, request_id=body.request_id)
+    request_id = request_id_of(key, body.request_id)
+    sent = await services.backend.signal(run_id, body.name, value, by=by, request_id=request_id)
     return reply({"sent": sent})
 
 
