@@ -24,7 +24,7 @@ from tests.support import OnThread
 
 EXAMPLES = int(os.environ.get("SIGNOFF_API_EXAMPLES", "8"))
 SEED = os.environ.get("SIGNOFF_API_SEED", "1")
-ENDLESS = ["follow_journal"]
+ENDLESS = ["follow_journal", "follow_inbox"]
 """Operations whose replies have no end."""
 
 HERE = Path(__file__).parent

@@ -41,6 +41,7 @@ from signoff.server.heads import HeadLimit
 from signoff.server.hosts import HostCheck
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
+from signoff.server.inbox import Inbox
 from signoff.server.keys import WorkerKeys
 from signoff.server.openapi import DescribedAPI
 from signoff.server.origins import check_origins, cross_origin_options
@@ -97,7 +98,9 @@ def create_server_app(
     async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
         await store.open()
         backend = LocalBackend(store)
-        timers = asyncio.create_task(TimerService(store, duties=DUTIES).run(), name="signoff timers")
+        inbox = Inbox(store)
+        duties = (*DUTIES, inbox.look)
+        timers = asyncio.create_task(TimerService(store, duties=duties).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
         pruning = (
             None if retention is None else asyncio.create_task(retention.run(), name="signoff retention")
@@ -106,7 +109,7 @@ def create_server_app(
         scrape = Scrape(store, lambda: not timers.done())
         keys = worker_keys or WorkerKeys()
         services = Services(
-            store, backend, group, timers, function, keys, proxy, worker_lease_seconds, feeds, scrape
+            store, backend, group, timers, function, keys, proxy, worker_lease_seconds, feeds, inbox, scrape
         )
         api.state.services = services
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, ValidationError
@@ -15,13 +15,11 @@ from starlette.types import Receive, Scope, Send
 from signoff.errors import InvalidValue
 from signoff.server.access import Access, AccessOf, do_for
 from signoff.server.bodies import read_batch
-from signoff.server.feeds import PING_SECONDS
+from signoff.server.feeds import UNBUFFERED
 from signoff.server.replies import reply
 from signoff.server.services import Services, ServicesOf
 from signoff.server.sessions import Reply
 from signoff.stores.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
-
-UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # by proxies in between
 
 # What remote stores and servers say to each other is their own affair.
 router = APIRouter(tags=["store"], include_in_schema=False)
@@ -124,9 +122,5 @@ async def follow_changes(
     """Tell of commits as they come: an event ``change``, or ``gap`` if anything may have changed."""
     access.check_namespace(namespace)
 
-    async def wait(added: asyncio.Event) -> bool:
-        await services.wait_for(added.wait(), seconds=PING_SECONDS)
-        return not services.stopping.is_set()
-
-    events = services.feeds.of(namespace).events(last_event_id, wait)
+    events = services.feeds.of(namespace).events(last_event_id, services.wait_to_tell)
     return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query
 from pydantic import Field
-from starlette.responses import Response
+from pydantic_core import to_json
+from starlette.responses import Response, StreamingResponse
 
 from signoff.errors import (
+    AccessDenied,
     AlreadySettled,
     AlreadyVoted,
     NotAllowed,
@@ -21,15 +23,18 @@ from signoff.errors import (
 )
 from signoff.people.responders import Responder, check_names
 from signoff.records import Promise, PromiseKind, PromiseState
-from signoff.server.actors import ActorOf
+from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
-from signoff.server.examples import example
+from signoff.server.examples import QUESTION, example
+from signoff.server.feeds import UNBUFFERED
 from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
-from signoff.server.replies import After, Limit, reply_page, reply_with
-from signoff.server.responses import gives, gives_page
+from signoff.server.inbox import Interest
+from signoff.server.replies import After, Limit, Seq, reply_page, reply_with
+from signoff.server.responses import gives, gives_page, gives_text
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import PromiseFilter
+from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
 
@@ -37,6 +42,13 @@ _CHANGED: Final = gives(Promise, NotFound, NotAllowed, QuestionClaimed, AlreadyS
 
 MANY_NAMES: Final = 200
 """How many assignees an inbox is asked for at most."""
+
+
+Assignees = Annotated[
+    list[str] | None, Query(max_length=MANY_NAMES, description="user:ana, group:finance, role:approver")
+]
+
+_EXAMPLE: Final = f"id: 17\nevent: asked\ndata: {to_json(to_wire(QUESTION)).decode()}\n\n"
 
 
 class Said(Body, json_schema_extra=example(user_id="ana", groups=["finance"])):
@@ -79,14 +91,20 @@ class GiveAnswer(
     digest: Text | None = None
 
 
+def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> frozenset[str] | None:
+    """Return whose questions are asked for. Raises InvalidValue, AccessDenied."""
+    names = None if assignee is None else frozenset(check_names("assignee", assignee))
+    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, actor.inbox(names, run_id))
+    which.check()
+    return which.answerable_by
+
+
 @router.get("", responses=gives_page(Promise))
 async def list_questions(
     services: ServicesOf,
     actor: ActorOf,
     run_id: str | None = None,
-    assignee: Annotated[
-        list[str] | None, Query(max_length=MANY_NAMES, description="user:ana, group:finance, role:approver")
-    ] = None,
+    assignee: Assignees = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
@@ -94,10 +112,33 @@ async def list_questions(
 
     Whoever may see no others gets those that they are asked. A page may then be shorter than ``limit``.
     """
-    names = None if assignee is None else frozenset(check_names("assignee", assignee))
-    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, actor.inbox(names, run_id))
+    names = _inbox(actor, assignee, run_id)
+    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, names)
     page = await services.backend.list_promises(which, after=after, limit=limit)
     return reply_page(actor.only_seen(page))
+
+
+@router.get(
+    "/events",
+    response_class=StreamingResponse,
+    responses=gives_text("text/event-stream", _EXAMPLE, AccessDenied),
+)
+async def follow_inbox(
+    services: ServicesOf,
+    actor: ActorOf,
+    run_id: str | None = None,
+    assignee: Assignees = None,
+    last_event_id: Annotated[Seq | None, Header()] = None,
+) -> Response:
+    """Follow what changes of the questions that ``GET /v1/questions`` would list, with the same parameters.
+
+    The events ``asked``, ``changed`` and ``settled`` have the question as it is; ``gone`` has the ``id`` of one that
+    went to others. They come within seconds. A stream that is lost is resumed by ``Last-Event-ID``; after ``gap`` more
+    has happened than is known, so list the inbox anew. Open the stream first, then list: nothing is missed between.
+    """
+    interest = Interest(actor, _inbox(actor, assignee, run_id), run_id)
+    events = services.inbox.events(interest, last_event_id, services.wait_to_tell)
+    return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)
 
 
 @router.get("/{question_id}", responses=gives(Promise, NotFound, NotAllowed))

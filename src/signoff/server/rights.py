@@ -57,6 +57,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/runs/{run_id}/signals"): _WORK,
     ("POST", "/v1/prune"): _WORK,
     ("GET", "/v1/questions"): _ASKED_READ,
+    ("GET", "/v1/questions/events"): _ASKED_READ,
     ("GET", "/v1/questions/{question_id}"): _ASKED_READ,
     ("POST", "/v1/questions/{question_id}/answer"): _ASKED_WORK,
     ("POST", "/v1/questions/{question_id}/view"): _ASKED_WORK,
@@ -107,7 +108,10 @@ def rights_on(method: str, path: str) -> Rights | None:
         path: As it was sent, percent-encoded.
     """
     asked = "GET" if method == "HEAD" else method
-    found = {row_method: rights for row_method, pattern, rights in _ROWS if pattern.match(path)}
+    found: dict[str, Rights | None] = {}
+    for row_method, pattern, rights in _ROWS:
+        if pattern.match(path):
+            found.setdefault(row_method, rights)  # routes are found in this order, too
     if asked not in found and None in found.values():
         return None  # an open route has nothing to hide: it answers 405
     return found.get(asked, _NOBODY)
@@ -115,7 +119,7 @@ def rights_on(method: str, path: str) -> Rights | None:
 
 def methods_on(path: str) -> list[str]:
     """Return the methods that there are for a path, as it was sent."""
-    return sorted(method for method, pattern, _ in _ROWS if pattern.match(path))
+    return sorted({method for method, pattern, _ in _ROWS if pattern.match(path)})
 
 
 def path_of(scope: Scope) -> str:

@@ -10,8 +10,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 
 from signoff.local import LocalBackend
-from signoff.server.feeds import Feeds
+from signoff.server.feeds import PING_SECONDS, Feeds
 from signoff.server.identity import TrustedProxy
+from signoff.server.inbox import Inbox
 from signoff.server.keys import WorkerKeys
 from signoff.server.readiness import Readiness
 from signoff.server.scrape import Scrape
@@ -36,6 +37,7 @@ class Services:
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
         feeds: What is told to remote stores.
+        inbox: What is told to people.
         scrape: What is told to Prometheus.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
         readiness: Whether it can work.
@@ -50,6 +52,7 @@ class Services:
     proxy: TrustedProxy | None
     worker_lease_seconds: float | None
     feeds: Feeds
+    inbox: Inbox
     scrape: Scrape
     sessions: Sessions = field(default_factory=Sessions)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -64,6 +67,11 @@ class Services:
         if self.worker_lease_seconds is not None:
             store.lease_seconds = self.worker_lease_seconds
         return store
+
+    async def wait_to_tell(self, added: asyncio.Event) -> bool:
+        """Wait for something to tell, for so long that a word is due in any case; False: the server stops."""
+        await self.wait_for(added.wait(), seconds=PING_SECONDS)
+        return not self.stopping.is_set()
 
     async def wait_for(self, work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T | None:
         """Return what ``work`` returns, or None if it takes longer than ``seconds`` or the server stops."""
