@@ -266,7 +266,6 @@ def test_who_has_missed_more_than_is_kept_is_told_of_a_gap(
         question = ask(http, name)
         for verb in ("claim", "release", "claim"):
             http.post(f"/v1/questions/{question}/{verb}", json={"user_id": "ana"})
-        assert [inbox.next()[0] for _ in range(1)] == ["asked"] or inbox.last_id != first
         http.post(f"/v1/runs/{name}/cancel")
         while told(inbox)[0] != "settled":
             pass

@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from signoff.errors import NotAllowed, NotFound
 from signoff.records import AuditEvent, Seal
 from signoff.server.actors import ActorOf
+from signoff.server.bodies import Text
 from signoff.server.examples import EVENT, SEAL, example
 from signoff.server.replies import After, Limit, Seq, reply, reply_page
 from signoff.server.responses import gives, gives_page, gives_text
@@ -31,8 +32,8 @@ router = APIRouter(prefix="/v1/audit", tags=["audit"])
 async def list_audit(
     services: ServicesOf,
     actor: ActorOf,
-    question_id: str | None = None,
-    run_id: str | None = None,
+    question_id: Text | None = None,
+    run_id: Text | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:

@@ -25,12 +25,16 @@ BATCH_LIMIT = 64 * 1024 * 1024
 """How long a batch of a remote store may be in bytes: one write holds all that a run did in one turn."""
 
 
-def _unicode(text: str) -> str:
-    text.encode()  # fails at half of a surrogate pair, which JSON can escape and no store can hold
+def storable(text: str) -> str:
+    """Return a text if every store can keep it. Raises ValueError."""
+    text.encode()  # fails at half of a surrogate pair, which JSON can escape
+    if "\0" in text:
+        raise ValueError("it has a NUL character, which Postgres cannot keep; leave it out")
     return text
 
 
-Text = Annotated[str, AfterValidator(_unicode)]
+Text = Annotated[str, AfterValidator(storable)]
+"""A text of a body or a query."""
 
 
 class Body(BaseModel):

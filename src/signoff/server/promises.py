@@ -81,7 +81,7 @@ async def list_promises(
     services: ServicesOf,
     kind: PromiseKind | None = None,
     state: PromiseState | None = None,
-    run_id: str | None = None,
+    run_id: Text | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:

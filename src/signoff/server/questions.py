@@ -103,7 +103,7 @@ def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> froz
 async def list_questions(
     services: ServicesOf,
     actor: ActorOf,
-    run_id: str | None = None,
+    run_id: Text | None = None,
     assignee: Assignees = None,
     after: After = None,
     limit: Limit = 100,
@@ -126,7 +126,7 @@ async def list_questions(
 async def follow_inbox(
     services: ServicesOf,
     actor: ActorOf,
-    run_id: str | None = None,
+    run_id: Text | None = None,
     assignee: Assignees = None,
     last_event_id: Annotated[Seq | None, Header()] = None,
 ) -> Response:

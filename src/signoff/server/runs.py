@@ -21,6 +21,7 @@ from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_w
 from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
+from signoff.stores.limits import HIGHEST_LIMIT
 from signoff.stores.paging import RunFilter
 from signoff.traceparent import current_traceparent, read_header
 from signoff.wire import to_wire
@@ -46,7 +47,7 @@ class StartRun(
     start_at: FiniteFloat | None = None
     delay_seconds: float | None = None
     concurrency_key: Text | None = Field(default=None, max_length=LONGEST_KEY)
-    concurrency_limit: int | None = Field(default=None, ge=1)
+    concurrency_limit: int | None = Field(default=None, ge=1, le=HIGHEST_LIMIT)
     started_by: Text | None = None
 
     def new_run(self, services: Services, actor: Actor, key: str | None, traceparent: str | None) -> NewRun:
@@ -128,9 +129,9 @@ async def start_run(
 async def list_runs(
     services: ServicesOf,
     state: Annotated[list[RunState] | None, Query()] = None,
-    workflow: str | None = None,
-    group: str | None = None,
-    parent_id: str | None = None,
+    workflow: Text | None = None,
+    group: Text | None = None,
+    parent_id: Text | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:

@@ -19,6 +19,7 @@ from signoff.server.replies import After, Limit, reply, reply_with
 from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
+from signoff.stores.limits import HIGHEST_LIMIT
 from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
@@ -40,7 +41,7 @@ class PutSchedule(
     group: Text | None = None
     priority: int = Field(default=0, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
     concurrency_key: Text | None = None
-    concurrency_limit: int | None = Field(default=None, ge=1)
+    concurrency_limit: int | None = Field(default=None, ge=1, le=HIGHEST_LIMIT)
 
     def new_schedule(self, services: Services) -> NewSchedule:
         """Return it as the store takes it."""
