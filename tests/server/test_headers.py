@@ -48,8 +48,8 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_every_reply_forbids_what_pages_could_do_with_it(http: httpx.Client, method: str, path: str) -> None:
     for parameter, example in {**PATH_EXAMPLES, "asset": "swagger-ui.css"}.items():
         path = path.replace(f"{{{parameter}}}", example)
-    reply = http.request(method, path)
-    assert set(SAFE_HEADERS) <= set(reply.headers)
+    with http.stream(method, path) as reply:  # some have no end
+        assert set(SAFE_HEADERS) <= set(reply.headers)
     assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
     assert path.startswith("/docs/") or reply.headers["cache-control"] == "no-store"
 

@@ -25,9 +25,14 @@ BATCH_LIMIT = 64 * 1024 * 1024
 """How long a batch of a remote store may be in bytes: one write holds all that a run did in one turn."""
 
 
+def _unicode(text: str) -> str:
+    text.encode()  # fails at half of a surrogate pair, which JSON can escape
+    return text
+
+
 def storable(text: str) -> str:
     """Return a text if every store can keep it. Raises ValueError."""
-    text.encode()  # fails at half of a surrogate pair, which JSON can escape
+    _unicode(text)
     if "\0" in text:
         raise ValueError("it has a NUL character, which Postgres cannot keep; leave it out")
     return text
@@ -35,6 +40,9 @@ def storable(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(storable)]
 """A text of a body or a query."""
+
+Compared = Annotated[str, AfterValidator(_unicode)]
+"""A text that is compared with another one, and not kept."""
 
 
 class Body(BaseModel):

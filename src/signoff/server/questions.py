@@ -24,7 +24,7 @@ from signoff.errors import (
 from signoff.people.responders import Responder, check_names
 from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.server.actors import Actor, ActorOf
-from signoff.server.bodies import Body, ExactRoute, Text
+from signoff.server.bodies import Body, Compared, ExactRoute, Text
 from signoff.server.examples import QUESTION, example
 from signoff.server.feeds import UNBUFFERED
 from signoff.server.idempotency import KeyOf, request_id_of
@@ -88,7 +88,7 @@ class GiveAnswer(
     value: Any
     note: Text | None = None
     request_id: Text | None = None
-    digest: Text | None = None
+    digest: Compared | None = None
 
 
 def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> frozenset[str] | None:
