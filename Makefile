@@ -4,6 +4,7 @@
 #   make test                     lint, types, and the tests with branch coverage
 #   make pytest [ARGS=...]        the tests alone
 #   make simulation [SEEDS=...]   whatever goes wrong: 10,000 seeds (FIRST=... begins elsewhere)
+#   make fuzz [EXAMPLES=...]      the HTTP API tried by its own description: 300 requests for each operation (SEED=... chooses others)
 #   make bench                    the benchmarks
 #   make lint | make format
 #
@@ -21,7 +22,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Without it each of the hundreds of processes that the tests start would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest simulation bench lint format ready
+.PHONY: demo test pytest simulation fuzz bench lint format ready
 
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
@@ -35,6 +36,10 @@ pytest: ready
 simulation: ready
 	SIGNOFF_SIMULATION_SEEDS=$(or $(SEEDS),10000) SIGNOFF_SIMULATION_FIRST=$(or $(FIRST),0) \
 		$(BIN)/pytest tests/simulation $(ARGS)
+
+fuzz: ready
+	SIGNOFF_API_EXAMPLES=$(or $(EXAMPLES),300) SIGNOFF_API_SEED=$(or $(SEED),1) \
+		$(BIN)/pytest tests/server/test_fuzzed.py $(ARGS)
 
 bench: ready
 	@$(BIN)/python -m benchmarks $(ARGS)

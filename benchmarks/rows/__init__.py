@@ -4,7 +4,17 @@ from collections.abc import Sequence
 
 from benchmarks.postgres import Bench
 from benchmarks.row import Row
-from benchmarks.rows import answered, concurrent, inbox, long_run, on_postgres, paused, resumed, sequential
+from benchmarks.rows import (
+    answered,
+    concurrent,
+    inbox,
+    listeners,
+    long_run,
+    on_postgres,
+    paused,
+    resumed,
+    sequential,
+)
 
 ON_SQLITE: tuple[Row, ...] = (
     *sequential.ROWS,
@@ -14,6 +24,7 @@ ON_SQLITE: tuple[Row, ...] = (
     *long_run.ROWS,
     *paused.ROWS,
     *inbox.ROWS,
+    *listeners.ROWS,
 )
 
 NAMES = {"sqlite": [row.name for row in ON_SQLITE], "postgres": list(on_postgres.NAMES)}

@@ -33,6 +33,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Store
+from signoff.stores.encrypted import unwrapped
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -115,8 +116,8 @@ class LocalBackend:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._store.cancel(run_id, reason=reason, by=by)
 
-    async def retry(self, run_id: str) -> Run:
-        return await self._store.retry(run_id)
+    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
+        return await self._store.retry(run_id, token=token)
 
     async def signal(
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
@@ -226,7 +227,7 @@ class LocalBackend:
     async def read_chain(
         self, *, after: int = -1, limit: int = 100
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
-        return await self._store.read_chain(after=after, limit=limit)
+        return await unwrapped(self._store).read_chain(after=after, limit=limit)  # as it is sealed
 
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100

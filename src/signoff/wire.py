@@ -63,7 +63,7 @@ from signoff.records import (
 Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token | Delivery | Rule
 R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token, Delivery, Rule)
 
-_JSON: Mapping[type, frozenset[str]] = {
+JSON_FIELDS: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
     Promise: frozenset({"data", "value", "progress"}),
     Entry: frozenset({"value", "error", "details"}),
@@ -95,7 +95,7 @@ _UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
 
 def to_wire(record: Record) -> dict[str, Any]:
     """Return a record as plain JSON data."""
-    texts = _JSON[type(record)]
+    texts = JSON_FIELDS[type(record)]
     written: dict[str, Any] = {}
     for field in fields(record):
         value = getattr(record, field.name)
@@ -108,7 +108,7 @@ def to_wire(record: Record) -> dict[str, Any]:
 
 def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
     """Read a record back. Fields that this version does not know are passed over."""
-    texts, parsed = _JSON[kind], _PARSED[kind]
+    texts, parsed = JSON_FIELDS[kind], _PARSED[kind]
     read: dict[str, Any] = dict(_UNSAID.get(kind, {}))
     for field in fields(kind):
         if field.name in data:
@@ -123,10 +123,10 @@ def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
 
 # Errors: problem details (RFC 9457), with what the exception carries as further members
 
-_URN = "urn:signoff:"
+URN = "urn:signoff:"
 
 _ERRORS: Mapping[str, type[SignoffError]] = {
-    _URN + kind.__name__: kind
+    URN + kind.__name__: kind
     for kind in (
         AccessDenied,
         AlreadySettled,
@@ -158,11 +158,11 @@ def to_problem(error: SignoffError) -> dict[str, Any]:
     """Describe an error, so that ``from_problem`` can make it again."""
     kind = type(error)
     problem: dict[str, Any] = {
-        "type": _URN + kind.__name__,
+        "type": URN + kind.__name__,
         "title": (kind.__doc__ or kind.__name__).splitlines()[0],
         "detail": str(error),
     }
-    if _URN + kind.__name__ in _ERRORS:
+    if URN + kind.__name__ in _ERRORS:
         problem.update({name: getattr(error, name) for name in signature(kind).parameters})
     if isinstance(error, WrongAnswer):
         problem["fields"] = _fields(problem.pop("problems"))

@@ -126,6 +126,16 @@ def test_an_error_nobody_expected_tells_the_caller_nothing_of_the_inside(
     assert "secret" in logged.get(timeout=30).getMessage()
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/v1/runs", "GET, POST"), ("/v1/runs/x", "GET"), ("/v1/runs/x/retry", "POST"), ("/health", "GET")],
+)
+def test_a_method_that_is_not_there_is_told_all_that_are(http: httpx.Client, path: str, methods: str) -> None:
+    for method in ("DELETE", "PUT", "TRACE", "OPTIONS"):
+        refused = http.request(method, path)
+        assert (refused.status_code, refused.headers["allow"]) == (405, methods)
+
+
 def test_each_wrong_field_is_in_the_list(http: httpx.Client) -> None:
     refused = http.post("/v1/runs", json={"id": 1, "args": 2, "more": 3})
     assert sorted(fields(refused)) == ["args", "id", "more", "workflow"]

@@ -7,7 +7,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from signoff import Action, Concurrency, Context, Quorum, Signoff
+from signoff import (
+    Action,
+    Concurrency,
+    Context,
+    Escalation,
+    Quorum,
+    Signoff,
+)
 from signoff.errors import PromiseCancelled, PromiseRejected, SignalTimeout
 
 
@@ -38,9 +45,11 @@ async def ask(ctx: Context, text: str = "Go on?", timeout_seconds: float | None 
 
 
 async def approve(ctx: Context, **policy: Any) -> dict[str, Any]:
-    """Ask under a policy; ``quorum`` is two numbers."""
+    """Ask under a policy; ``quorum`` is two numbers, and ``escalate_to`` answers instead, at once."""
     if "quorum" in policy:
         policy["quorum"] = Quorum(*policy["quorum"])
+    if to := policy.pop("escalate_to", None):
+        policy["escalations"] = [Escalation(2.0, to, replace=True)]
     answer = await ctx.wait_for_user("Deploy?", **policy)
     return {"approved": answer.approved, "by": answer.user_id, "votes": len(answer.votes)}
 

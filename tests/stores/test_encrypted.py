@@ -335,10 +335,13 @@ async def test_the_trail_is_verified_with_and_without_keys_and_read_with_them(tm
     await database.open()
     try:
         await seal_events(one)
-        for store in (one, database):
-            verdict = await verify(store)
-            assert verdict.events > 0
-            assert verdict.problems == ()
+        async with AsyncClient(Signoff(one)) as client:
+            for chain in (client.backend, database):
+                verdict = await verify(chain)
+                assert verdict.events > 0
+                assert verdict.problems == ()
+        links = await one.read_chain()
+        assert WORD in json.dumps([event.details for _, event in links if event is not None])
         read, kept = [(await store.list_audit(AuditFilter())).items for store in (one, database)]
         assert WORD in json.dumps([event.details for event in read])
         assert WORD not in json.dumps([event.details for event in kept])

@@ -416,15 +416,26 @@ async def test_racing_workers_never_start_more_than_the_rate(scene: Scene) -> No
         {"starts_per": Rate(1, 0.0)},
         {"starts_per": Rate(1, float("nan"))},
         {"starts_per": Rate(1, float("inf"))},
+        {"max_running": 2**31},
+        {"starts_per": Rate(2**31, 60.0)},
     ],
 )
-async def test_limits_that_let_nothing_through_are_refused(scene: Scene, limits: dict[str, object]) -> None:
+async def test_limits_that_let_nothing_through_or_cannot_be_counted_are_refused(
+    scene: Scene, limits: dict[str, object]
+) -> None:
     with pytest.raises(InvalidValue):
         await scene.store.limit_group(GROUP, **limits)  # type: ignore[arg-type]
     assert await scene.store.list_groups() == []
 
 
 # Concurrency keys
+
+
+@rule
+async def test_a_concurrency_limit_that_cannot_be_counted_is_refused(scene: Scene) -> None:
+    with pytest.raises(InvalidValue):
+        await scene.start("many", concurrency_key="k", concurrency_limit=2**31)
+    await scene.start("most", concurrency_key="k", concurrency_limit=2**31 - 1)
 
 
 @rule

@@ -59,6 +59,13 @@ _log_format = click.option(
 def _listening_options(command: Command) -> Command:
     for option in (
         click.option(
+            "--allow-origin",
+            "allowed_origins",
+            multiple=True,
+            metavar="ORIGIN",
+            help="Another site whose pages may use it, such as https://app.example.com; repeat for more.",
+        ),
+        click.option(
             "--allow-host", "allowed_hosts", multiple=True, help="A name it is reached by; repeat for more."
         ),
         click.option(
@@ -261,6 +268,7 @@ def dev(
     host: str,
     port: int,
     allowed_hosts: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
     group: str | None,
     concurrency: int,
     threads: int,
@@ -283,7 +291,8 @@ def dev(
 
     async def run(stop: StopSignals) -> None:
         supervision.on_end(stop.ask)
-        async with _listening(app, out, host=host, port=port, allowed_hosts=allowed_hosts) as listening:
+        names: dict[str, Any] = {"allowed_hosts": allowed_hosts, "allowed_origins": allowed_origins}
+        async with _listening(app, out, host=host, port=port, **names) as listening:
             supervision.listening(listening.port)
             await work(app, options, stop, out)
 

@@ -158,16 +158,20 @@ class Case:
             escalation = self.policy.escalations[level]
             if not self._has_come(escalation.after_seconds):
                 break
-            assignees = tuple(escalation.to)
+            old, assignees = case.question.assignees, tuple(escalation.to)
             if not escalation.replace:
-                old = case.question.assignees
                 assignees = tuple(dict.fromkeys((*old, *assignees))) if old else ()
             case = replace(
                 case,
                 question=replace(case.question, assignees=assignees),
                 progress=replace(case.progress, escalated=level + 1, claimed_by=None),
             )
-            told = {"level": level + 1, "to": escalation.to, "assignees": assignees}
+            told = {
+                "level": level + 1,
+                "to": escalation.to,
+                "assignees": assignees,
+                "from": old,
+            }
             events.append(self._event(AuditKind.ESCALATED, None, told))
         due = self._reminders_due()
         if due > case.progress.reminders:

@@ -167,6 +167,16 @@ class Actor:
             return workers
         return [worker for worker in workers if worker.namespace == namespace]
 
+    def sees(self, case: Case) -> bool:
+        """Whether a question, open or closed, is for them to see."""
+        if self.person is None or self.reach is Reach.ALL:
+            return True
+        try:
+            case.check_asked(self.person)
+        except NotAllowed:
+            return False
+        return True
+
     def _sees(self, question: Promise) -> bool:
         try:
             self._check_sees(question)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
 import signoff
 from signoff.app import Signoff
@@ -27,6 +28,7 @@ from signoff.server import (
     health,
     key_routes,
     login,
+    manual,
     metrics,
     operations,
     promises,
@@ -41,16 +43,22 @@ from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
 from signoff.server.guard import Guard
+from signoff.server.headers import SafeHeaders
+from signoff.server.heads import HeadLimit
 from signoff.server.hosts import HostCheck
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
+from signoff.server.inbox import Inboxes
 from signoff.server.keyring import Keyring
 from signoff.server.keys import WorkerKeys
 from signoff.server.login_door import LoginDoor
+from signoff.server.openapi import DescribedAPI
 from signoff.server.openid import OpenIdConnect
+from signoff.server.origins import check_origins, cross_origin_options
 from signoff.server.problems import add_handlers
 from signoff.server.scrape import Scrape
 from signoff.server.services import Services
+from signoff.server.tags import EntityTags
 from signoff.server.ways import Way, Ways
 from signoff.stores.base import Store
 from signoff.stores.operations import PATH
@@ -70,6 +78,7 @@ def create_server_app(
     proxy: TrustedProxy | None = None,
     openid: OpenIdConnect | None = None,
     require_auth: bool = False,
+    allowed_origins: Iterable[str] = (),
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
     channels: Sequence[Channel] = (),
@@ -88,19 +97,22 @@ def create_server_app(
         openid: What signs people in, in their browsers.
         require_auth: Whether a request must say whose it is. It must with ``proxy`` or ``openid``, or if the store has
             an API key when the server starts. Else the API is for a laptop: whoever reaches it may say who they are.
+        allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
+            proxy as the people who look at them.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
         channels: Where notifications go, of the namespace of the store. They are closed with the app.
 
     Raises:
-        InvalidValue: The days are not above 0.
+        InvalidValue: The days are not above 0, or an origin is none.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     store, group, function = app.store, app.group, app.registry.function
 
     login_path = None if openid is None else login.PATH
     hosts = (*allowed_hosts, *([] if openid is None else [openid.host]))
+    origins = check_origins(allowed_origins)
     door = None if openid is None else LoginDoor(store, openid)
     people: list[Way] = [*([] if door is None else [door.logins]), *([] if proxy is None else [proxy])]
     keyring = Keyring(store, worker_keys or WorkerKeys())
@@ -112,7 +124,8 @@ def create_server_app(
         await store.open()
         backend = LocalBackend(store)
         dispatcher = Dispatcher(store, channels)
-        duties = (*DUTIES, dispatcher.serve) if channels else DUTIES
+        inboxes = Inboxes(store)
+        duties = (*DUTIES, inboxes.look, *([dispatcher.serve] if channels else []))
         timers = asyncio.create_task(TimerService(store, duties=duties).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
         pruning = (
@@ -132,6 +145,7 @@ def create_server_app(
             door,
             worker_lease_seconds,
             feeds,
+            inboxes,
             scrape,
             {channel.name: channel for channel in channels},
         )
@@ -154,12 +168,17 @@ def create_server_app(
             if door is not None:
                 await door.close()
 
-    api = FastAPI(
-        title="Signoff",
+    api = DescribedAPI(
+        ways,
+        proxy,
+        None if door is None else door.logins.cookie_name,
         version=signoff.__version__,
         lifespan=lifespan,
         middleware=[
-            Middleware(HostCheck, allowed_hosts=hosts, forms=(slack.router.prefix,)),
+            Middleware(SafeHeaders),
+            Middleware(HeadLimit),
+            Middleware(HostCheck, allowed_hosts=hosts, forms=(slack.router.prefix,), allowed_origins=origins),
+            *([Middleware(CORSMiddleware, **cross_origin_options(origins))] if origins else []),
             Middleware(EncodedPaths),
             Middleware(
                 Guard,
@@ -167,9 +186,13 @@ def create_server_app(
                 clock=store.clock,
                 login_path=login_path,
                 allowed_hosts=hosts,
+                allowed_origins=origins,
             ),
             Middleware(BodyLimit, unread=(PATH,)),
+            Middleware(EntityTags),
         ],
+        docs_url=None,
+        redoc_url=None,
         redirect_slashes=False,
     )
     add_handlers(api)
@@ -191,6 +214,7 @@ def create_server_app(
         login,
         health,
         metrics,
+        manual,
     ):
         api.router.routes.extend(noun.router.routes)  # an included one is made anew for each app: 0.1 s of 40
     return api

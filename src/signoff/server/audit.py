@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
+from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
 
+from signoff.errors import NotAllowed, NotFound
 from signoff.records import AuditEvent, Seal
 from signoff.server.actors import ActorOf
+from signoff.server.bodies import Text
+from signoff.server.examples import EVENT, SEAL, example
 from signoff.server.replies import After, Limit, Seq, reply, reply_page
+from signoff.server.responses import gives, gives_page, gives_text
 from signoff.server.services import Services, ServicesOf
+from signoff.server.shapes import shape_of
 from signoff.stores.paging import AuditFilter
 from signoff.wire import to_wire
 
@@ -22,12 +28,12 @@ AT_ONCE = 500
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
 
-@router.get("")
+@router.get("", responses=gives_page(AuditEvent, NotFound, NotAllowed))
 async def list_audit(
     services: ServicesOf,
     actor: ActorOf,
-    question_id: str | None = None,
-    run_id: str | None = None,
+    question_id: Text | None = None,
+    run_id: Text | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
@@ -37,14 +43,45 @@ async def list_audit(
     return reply_page(await actor.only_seen_events(services.store, question_id, page))
 
 
-@router.get("/chain")
+def _link(seal: Seal, event: AuditEvent | None) -> dict[str, Any]:
+    return {**asdict(seal), "event": None if event is None else to_wire(event)}
+
+
+_EXAMPLE = _link(SEAL, EVENT)
+
+if TYPE_CHECKING:
+    _Event = dict[str, Any]
+else:
+    _Event = shape_of(AuditEvent)
+
+
+class Link(BaseModel, json_schema_extra=example(**_EXAMPLE)):
+    """The place of an event in the chain."""
+
+    seq: int
+    event_id: str
+    hash: str
+    event: Annotated[_Event | None, Field(description="Null: somebody has removed it")]
+
+
+class Chain(BaseModel, json_schema_extra=example(items=[_EXAMPLE])):
+    """Part of the chain; its last ``seq`` is the ``after`` of the next part."""
+
+    items: list[Link]
+
+
+@router.get("/chain", responses=gives(Chain))
 async def read_chain(services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
     """List the sealed events after a ``seq``, with their hashes; an event that somebody has removed is null."""
     links = await services.backend.read_chain(after=after, limit=limit)
     return reply({"items": [_link(*link) for link in links]})
 
 
-@router.get("/export")
+@router.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses=gives_text("application/x-ndjson", to_json(_EXAMPLE).decode() + "\n"),
+)
 async def export_chain(services: ServicesOf, after: Seq = -1) -> Response:
     """Give all sealed events after a ``seq`` as JSON lines, each as in the chain."""
     return StreamingResponse(_lines(services, after), media_type="application/x-ndjson")
@@ -54,7 +91,3 @@ async def _lines(services: Services, after: int) -> AsyncGenerator[bytes]:
     while links := await services.backend.read_chain(after=after, limit=AT_ONCE):
         yield b"".join(to_json(_link(*link)) + b"\n" for link in links)
         after = links[-1][0].seq
-
-
-def _link(seal: Seal, event: AuditEvent | None) -> dict[str, Any]:
-    return {**asdict(seal), "event": None if event is None else to_wire(event)}

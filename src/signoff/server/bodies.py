@@ -26,11 +26,23 @@ BATCH_LIMIT = 64 * 1024 * 1024
 
 
 def _unicode(text: str) -> str:
-    text.encode()  # fails at half of a surrogate pair, which JSON can escape and no store can hold
+    text.encode()  # fails at half of a surrogate pair, which JSON can escape
     return text
 
 
-Text = Annotated[str, AfterValidator(_unicode)]
+def storable(text: str) -> str:
+    """Return a text if every store can keep it. Raises ValueError."""
+    _unicode(text)
+    if "\0" in text:
+        raise ValueError("it has a NUL character, which Postgres cannot keep; leave it out")
+    return text
+
+
+Text = Annotated[str, AfterValidator(storable)]
+"""A text of a body or a query."""
+
+Compared = Annotated[str, AfterValidator(_unicode)]
+"""A text that is compared with another one, and not kept."""
 
 
 class Body(BaseModel):

@@ -10,13 +10,18 @@ from fastapi import APIRouter, Depends, Header
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import to_json
 
+from signoff.errors import NotFound
 from signoff.records import Entry, Run
+from signoff.server.examples import RECORDS
 from signoff.server.ids import Id
 from signoff.server.replies import Seq
+from signoff.server.responses import gives_text
 from signoff.server.services import Services, ServicesOf
 from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+_EXAMPLE = f"id: 1\ndata: {to_json(to_wire(RECORDS[Entry])).decode()}\n\nevent: end\ndata: {{}}\n\n"
 
 
 async def _known_run(run_id: Id, services: ServicesOf) -> Run:
@@ -24,7 +29,11 @@ async def _known_run(run_id: Id, services: ServicesOf) -> Run:
     return await services.backend.get_run(run_id)
 
 
-@router.get("/{run_id}/events", response_class=EventSourceResponse)
+@router.get(
+    "/{run_id}/events",
+    response_class=EventSourceResponse,
+    responses=gives_text("text/event-stream", _EXAMPLE, NotFound),
+)
 async def follow_journal(
     run: Annotated[Run, Depends(_known_run)],
     services: ServicesOf,

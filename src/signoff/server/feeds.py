@@ -15,6 +15,7 @@ from signoff.stores.operations import CHANGE
 
 KEPT: Final = 1000  # changes, for those who resume
 PING_SECONDS: Final = 15.0
+UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # by proxies in between
 
 
 class Feed:

@@ -9,8 +9,10 @@ from starlette.responses import Response
 from signoff.groups import check_group
 from signoff.records import Group, Rate
 from signoff.server.bodies import Body
+from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import reply, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.wire import to_wire
 
@@ -24,7 +26,7 @@ class StartsPer(Body):
     seconds: FiniteFloat
 
 
-class LimitGroup(Body):
+class LimitGroup(Body, json_schema_extra=example(max_running=20, starts_per={"count": 10, "seconds": 60.0})):
     """All limits of a group; what is not given is without limit."""
 
     max_running: int | None = None
@@ -36,28 +38,28 @@ class LimitGroup(Body):
         return None if self.starts_per is None else Rate(self.starts_per.count, self.starts_per.seconds)
 
 
-@router.get("")
+@router.get("", responses=gives_page(Group))
 async def list_groups(services: ServicesOf) -> Response:
     """List the groups that have runs, or were ever paused or limited. Counts stop at 10,000."""
     found = await services.backend.list_groups()
     return reply({"items": [to_wire(group) for group in found], "next": None})
 
 
-@router.post("/{name}/pause")
+@router.post("/{name}/pause", responses=gives(Group))
 async def pause_group(name: Id, services: ServicesOf) -> Response:
     """Have no more runs of a group taken by workers."""
     await services.backend.pause_group(check_group(name))
     return reply_with(await _group(services, name))
 
 
-@router.post("/{name}/resume")
+@router.post("/{name}/resume", responses=gives(Group))
 async def resume_group(name: Id, services: ServicesOf) -> Response:
     """Have runs of a paused group taken again."""
     await services.backend.resume_group(check_group(name))
     return reply_with(await _group(services, name))
 
 
-@router.post("/{name}/limit")
+@router.post("/{name}/limit", responses=gives(Group))
 async def limit_group(name: Id, body: LimitGroup, services: ServicesOf) -> Response:
     """Replace the limits of a group."""
     await services.backend.limit_group(check_group(name), max_running=body.max_running, starts_per=body.rate)

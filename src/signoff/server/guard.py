@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
-from urllib.parse import quote
+from collections.abc import (
+    Collection,
+    Iterable,
+)
+from typing import (
+    Final,
+)
+from urllib.parse import (
+    quote,
+)
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
@@ -15,7 +22,7 @@ from signoff.errors import AccessDenied, NotAuthenticated, SignoffError, TooMany
 from signoff.server.actors import ANYBODY, Actor
 from signoff.server.hosts import LOCAL, SAFE, bracketed, host_of, netloc_of
 from signoff.server.problems import problem
-from signoff.server.rights import Rights, reach_of, rights_on
+from signoff.server.rights import Rights, path_of, reach_of, rights_on
 from signoff.server.ways import RECHECK_SECONDS, Identity, Ways
 
 NOT_KEPT: Final = {"cache-control": "no-store"}
@@ -30,6 +37,7 @@ class Guard:
         clock: By which it is looked at again for those who read streams.
         login_path: Where browsers are sent whose person is not signed in; None: nowhere.
         allowed_hosts: Names of the server besides the local ones.
+        allowed_origins: Other sites whose pages may write.
     """
 
     def __init__(
@@ -39,8 +47,10 @@ class Guard:
         clock: Clock,
         login_path: str | None = None,
         allowed_hosts: Iterable[str] = (),
+        allowed_origins: Collection[str] = (),
     ) -> None:
         self._app = app
+        self._origins = allowed_origins
         self._ways = ways
         self._clock = clock
         self._login_path = login_path
@@ -90,7 +100,7 @@ class Guard:
 
     async def _actor(self, scope: Scope) -> Actor:
         """Raises NotAuthenticated, AccessDenied, TooManyAttempts, and what a store raises."""
-        method, path = scope["method"], _path(scope)
+        method, path = scope["method"], path_of(scope)
         rights = rights_on(method, path)
         identity = None if rights is None else await self._ways.identify(scope)
         if identity is None and not self._ways.required:
@@ -117,7 +127,7 @@ class Guard:
             root = scope.get("root_path", "")
             back = (
                 root
-                + _path(scope)
+                + path_of(scope)
                 + (f"?{query.decode('latin-1')}" if (query := scope["query_string"]) else "")
             )
             return RedirectResponse(f"{root}{self._login_path}?next={quote(back, safe='')}", 303, NOT_KEPT)
@@ -131,10 +141,12 @@ class Guard:
         Raises:
             AccessDenied: The browser says that a page of elsewhere sends it. Programs say nothing of the sort.
         """
+        if (origins := headers.getlist("origin")) and all(origin in self._origins for origin in origins):
+            return
         for site in headers.getlist("sec-fetch-site"):
             if site not in ("same-origin", "none"):
                 raise AccessDenied("a write from another page", f"the browser says Sec-Fetch-Site: {site}")
-        for origin in headers.getlist("origin"):
+        for origin in origins:
             netloc = netloc_of(origin)
             if netloc != headers["host"].lower() and host_of(netloc) not in self._names:
                 raise AccessDenied(
@@ -146,9 +158,3 @@ class Guard:
 def _is_page(scope: Scope) -> bool:
     """Whether a browser asks for a page that somebody will look at."""
     return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
-
-
-def _path(scope: Scope) -> str:
-    """Return the path that routes are found by: without what the app is mounted under."""
-    path, root = scope["path"], scope.get("root_path", "")
-    return path.removeprefix(root) if root and path.startswith(f"{root}/") else path

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from pydantic import BaseModel
 from starlette.responses import Response
 
 import signoff
+from signoff.errors import StoreUnavailable
+from signoff.server.examples import example
 from signoff.server.replies import reply
+from signoff.server.responses import gives
 from signoff.server.services import ServicesOf
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/health")
+class Alive(BaseModel, json_schema_extra=example(status="ok", version="1.0.0")):
+    """The process answers."""
+
+    status: str
+    version: str
+
+
+class Ready(BaseModel, json_schema_extra=example(status="ok")):
+    """The server can work."""
+
+    status: str
+
+
+@router.get("/health", responses=gives(Alive))
 async def health() -> Response:
     """Say that the process answers. It asks no store."""
     return reply({"status": "ok", "version": signoff.__version__})
 
 
-@router.get("/ready")
+@router.get("/ready", responses=gives(Ready, StoreUnavailable))
 async def ready(services: ServicesOf) -> Response:
     """Say within two seconds that the store can be read and written and that deadlines fire; else 503 and why.
 

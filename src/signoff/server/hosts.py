@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -26,11 +26,19 @@ class HostCheck:
         app: What comes next.
         allowed_hosts: Names besides the local ones, without ports.
         forms: How paths begin whose routes take other bodies than JSON, and see to who sends them.
+        allowed_origins: Other sites whose pages may write.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = (), forms: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        allowed_hosts: Iterable[str] = (),
+        forms: tuple[str, ...] = (),
+        allowed_origins: Collection[str] = (),
+    ) -> None:
         self._app = app
         self._forms = forms
+        self._origins = allowed_origins
         self._allowed = frozenset((*LOCAL, *map(bracketed, allowed_hosts)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +60,7 @@ class HostCheck:
         if method in SAFE:
             return None
         origin = headers.get("origin")
-        if origin is not None and not self._allows(netloc_of(origin)):
+        if origin is not None and origin not in self._origins and not self._allows(netloc_of(origin)):
             return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
         if path.startswith(self._forms):
             return None

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import unquote
 
+from fastapi import Path
 from pydantic import AfterValidator
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-Id = Annotated[str, AfterValidator(unquote)]
+from signoff.server.bodies import storable
+
+Id = Annotated[
+    str,
+    Path(min_length=1, description="Percent-encoded, slashes too"),
+    AfterValidator(unquote),
+    AfterValidator(storable),
+]
 """A path parameter that holds an id."""
 
 

@@ -24,6 +24,7 @@ class ServerOptions(TypedDict, total=False):
     proxy: TrustedProxy | None
     openid: OpenIdConnect | None
     require_auth: bool
+    allowed_origins: Iterable[str]
     worker_lease_seconds: float | None
     retention_days: float | None
     channels: Sequence[Channel]

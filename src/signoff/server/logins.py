@@ -34,6 +34,11 @@ class Logins:
         self._settings = settings
         self._cookie = Cookie(_NAME, settings.is_secure)
 
+    @property
+    def cookie_name(self) -> str:
+        """What browsers call the cookie."""
+        return self._cookie.name
+
     async def begin(self, person: Responder, before: Scope, answer: Response) -> None:
         """Sign somebody in, with a new secret: what was in the cookie before opens nothing any more.
 

@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from starlette.responses import Response
 
+from signoff.server.responses import gives_text
 from signoff.server.services import ServicesOf
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=Response, responses=gives_text("text/plain", "signoff_store_up 1.0\n"))
 async def metrics(services: ServicesOf, accept: Annotated[str, Header()] = "") -> Response:
     """Tell Prometheus of this process and of the store."""
     return await services.scrape.answer(accept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, ValidationError
@@ -15,14 +15,12 @@ from starlette.types import Receive, Scope, Send
 from signoff.errors import AccessDenied, InvalidValue, TooManyAttempts
 from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
-from signoff.server.feeds import PING_SECONDS
+from signoff.server.feeds import PING_SECONDS, UNBUFFERED
 from signoff.server.replies import reply
 from signoff.server.services import Services, ServicesOf
 from signoff.server.sessions import Reply
 from signoff.server.ways import RECHECK_SECONDS
 from signoff.stores.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
-
-UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # by proxies in between
 
 # What remote stores and servers say to each other is their own affair.
 router = APIRouter(tags=["store"], include_in_schema=False)

@@ -35,6 +35,8 @@ from signoff.errors import (
     TooManyAttempts,
     WrongAnswer,
 )
+from signoff.server.headers import SAFE_HEADERS
+from signoff.server.rights import methods_on, path_of
 from signoff.wire import to_problem
 
 STATUS: dict[type[SignoffError], int] = {
@@ -65,15 +67,26 @@ RETRY_AFTER_SECONDS = 1
 
 def problem(error: SignoffError, status: int | None = None) -> Response:
     """Return the response for an error, with its own status unless another is given."""
-    response = _response(status or status_of(error), to_problem(error))
+    found = status or status_of(type(error))
+    response = _response(to_body(found, error))
     if isinstance(error, TooManyAttempts):
         response.headers["retry-after"] = str(math.ceil(error.retry_after))
     return response
 
 
-def status_of(error: SignoffError) -> int:
-    """Return the status of an error."""
-    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+def status_of(kind: type[SignoffError]) -> int:
+    """Return the status that an error is answered with."""
+    return next((STATUS[each] for each in kind.__mro__ if each in STATUS), 500)
+
+
+def to_body(status: int, error: SignoffError) -> dict[str, Any]:
+    """Return what is said of an error."""
+    return {**to_problem(error), "status": status}
+
+
+def plain_body(status: int, detail: str) -> dict[str, Any]:
+    """Return what is said of what HTTP itself has a name for."""
+    return {**_plain(status, detail), "status": status}
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -93,7 +106,7 @@ async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     fields = [{"field": _field(each["loc"]), "message": _message(each)} for each in error.errors()]
     first = InvalidValue(fields[0]["field"], fields[0]["message"])
-    return _response(422, {**to_problem(first), "fields": fields})
+    return _response({**to_body(422, first), "fields": fields})
 
 
 def _field(location: tuple[str | int, ...]) -> str:
@@ -108,15 +121,19 @@ def _message(problem: dict[str, Any]) -> str:
     return problem["msg"]
 
 
-async def _http(_: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    response = _response(error.status_code, _plain(error.status_code, error.detail))
+    response = _response(plain_body(error.status_code, error.detail))
     response.headers.update(error.headers or {})
+    if error.status_code == 405 and (methods := methods_on(path_of(request.scope))):
+        response.headers["allow"] = ", ".join(methods)  # of all routes, not of the first one found
     return response
 
 
 async def _unexpected(_: Request, error: Exception) -> Response:
-    return _response(500, UNEXPECTED)
+    response = _response({**UNEXPECTED, "status": 500})
+    response.headers.update(SAFE_HEADERS)  # it is made outside of what adds them
+    return response
 
 
 def _plain(status: int, detail: str) -> dict[str, Any]:
@@ -127,7 +144,7 @@ UNEXPECTED = _plain(500, "the server's log says more")
 """What is said of an error that nobody foresaw."""
 
 
-def _response(status: int, content: dict[str, Any]) -> Response:
+def _response(body: dict[str, Any]) -> Response:
+    status = body["status"]
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status == 503 else None
-    body = to_json({**content, "status": status})
-    return Response(body, status, headers, media_type="application/problem+json")
+    return Response(to_json(body), status, headers, media_type="application/problem+json")

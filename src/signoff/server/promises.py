@@ -8,19 +8,25 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from signoff import codec
-from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
+from signoff.errors import AlreadySettled, IdConflict, NotFound, NotSerializable, RequestConflict
+from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
+from signoff.server.examples import example
+from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import check_id
 from signoff.stores.paging import PromiseFilter
 
 router = APIRouter(prefix="/v1/promises", tags=["promises"])
 
+_SETTLED = gives(Promise, NotFound, AlreadySettled, RequestConflict, NotSerializable)
 
-class CreatePromise(Body):
+
+class CreatePromise(Body, json_schema_extra=example(id="payment-o-1", timeout_seconds=86400)):
     """A promise that belongs to no run."""
 
     id: Text
@@ -38,7 +44,7 @@ class CreatePromise(Body):
         return "data" in self.model_fields_set
 
 
-class CancelPromise(Body):
+class CancelPromise(Body, json_schema_extra=example(by="user:ana", note="not needed any more")):
     """Who withdraws a promise."""
 
     by: Text | None = None
@@ -46,13 +52,22 @@ class CancelPromise(Body):
     request_id: Text | None = None
 
 
-class SettlePromise(CancelPromise):
+class SettlePromise(CancelPromise, json_schema_extra=example(value={"cents": 7000}, request_id="bank-17")):
     """What a promise is settled with."""
 
     value: Any = None
 
 
-@router.post("", status_code=201)
+@router.post(
+    "",
+    status_code=201,
+    responses=gives(
+        Promise,
+        IdConflict,
+        NotSerializable,
+        statuses={201: "It was created now", 200: "It was created before"},
+    ),
+)
 async def create_promise(body: CreatePromise, services: ServicesOf) -> Response:
     """Create a promise: 201, or 200 if it was created before."""
     promise, created = await services.backend.create_promise(
@@ -61,12 +76,12 @@ async def create_promise(body: CreatePromise, services: ServicesOf) -> Response:
     return reply_with(promise, 201 if created else 200)
 
 
-@router.get("")
+@router.get("", responses=gives_page(Promise))
 async def list_promises(
     services: ServicesOf,
     kind: PromiseKind | None = None,
     state: PromiseState | None = None,
-    run_id: str | None = None,
+    run_id: Text | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
@@ -75,39 +90,48 @@ async def list_promises(
     return reply_page(await services.backend.list_promises(which, after=after, limit=limit))
 
 
-@router.get("/{promise_id}")
+@router.get("/{promise_id}", responses=gives(Promise, NotFound))
 async def get_promise(promise_id: Id, services: ServicesOf) -> Response:
     """Show a promise."""
     return reply_with(await services.backend.get_promise(promise_id))
 
 
-@router.post("/{promise_id}/resolve")
+@router.post("/{promise_id}/resolve", responses=_SETTLED)
 async def resolve_promise(
-    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf
+    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
     """Settle a promise with a value."""
-    return await _settle(services, actor, promise_id, PromiseState.RESOLVED, body, body.value)
+    return await _settle(services, actor, key, promise_id, PromiseState.RESOLVED, body, body.value)
 
 
-@router.post("/{promise_id}/reject")
+@router.post("/{promise_id}/reject", responses=_SETTLED)
 async def reject_promise(
-    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf
+    promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
     """Settle a promise with a reason against it."""
-    return await _settle(services, actor, promise_id, PromiseState.REJECTED, body, body.value)
+    return await _settle(services, actor, key, promise_id, PromiseState.REJECTED, body, body.value)
 
 
-@router.post("/{promise_id}/cancel")
+@router.post("/{promise_id}/cancel", responses=_SETTLED)
 async def cancel_promise(
-    promise_id: Id, services: ServicesOf, actor: ActorOf, body: CancelPromise | None = None
+    promise_id: Id, services: ServicesOf, actor: ActorOf, key: KeyOf, body: CancelPromise | None = None
 ) -> Response:
     """Withdraw a promise."""
-    return await _settle(services, actor, promise_id, PromiseState.CANCELLED, body or CancelPromise(), None)
+    return await _settle(
+        services, actor, key, promise_id, PromiseState.CANCELLED, body or CancelPromise(), None
+    )
 
 
 async def _settle(
-    services: Services, actor: Actor, promise_id: str, state: PromiseState, body: CancelPromise, value: Any
+    services: Services,
+    actor: Actor,
+    key: str | None,
+    promise_id: str,
+    state: PromiseState,
+    body: CancelPromise,
+    value: Any,
 ) -> Response:
     by = actor.user_id("by", body.by)
-    settlement = Settlement(state, codec.encode(value), by=by, note=body.note, request_id=body.request_id)
+    request_id = request_id_of(key, body.request_id)
+    settlement = Settlement(state, codec.encode(value), by=by, note=body.note, request_id=request_id)
     return reply_with(await services.backend.settle(promise_id, settlement))

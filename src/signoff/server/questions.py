@@ -4,31 +4,93 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query
 from pydantic import Field
-from starlette.responses import Response
+from pydantic_core import to_json
+from starlette.responses import Response, StreamingResponse
 
-from signoff.errors import SignoffError
+from signoff.errors import (
+    AccessDenied,
+    AlreadySettled,
+    AlreadyVoted,
+    NotAllowed,
+    NotFound,
+    NotSerializable,
+    QuestionClaimed,
+    QuestionTooNew,
+    RequestConflict,
+    SignoffError,
+    WrongAnswer,
+)
 from signoff.people.bulk import MOST_ANSWERS, GivenAnswer, answer_each
 from signoff.people.responders import Responder, check_names
-from signoff.people.rules import Alike
-from signoff.records import Promise, PromiseKind, PromiseState
-from signoff.server.actors import ActorOf
-from signoff.server.bodies import Body, ExactRoute, Text
+from signoff.people.rules import (
+    Alike,
+)
+from signoff.records import (
+    Promise,
+    PromiseKind,
+    PromiseState,
+)
+from signoff.server.actors import (
+    Actor,
+    ActorOf,
+)
+from signoff.server.bodies import (
+    Body,
+    Compared,
+    ExactRoute,
+    Text,
+)
+from signoff.server.examples import (
+    QUESTION,
+    example,
+)
+from signoff.server.feeds import (
+    UNBUFFERED,
+)
+from signoff.server.idempotency import (
+    KeyOf,
+    request_id_of,
+)
 from signoff.server.ids import Id
-from signoff.server.problems import status_of
-from signoff.server.replies import After, Limit, reply, reply_page, reply_with
+from signoff.server.inbox import (
+    Interest,
+)
+from signoff.server.problems import status_of, to_body
+from signoff.server.replies import (
+    After,
+    Limit,
+    Seq,
+    reply,
+    reply_page,
+    reply_with,
+)
+from signoff.server.responses import (
+    gives,
+    gives_page,
+    gives_text,
+)
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import PromiseFilter
-from signoff.wire import to_problem, to_wire
+from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
+
+_CHANGED: Final = gives(Promise, NotFound, NotAllowed, QuestionClaimed, AlreadySettled, QuestionTooNew)
 
 MANY_NAMES: Final = 200
 """How many assignees an inbox is asked for at most."""
 
 
-class Said(Body):
+Assignees = Annotated[
+    list[str] | None, Query(max_length=MANY_NAMES, description="user:ana, group:finance, role:approver")
+]
+
+_EXAMPLE: Final = f"id: 17\nevent: asked\ndata: {to_json(to_wire(QUESTION)).decode()}\n\n"
+
+
+class Said(Body, json_schema_extra=example(user_id="ana", groups=["finance"])):
     """Who does something with a question, and what they are. Where a proxy says so, it may be left out."""
 
     user_id: Text | None = None
@@ -41,7 +103,9 @@ class Said(Body):
         return Responder(self.user_id, frozenset(self.groups), frozenset(self.roles))
 
 
-class Delegate(Said):
+class Delegate(
+    Said, json_schema_extra=example(user_id="ana", groups=["finance"], to=["user:bob"], note="away")
+):
     """Who answers from now on, and why."""
 
     to: list[Text]
@@ -63,7 +127,12 @@ class SayAlike(Body):
         return Alike(self.seconds, self.same, self.any_arguments, self.everywhere, self.max_uses)
 
 
-class GiveAnswer(Said):
+class GiveAnswer(
+    Said,
+    json_schema_extra=example(
+        value={"approved": True}, user_id="ana", groups=["finance"], note="as agreed", request_id="mobile-17"
+    ),
+):
     """An answer: its value must be what the question's ``answer_schema`` describes; null skips, where that is allowed.
 
     An approval takes ``true`` and ``false`` too. With a proposal it takes ``{"approved": true, "edited": ...}``, which
@@ -73,7 +142,7 @@ class GiveAnswer(Said):
     value: Any
     note: Text | None = None
     request_id: Text | None = None
-    digest: Text | None = None
+    digest: Compared | None = None
     alike: SayAlike | None = None
 
 
@@ -114,14 +183,20 @@ class Reassign(Body):
     reason: Text | None = None
 
 
-@router.get("")
+def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> frozenset[str] | None:
+    """Return whose questions are asked for. Raises InvalidValue, AccessDenied."""
+    names = None if assignee is None else frozenset(check_names("assignee", assignee))
+    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, actor.inbox(names, run_id))
+    which.check()
+    return which.answerable_by
+
+
+@router.get("", responses=gives_page(Promise))
 async def list_questions(
     services: ServicesOf,
     actor: ActorOf,
-    run_id: str | None = None,
-    assignee: Annotated[
-        list[str] | None, Query(max_length=MANY_NAMES, description="user:ana, group:finance, role:approver")
-    ] = None,
+    run_id: Text | None = None,
+    assignee: Assignees = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
@@ -129,23 +204,63 @@ async def list_questions(
 
     Whoever may see no others gets those that they are asked. A page may then be shorter than ``limit``.
     """
-    names = None if assignee is None else frozenset(check_names("assignee", assignee))
-    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, actor.inbox(names, run_id))
+    names = _inbox(actor, assignee, run_id)
+    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, names)
     page = await services.backend.list_promises(which, after=after, limit=limit)
     return reply_page(actor.only_seen(page))
 
 
-@router.get("/{question_id}")
+@router.get(
+    "/events",
+    response_class=StreamingResponse,
+    responses=gives_text("text/event-stream", _EXAMPLE, AccessDenied),
+)
+async def follow_inbox(
+    services: ServicesOf,
+    actor: ActorOf,
+    run_id: Text | None = None,
+    assignee: Assignees = None,
+    last_event_id: Annotated[Seq | None, Header()] = None,
+) -> Response:
+    """Follow what changes of the questions that ``GET /v1/questions`` would list, with the same parameters.
+
+    The events ``asked``, ``changed`` and ``settled`` have the question as it is; ``gone`` has the ``id`` of one that
+    went to others. They come within seconds. A stream that is lost is resumed by ``Last-Event-ID``; after ``gap`` more
+    has happened than is known, so list the inbox anew. Open the stream first, then list: nothing is missed between.
+    """
+    interest = Interest(actor, _inbox(actor, assignee, run_id), run_id)
+    events = services.inboxes.of(services.store.namespace).events(
+        interest, last_event_id, services.wait_to_tell
+    )
+    return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)
+
+
+@router.get("/{question_id}", responses=gives(Promise, NotFound, NotAllowed))
 async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question, open or closed."""
     return reply_with(await actor.question(services.store, question_id))
 
 
-@router.post("/{question_id}/answer")
+@router.post(
+    "/{question_id}/answer",
+    responses=gives(
+        Promise,
+        NotFound,
+        NotAllowed,
+        QuestionClaimed,
+        AlreadySettled,
+        AlreadyVoted,
+        RequestConflict,
+        WrongAnswer,
+        NotSerializable,
+        QuestionTooNew,
+    ),
+)
 async def answer_question(
-    question_id: Id, body: GiveAnswer, services: ServicesOf, actor: ActorOf
+    question_id: Id, body: GiveAnswer, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
     """Answer a question. A wrong answer is refused with 422 and leaves it open."""
+    request_id = request_id_of(key, body.request_id)
     responder = await actor.responder(services.store, question_id, body.responder)
     promise = await services.backend.answer(
         question_id,
@@ -154,7 +269,7 @@ async def answer_question(
         groups=responder.groups,
         roles=responder.roles,
         note=body.note,
-        request_id=body.request_id,
+        request_id=request_id,
         digest=body.digest,
         alike=None if body.alike is None else body.alike.alike,
     )
@@ -185,31 +300,31 @@ async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: Actor
 def _result(result: Promise | SignoffError) -> dict[str, Any]:
     if isinstance(result, Promise):
         return {"question": to_wire(result)}
-    return {"problem": {**to_problem(result), "status": status_of(result)}}
+    return {"problem": to_body(status_of(type(result)), result)}
 
 
-@router.post("/{question_id}/view")
+@router.post("/{question_id}/view", responses=_CHANGED)
 async def view_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question to somebody who may answer it, and record that they have seen it."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.view_question(question_id, responder))
 
 
-@router.post("/{question_id}/claim")
+@router.post("/{question_id}/claim", responses=_CHANGED)
 async def claim_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Say that one will answer: nobody else can until the question is released, delegated or escalated."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.claim_question(question_id, responder))
 
 
-@router.post("/{question_id}/release")
+@router.post("/{question_id}/release", responses=_CHANGED)
 async def release_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Let others answer again what one has claimed."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.release_question(question_id, responder))
 
 
-@router.post("/{question_id}/delegate")
+@router.post("/{question_id}/delegate", responses=_CHANGED)
 async def delegate_question(
     question_id: Id, body: Delegate, services: ServicesOf, actor: ActorOf
 ) -> Response:

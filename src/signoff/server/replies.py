@@ -18,10 +18,13 @@ from signoff.records import (
     Rule,
     Run,
 )
+from signoff.server.bodies import (
+    Text,
+)
 from signoff.stores.paging import Page
 from signoff.wire import Record, to_wire
 
-After = Annotated[str | None, Query(description="A former page's `next`")]
+After = Annotated[Text | None, Query(description="A former page's `next`")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most")]
 
 Seq = Annotated[int, Field(ge=-1, lt=2**63, description="A journal entry's seq; -1 is before the first")]

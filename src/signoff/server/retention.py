@@ -5,24 +5,32 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from signoff.server.bodies import Body
+from signoff.server.examples import example
 from signoff.server.replies import reply
+from signoff.server.responses import gives
 from signoff.server.services import ServicesOf
 
 router = APIRouter(prefix="/v1/prune", tags=["runs"])
 
 
-class Prune(Body):
+class Prune(Body, json_schema_extra=example(older_than_seconds=2592000)):
     """Which runs to delete: those that ended so long ago, at most ``limit`` of them."""
 
     older_than_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-@router.post("")
+class Pruned(BaseModel, json_schema_extra=example(deleted=17)):
+    """How many runs were deleted."""
+
+    deleted: int
+
+
+@router.post("", responses=gives(Pruned))
 async def prune(body: Prune, services: ServicesOf) -> Response:
     """Delete runs that ended long ago. If ``deleted`` is ``limit``, there may be more: ask again."""
     deleted = await services.backend.delete_ended(body.older_than_seconds, body.limit)

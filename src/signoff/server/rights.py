@@ -7,6 +7,7 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from starlette.routing import compile_path
+from starlette.types import Scope
 
 from signoff.stores.operations import CHANGES_PATH, PATH
 
@@ -57,6 +58,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/runs/{run_id}/signals"): _WORK,
     ("POST", "/v1/prune"): _WORK,
     ("GET", "/v1/questions"): _ASKED_READ,
+    ("GET", "/v1/questions/events"): _ASKED_READ,
     ("GET", "/v1/questions/{question_id}"): _ASKED_READ,
     ("POST", "/v1/questions/{question_id}/answer"): _ASKED_WORK,
     ("POST", "/v1/questions/answers"): _ASKED_WORK,
@@ -92,8 +94,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/v1/workers"): _READ,
     ("GET", "/openapi.json"): _ANY_ROLE,
     ("GET", "/docs"): _ANY_ROLE,
-    ("GET", "/docs/oauth2-redirect"): _ANY_ROLE,
-    ("GET", "/redoc"): _ANY_ROLE,
+    ("GET", "/docs/{asset}"): _ANY_ROLE,
     ("POST", "/v1/keys"): _ADMIN,
     ("GET", "/v1/keys"): _ADMIN,
     ("POST", "/v1/keys/{key_id}/rotate"): _ADMIN,
@@ -124,10 +125,24 @@ def rights_on(method: str, path: str) -> Rights | None:
         path: As it was sent, percent-encoded.
     """
     asked = "GET" if method == "HEAD" else method
+    found: dict[str, Rights | None] = {}
     for row_method, pattern, rights in _ROWS:
-        if row_method == asked and pattern.match(path):
-            return rights
-    return _NOBODY
+        if pattern.match(path):
+            found.setdefault(row_method, rights)  # routes are found in this order, too
+    if asked not in found and None in found.values():
+        return None  # an open route has nothing to hide: it answers 405
+    return found.get(asked, _NOBODY)
+
+
+def methods_on(path: str) -> list[str]:
+    """Return the methods that there are for a path, as it was sent."""
+    return sorted({method for method, pattern, _ in _ROWS if pattern.match(path)})
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path that routes are found by: without what the app is mounted under."""
+    path, root = scope["path"], scope.get("root_path", "")
+    return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
 
 def reach_of(roles: Collection[str], rights: Rights) -> Reach | None:

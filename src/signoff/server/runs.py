@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
-from pydantic import Field, FiniteFloat
+from pydantic import BaseModel, Field, FiniteFloat
 from starlette.responses import Response
 
 from signoff import codec
 from signoff.concurrency import LONGEST_KEY, Slot, slot_of
-from signoff.errors import InvalidValue
-from signoff.records import NewRun, RunState
+from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, NotSerializable, RequestConflict
+from signoff.records import Entry, NewRun, Run, RunState
 from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
+from signoff.server.examples import example
+from signoff.server.idempotency import KeyOf, request_id_of, run_id_of
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
+from signoff.stores.limits import HIGHEST_LIMIT
 from signoff.stores.paging import RunFilter
 from signoff.traceparent import current_traceparent, read_header
 from signoff.wire import to_wire
@@ -28,7 +31,10 @@ LONGEST_WAIT_SECONDS = 60.0
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
 
-class StartRun(Body):
+class StartRun(
+    Body,
+    json_schema_extra=example(workflow="refund", id="refund-o-1", args=["o-1", 7000], started_by="user:req"),
+):
     """A run to start. Starting twice with one id starts once."""
 
     workflow: Text = Field(min_length=1)
@@ -41,23 +47,23 @@ class StartRun(Body):
     start_at: FiniteFloat | None = None
     delay_seconds: float | None = None
     concurrency_key: Text | None = Field(default=None, max_length=LONGEST_KEY)
-    concurrency_limit: int | None = Field(default=None, ge=1)
+    concurrency_limit: int | None = Field(default=None, ge=1, le=HIGHEST_LIMIT)
     started_by: Text | None = None
 
-    def new_run(self, services: Services, actor: Actor, traceparent: str | None) -> NewRun:
+    def new_run(self, services: Services, actor: Actor, key: str | None, traceparent: str | None) -> NewRun:
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
-        key, limit = self._slot(services, arguments)
+        slot, limit = self._slot(services, arguments)
         group = self.group or services.group
         actor.check_start(group)
         return NewRun(
-            id=str(uuid.uuid4()) if self.id is None else check_id(self.id),
+            id=run_id_of(key, actor) if self.id is None else check_id(self.id),
             workflow=self.workflow,
             group=group,
             arguments=arguments,
             priority=self.priority,
             start_at=self.start_at,
-            concurrency_key=key,
+            concurrency_key=slot,
             concurrency_limit=limit,
             traceparent=traceparent,
             started_by=actor.user_id("started_by", self.started_by),
@@ -71,14 +77,14 @@ class StartRun(Body):
         return self.concurrency_key, self.concurrency_limit
 
 
-class CancelRun(Body):
+class CancelRun(Body, json_schema_extra=example(reason="the order is gone", by="user:req")):
     """Why a run should stop, and who says so."""
 
     reason: Text | None = None
     by: Text | None = None
 
 
-class SendSignal(Body):
+class SendSignal(Body, json_schema_extra=example(name="paid", value={"cents": 7000}, request_id="bank-17")):
     """A signal to a run."""
 
     name: Text = Field(min_length=1)
@@ -87,25 +93,47 @@ class SendSignal(Body):
     request_id: Text | None = None
 
 
-@router.post("", status_code=201)
+class Sent(BaseModel, json_schema_extra=example(sent=True)):
+    """Whether a signal was sent now; false for a repetition."""
+
+    sent: bool
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses=gives(
+        Run,
+        IdConflict,
+        NotSerializable,
+        statuses={201: "It was started now", 200: "It was started before"},
+    ),
+)
 async def start_run(
-    body: StartRun, services: ServicesOf, actor: ActorOf, traceparent: Annotated[str | None, Header()] = None
+    body: StartRun,
+    services: ServicesOf,
+    actor: ActorOf,
+    key: KeyOf,
+    traceparent: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Start a run: 201, or 200 if it was started before. It goes on with the trace of the caller."""
-    new = body.new_run(services, actor, read_header(traceparent) or current_traceparent())
+    """Start a run: 201, or 200 if it was started before. It goes on with the trace of the caller.
+
+    What makes it the same run is its id, or, where that is left to the server, ``Idempotency-Key``.
+    """
+    new = body.new_run(services, actor, key, read_header(traceparent) or current_traceparent())
     run, created = await services.backend.create_run(
         new, timeout_seconds=body.timeout_seconds, delay_seconds=body.delay_seconds
     )
     return reply_with(run, 201 if created else 200)
 
 
-@router.get("")
+@router.get("", responses=gives_page(Run))
 async def list_runs(
     services: ServicesOf,
     state: Annotated[list[RunState] | None, Query()] = None,
-    workflow: str | None = None,
-    group: str | None = None,
-    parent_id: str | None = None,
+    workflow: Text | None = None,
+    group: Text | None = None,
+    parent_id: Text | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
@@ -114,13 +142,16 @@ async def list_runs(
     return reply_page(await services.backend.list_runs(which, after=after, limit=limit))
 
 
-@router.get("/{run_id}")
+@router.get("/{run_id}", responses=gives(Run, NotFound))
 async def get_run(run_id: Id, services: ServicesOf) -> Response:
     """Show a run."""
     return reply_with(await services.backend.get_run(run_id))
 
 
-@router.get("/{run_id}/result")
+@router.get(
+    "/{run_id}/result",
+    responses=gives(Run, NotFound, statuses={200: "It has ended", 202: "It has not ended yet"}),
+)
 async def get_result(
     run_id: Id, services: ServicesOf, wait: Annotated[float, Query(ge=0, description="Seconds")] = 0
 ) -> Response:
@@ -134,7 +165,7 @@ async def get_result(
     return reply_with(run, 200 if run.state.is_final else 202)
 
 
-@router.post("/{run_id}/cancel")
+@router.post("/{run_id}/cancel", responses=gives(Run, NotFound))
 async def cancel_run(
     run_id: Id, services: ServicesOf, actor: ActorOf, body: CancelRun | None = None
 ) -> Response:
@@ -144,22 +175,29 @@ async def cancel_run(
     return reply_with(await services.backend.cancel(run_id, reason=asked.reason, by=by))
 
 
-@router.post("/{run_id}/retry")
-async def retry_run(run_id: Id, services: ServicesOf) -> Response:
+@router.post("/{run_id}/retry", responses=gives(Run, NotFound, InvalidState))
+async def retry_run(run_id: Id, services: ServicesOf, key: KeyOf) -> Response:
     """Make a run go on that failed because of its code."""
-    return reply_with(await services.backend.retry(run_id))
+    token = None if key is None else f"key:{key}"
+    return reply_with(await services.backend.retry(run_id, token=token))
 
 
-@router.post("/{run_id}/signals")
-async def send_signal(run_id: Id, body: SendSignal, services: ServicesOf, actor: ActorOf) -> Response:
-    """Send a run a signal. ``sent`` is false for a repetition of ``request_id``."""
+@router.post(
+    "/{run_id}/signals",
+    responses=gives(Sent, NotFound, InvalidState, RequestConflict, NotSerializable),
+)
+async def send_signal(
+    run_id: Id, body: SendSignal, services: ServicesOf, actor: ActorOf, key: KeyOf
+) -> Response:
+    """Send a run a signal. ``sent`` is false for a repetition of ``request_id``, or of ``Idempotency-Key``."""
     value = codec.encode(body.value)
     by = actor.user_id("by", body.by)
-    sent = await services.backend.signal(run_id, body.name, value, by=by, request_id=body.request_id)
+    request_id = request_id_of(key, body.request_id)
+    sent = await services.backend.signal(run_id, body.name, value, by=by, request_id=request_id)
     return reply({"sent": sent})
 
 
-@router.get("/{run_id}/journal")
+@router.get("/{run_id}/journal", responses=gives_page(Entry, NotFound, after=int))
 async def read_journal(run_id: Id, services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
     """Show the journal's entries after seq ``after``. ``next`` is where the next page begins, or null."""
     entries = await services.backend.read_journal(run_id, after=after, limit=limit)

@@ -5,24 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from signoff import codec
 from signoff.concurrency import slot_of
-from signoff.records import CatchUp, NewSchedule
-from signoff.server.actors import Actor, ActorOf
+from signoff.errors import (
+    NotFound,
+    NotSerializable,
+)
+from signoff.records import (
+    CatchUp,
+    NewSchedule,
+    Schedule,
+)
+from signoff.server.actors import (
+    Actor,
+    ActorOf,
+)
 from signoff.server.bodies import Body, Text
+from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
+from signoff.stores.limits import HIGHEST_LIMIT
 from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 
-class PutSchedule(Body):
+class PutSchedule(
+    Body,
+    json_schema_extra=example(id="nightly", workflow="refund", cron="0 3 * * *", timezone="Europe/Vienna"),
+):
     """A schedule to create or change."""
 
     id: Text
@@ -35,7 +52,7 @@ class PutSchedule(Body):
     group: Text | None = None
     priority: int = Field(default=0, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
     concurrency_key: Text | None = None
-    concurrency_limit: int | None = Field(default=None, ge=1)
+    concurrency_limit: int | None = Field(default=None, ge=1, le=HIGHEST_LIMIT)
 
     def new_schedule(self, services: Services, actor: Actor) -> NewSchedule:
         """Return it as the store takes it."""
@@ -59,38 +76,42 @@ class PutSchedule(Body):
         )
 
 
-@router.post("")
+class Deleted(BaseModel, json_schema_extra=example()):
+    """Nothing more is said."""
+
+
+@router.post("", responses=gives(Schedule, NotSerializable))
 async def put_schedule(body: PutSchedule, services: ServicesOf, actor: ActorOf) -> Response:
     """Create a schedule, or change the one that has the id."""
     return reply_with(await services.backend.put_schedule(body.new_schedule(services, actor)))
 
 
-@router.get("")
+@router.get("", responses=gives_page(Schedule))
 async def list_schedules(services: ServicesOf, after: After = None, limit: Limit = 100) -> Response:
     """List schedules, by id."""
     page = await services.backend.list_schedules(after=after, limit=limit)
     return reply({"items": [to_wire(schedule) for schedule in page.items], "next": page.next})
 
 
-@router.get("/{schedule_id}")
+@router.get("/{schedule_id}", responses=gives(Schedule, NotFound))
 async def get_schedule(schedule_id: Id, services: ServicesOf) -> Response:
     """Show a schedule."""
     return reply_with(await services.backend.get_schedule(schedule_id))
 
 
-@router.post("/{schedule_id}/pause")
+@router.post("/{schedule_id}/pause", responses=gives(Schedule, NotFound))
 async def pause_schedule(schedule_id: Id, services: ServicesOf) -> Response:
     """Have a schedule start nothing more."""
     return reply_with(await services.backend.pause_schedule(schedule_id))
 
 
-@router.post("/{schedule_id}/resume")
+@router.post("/{schedule_id}/resume", responses=gives(Schedule, NotFound))
 async def resume_schedule(schedule_id: Id, services: ServicesOf) -> Response:
     """Have a paused schedule go on with its next time."""
     return reply_with(await services.backend.resume_schedule(schedule_id))
 
 
-@router.post("/{schedule_id}/delete")
+@router.post("/{schedule_id}/delete", responses=gives(Deleted, NotFound))
 async def delete_schedule(schedule_id: Id, services: ServicesOf) -> Response:
     """Delete a schedule. Its runs stay."""
     await services.backend.delete_schedule(schedule_id)

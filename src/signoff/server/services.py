@@ -18,11 +18,25 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 
 from signoff.local import LocalBackend
-from signoff.people.channels.channel import Channel
-from signoff.server.actors import actor_of
-from signoff.server.feeds import Feeds
-from signoff.server.keyring import Keyring
-from signoff.server.login_door import LoginDoor
+from signoff.people.channels.channel import (
+    Channel,
+)
+from signoff.server.actors import (
+    actor_of,
+)
+from signoff.server.feeds import (
+    PING_SECONDS,
+    Feeds,
+)
+from signoff.server.inbox import (
+    Inboxes,
+)
+from signoff.server.keyring import (
+    Keyring,
+)
+from signoff.server.login_door import (
+    LoginDoor,
+)
 from signoff.server.readiness import Readiness
 from signoff.server.scrape import Scrape
 from signoff.server.sessions import Sessions
@@ -48,6 +62,7 @@ class Services:
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
         feeds: What is told to remote stores.
+        inboxes: What is told to people.
         scrape: What is told to Prometheus.
         channels: Where notifications go, by name.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
@@ -64,6 +79,7 @@ class Services:
     login: LoginDoor | None
     worker_lease_seconds: float | None
     feeds: Feeds
+    inboxes: Inboxes
     scrape: Scrape
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
     sessions: Sessions = field(default_factory=Sessions)
@@ -94,6 +110,11 @@ class Services:
         if self.worker_lease_seconds is not None:
             store.lease_seconds = self.worker_lease_seconds
         return store
+
+    async def wait_to_tell(self, added: asyncio.Event) -> bool:
+        """Wait for something to tell, for so long that a word is due in any case; False: the server stops."""
+        await self.wait_for(added.wait(), seconds=PING_SECONDS)
+        return not self.stopping.is_set()
 
     async def wait_for(self, work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T | None:
         """Return what ``work`` returns, or None if it takes longer than ``seconds`` or the server stops."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from signoff.records import WorkerInfo
 from signoff.server.actors import ActorOf
 from signoff.server.replies import reply
+from signoff.server.responses import gives_page
 from signoff.server.services import ServicesOf
 from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/workers", tags=["workers"])
 
 
-@router.get("")
+@router.get("", responses=gives_page(WorkerInfo))
 async def list_workers(services: ServicesOf, actor: ActorOf) -> Response:
     """List the workers of the whole database, or, for people whom a proxy names, those of the namespace."""
     found = actor.only_seen_workers(services.store.namespace, await services.backend.list_workers())

@@ -422,7 +422,7 @@ class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, Protocol):
         """Replace the limits of a group; None is no limit. The rate begins anew, with its whole allowance.
 
         Raises:
-            InvalidValue: A limit is not above 0.
+            InvalidValue: A limit is not above 0, or more than ``HIGHEST_LIMIT``.
         """
         ...
 

@@ -77,7 +77,7 @@ _TOLD: Final = {**_PAYLOADS[Entry], "name": _Part.TEXT}
 _WHOLE: Final = "encrypted"
 _PARTS: Final = ("data", "value", "note")
 
-_AS_KEPT: Final = ("unsealed", "read_chain")
+_AS_KEPT: Final = ("unsealed",)
 """What the chain of the audit trail is made of: the rows themselves, so that it is verified without keys."""
 
 

@@ -28,6 +28,9 @@ from signoff.records import (
 )
 from signoff.traceparent import is_traceparent
 
+HIGHEST_LIMIT = 2**31 - 1
+"""Of runs at once and of starts: what every store can count."""
+
 MAX_DETAILS = 4 * MAX_BYTES
 """What an event keeps of the largest answer takes no more: it is JSON within JSON, so escaped once more."""
 
@@ -36,15 +39,19 @@ _RECORDED = frozenset(AuditKind) - {AuditKind.ASKED} - {AuditKind(state.value) f
 
 
 def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
-    """Raise InvalidValue for limits of a group that are not above 0."""
+    """Raise InvalidValue for limits of a group that are not above 0, or above what a store can count."""
     if max_running is not None and max_running < 1:
         raise InvalidValue("max_running", f"{max_running} lets nothing run; pause the group instead")
+    if max_running is not None and max_running > HIGHEST_LIMIT:
+        raise InvalidValue("max_running", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
     if starts_per is None:
         return
     if starts_per.count < 1:
         raise InvalidValue(
             "starts_per.count", f"{starts_per.count} lets nothing start; pause the group instead"
         )
+    if starts_per.count > HIGHEST_LIMIT:
+        raise InvalidValue("starts_per.count", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
     if not 0 < starts_per.seconds < math.inf:
         raise InvalidValue("starts_per.seconds", f"{starts_per.seconds} is no number of seconds above 0")
 
@@ -53,6 +60,8 @@ def check_run(new: NewRun) -> None:
     """Raise InvalidValue for a concurrency key without a limit or the other way round, or a false ``traceparent``."""
     if (new.concurrency_key is None) != (new.concurrency_limit is None):
         raise InvalidValue("concurrency_limit", "a concurrency key and a limit go together")
+    if new.concurrency_limit is not None and new.concurrency_limit > HIGHEST_LIMIT:
+        raise InvalidValue("concurrency_limit", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
     if new.started_by is not None:
         check_user("started_by", new.started_by)
     if new.traceparent is not None and not is_traceparent(new.traceparent):

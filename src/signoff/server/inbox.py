@@ -1,0 +1,235 @@
+"""Telling people of changes of their inboxes: one reader of the audit trail for all who listen to a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pydantic_core import to_json
+
+from signoff.errors import NotFound, QuestionTooNew
+from signoff.people.cases import Case
+from signoff.records import AuditEvent, AuditKind, Promise, PromiseState, Seal
+from signoff.server.actors import Actor
+from signoff.stores.base import Store
+from signoff.wire import to_wire
+
+KEPT: Final = 1000  # changes, for those who resume or are slow
+RESUMED: Final = (
+    200  # how far back a server looks that has just begun, for those whom another one told before
+)
+KEPT_BYTES: Final = 16 * 1024 * 1024
+AT_ONCE: Final = 100
+_NO_CHANGE: Final = frozenset({AuditKind.VIEWED, AuditKind.REFUSED})
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """What the trail says of a question, with the question as it is.
+
+    Attributes:
+        seq: Its place in the chain.
+        question: The question.
+        case: What its policy says; None if this Signoff does not know it, so that nobody is told.
+        former: As it was asked before it went to others; None if it did not.
+        told: The event for whoever sees the question.
+    """
+
+    seq: int
+    question: Promise
+    case: Case | None
+    former: Case | None
+    told: bytes
+
+    @classmethod
+    def of(cls, seal: Seal, event: AuditEvent, question: Promise) -> Happening:
+        """Make one of an event of the trail."""
+        name = "changed" if question.state is PromiseState.PENDING else "settled"
+        if name == "changed" and event.kind is AuditKind.ASKED:
+            name = "asked"
+        told = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), to_json(to_wire(question)))
+        return cls(seal.seq, question, _case(question), _former(event, question), told)
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Whose inbox is listened to.
+
+    Attributes:
+        actor: Who listens.
+        names: Assignees whose questions they want, as ``Actor.inbox`` gives them; None: all that they see.
+        run_id: The run whose questions they want; None: all.
+    """
+
+    actor: Actor
+    names: frozenset[str] | None
+    run_id: str | None
+
+    def event(self, happening: Happening) -> bytes | None:
+        """Return what they are told of a change, if anything."""
+        if self.run_id is not None and happening.question.run_id != self.run_id:
+            return None
+        if self._has(happening.case):
+            return happening.told
+        if happening.former is not None and self._has(happening.former):
+            gone = to_json({"id": happening.question.id})
+            return b"id: %d\nevent: gone\ndata: %b\n\n" % (happening.seq, gone)
+        return None
+
+    def _has(self, case: Case | None) -> bool:
+        if case is None or not self.actor.sees(case):
+            return False
+        assignees = case.question.assignees
+        return self.names is None or not assignees or not self.names.isdisjoint(assignees)
+
+
+class Inbox:
+    """The changes of a namespace's questions, in the order of its audit trail's chain.
+
+    Args:
+        store: An open store, bound to the namespace.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: deque[Happening] = deque()
+        self._since = self._end = -1  # `_kept` has all changes after the one, up to the other
+        self._readers: set[asyncio.Event] = set()
+        self._is_open = False
+        self._opening = asyncio.Lock()
+
+    async def look(self) -> None:
+        """Read what was sealed since, if anybody listens."""
+        async with self._opening:
+            if not self._readers:
+                self._is_open = False
+            if self._is_open:
+                await self._read_on()
+
+    async def events(
+        self, interest: Interest, last_seq: int | None, wait: Callable[[asyncio.Event], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield events after ``last_seq``; an event ``gap`` first if there were more than is known.
+
+        Args:
+            interest: Whose inbox.
+            last_seq: The last place in the chain that the listener knows of; None: begin now.
+            wait: Waits for an event, for a while; False ends the stream.
+        """
+        added = asyncio.Event()
+        self._readers.add(added)
+        try:
+            await self._open(resumes=last_seq is not None)
+            told = self._end if last_seq is None else last_seq
+            is_known = self._since <= told <= self._end
+            if is_known:
+                yield b"id: %d\n\n" % told  # an id without data is remembered, and is no event
+            while True:
+                if not is_known:
+                    told = self._end
+                    yield b"id: %d\nevent: gap\ndata: {}\n\n" % told
+                added.clear()
+                end, events = self._end, self._after(told, interest)
+                for event in events:
+                    yield event
+                told = end
+                if not await wait(added):
+                    return
+                if not added.is_set():
+                    yield b"id: %d\n\n" % told
+                is_known = self._since <= told
+        finally:
+            self._readers.discard(added)
+
+    def _after(self, seq: int, interest: Interest) -> list[bytes]:
+        told = (interest.event(happening) for happening in self._kept if happening.seq > seq)
+        return [event for event in told if event is not None]
+
+    async def _open(self, *, resumes: bool) -> None:
+        async with self._opening:
+            if self._is_open:
+                return
+            last = await self._store.last_seal()
+            end = -1 if last is None else last.seq
+            self._kept.clear()
+            self._since = self._end = max(-1, end - RESUMED) if resumes else end
+            await self._read_on()
+            self._is_open = True
+
+    async def _read_on(self) -> None:
+        while links := await self._store.read_chain(after=self._end, limit=AT_ONCE):
+            self._kept.extend(await self._happenings(links))
+            self._end = links[-1][0].seq
+            self._forget()
+            for reader in self._readers:
+                reader.set()
+            if len(links) < AT_ONCE:
+                break
+
+    def _forget(self) -> None:
+        size = sum(len(happening.told) for happening in self._kept)
+        while len(self._kept) > KEPT or size > KEPT_BYTES:
+            oldest = self._kept.popleft()
+            size -= len(oldest.told)
+            self._since = oldest.seq
+
+    async def _happenings(self, links: Sequence[tuple[Seal, AuditEvent | None]]) -> list[Happening]:
+        found: list[Happening] = []
+        questions: dict[str, Promise | None] = {}
+        for seal, event in links:
+            if event is None or event.kind in _NO_CHANGE:
+                continue
+            if event.question_id not in questions:
+                questions[event.question_id] = await self._question(event.question_id)
+            question = questions[event.question_id]
+            if question is not None:
+                found.append(Happening.of(seal, event, question))
+        return found
+
+    async def _question(self, question_id: str) -> Promise | None:
+        try:
+            return await self._store.get_promise(question_id)
+        except NotFound:
+            return None  # deleted with its run, long after its end
+
+
+class Inboxes:
+    """The inboxes of all namespaces that anybody has listened to.
+
+    Args:
+        store: An open store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._inboxes: dict[str, Inbox] = {}
+
+    def of(self, namespace: str) -> Inbox:
+        """Return the inbox of a namespace."""
+        if namespace not in self._inboxes:
+            self._inboxes[namespace] = Inbox(self._store.within(namespace))
+        return self._inboxes[namespace]
+
+    async def look(self, _: Store) -> None:
+        """Read what was sealed since: a duty of the timers, after the sealing."""
+        for inbox in list(self._inboxes.values()):
+            await inbox.look()
+
+
+def _case(question: Promise) -> Case | None:
+    try:
+        return Case.of(question, 0.0)
+    except (QuestionTooNew, ValueError, TypeError, AttributeError, KeyError):
+        return None  # whatever a worker has written: it must not keep others from being told
+
+
+def _former(event: AuditEvent, question: Promise) -> Case | None:
+    """Return a question as it was asked before it went to others; None if it did not."""
+    match event.fact("from"):
+        case [*names] if all(isinstance(name, str) for name in names):
+            return _case(replace(question, assignees=tuple(names)))
+        case _:
+            return None

@@ -1,0 +1,45 @@
+"""Pages of other sites that may read and write here, because whoever runs the server has said so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from signoff.errors import InvalidValue
+
+_ORIGIN: Final = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+
+
+def check_origins(origins: Iterable[str]) -> frozenset[str]:
+    """Return origins as browsers write them.
+
+    Raises:
+        InvalidValue: One is none, such as ``*``: whoever is meant is named.
+    """
+    found = frozenset(origin.lower() for origin in origins)
+    for origin in found:
+        if _ORIGIN.fullmatch(origin) is None:
+            raise InvalidValue(
+                "allowed_origins",
+                f"{origin!r} is not written as https://app.example.com or http://localhost:5173",
+            )
+    return found
+
+
+def cross_origin_options(origins: frozenset[str]) -> dict[str, Any]:
+    """Return what Starlette's ``CORSMiddleware`` is told: people's cookies come along, for the proxy."""
+    return {
+        "allow_origins": sorted(origins),
+        "allow_methods": ["GET", "POST"],
+        "allow_headers": [
+            "authorization",
+            "content-type",
+            "idempotency-key",
+            "if-none-match",
+            "last-event-id",
+        ],
+        "allow_credentials": True,
+        "expose_headers": ["etag", "retry-after"],
+        "max_age": 600,
+    }

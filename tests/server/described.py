@@ -1,0 +1,45 @@
+"""What the API says of itself, as a program reads it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from signoff.server import TrustedProxy, create_server_app
+from signoff.stores.sqlite import SqliteStore
+
+Operation = tuple[str, str, dict[str, Any]]
+
+
+def description(proxy: TrustedProxy | None = None) -> dict[str, Any]:
+    """The OpenAPI document of a server."""
+    with tempfile.TemporaryDirectory() as folder:
+        return create_server_app(SqliteStore(Path(folder) / "signoff.db"), proxy=proxy).openapi()
+
+
+def operations(described: dict[str, Any]) -> Iterator[Operation]:
+    """Each operation: its method, its path, and what is said of it."""
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def examples(content: dict[str, Any]) -> list[Any]:
+    """The examples of a body or of a reply."""
+    named = [example["value"] for example in content.get("examples", {}).values()]
+    return [content["example"], *named] if "example" in content else named
+
+
+def bodies(described: dict[str, Any], operation: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
+    """The schema of what an operation takes, and its examples."""
+    [content] = operation["requestBody"]["content"].values()
+    schema = content["schema"]
+    for option in schema.get("anyOf", [schema]):
+        if "$ref" in option:
+            name = option["$ref"].rpartition("/")[2]
+            return [
+                (option, example) for example in described["components"]["schemas"][name].get("examples", ())
+            ]
+    return []

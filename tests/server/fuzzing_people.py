@@ -1,0 +1,38 @@
+"""What schemathesis loads when it tries a server behind a proxy: each request is of somebody else, or of nobody."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import schemathesis
+
+from signoff.server import Role
+from tests.server.proxied import PROXY
+
+PEOPLE = itertools.cycle([None, "", *(role.value for role in Role)])
+"""Roles of who asks: nobody, somebody without any, and somebody with each."""
+
+
+@schemathesis.hook
+def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwargs: dict[str, Any]) -> None:
+    for name in (PROXY.user_header, PROXY.groups_header, PROXY.roles_header):
+        case.headers.pop(name or "", None)
+    role = next(PEOPLE)
+    if role is not None:
+        case.headers.update(
+            {PROXY.user_header: "ana", str(PROXY.groups_header): "finance", str(PROXY.roles_header): role}
+        )
+
+
+@schemathesis.check
+def nobody_gets_in(
+    context: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case
+) -> None:
+    sent = response.request.headers
+    if not case.path.startswith("/v1/"):
+        return
+    if PROXY.user_header not in sent:
+        assert response.status_code in (401, 414, 415, 431), response.status_code
+    elif not sent.get(str(PROXY.roles_header)):
+        assert response.status_code in (403, 414, 415, 431), response.status_code

@@ -1,0 +1,39 @@
+"""What docs/http-api.md says of refusals and repetitions is what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from signoff.codec import MAX_BYTES
+from signoff.server import heads, inbox, runs
+from signoff.server.bodies import LIMIT
+from signoff.server.examples import PROBLEMS
+from signoff.server.problems import status_of
+from signoff.server.questions import MANY_NAMES
+from signoff.server.rights import RIGHTS
+from signoff.stores.operations import PATH
+from tests.server.described import description, operations
+
+DOCS = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
+
+
+def test_every_problem_is_documented_with_its_status() -> None:
+    documented = re.findall(r"^\| (\d{3}) \| `(\w+)` \|", DOCS, re.MULTILINE)
+    assert sorted(documented) == sorted((str(status_of(kind)), kind.__name__) for kind in PROBLEMS)
+
+
+def test_of_every_write_it_is_documented_what_a_repetition_is_known_by() -> None:
+    documented = dict(re.findall(r"^\| `POST (\S+)` \| (.*) \|$", DOCS, re.MULTILINE))
+    assert set(documented) == {path for method, path in RIGHTS if method == "POST" and path != PATH}
+    for method, path, operation in operations(description()):
+        if method == "POST":
+            headers = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "header"}
+            assert ("Idempotency-Key" in headers) == ("`Idempotency-Key`" in documented[path]), path
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    assert (MAX_BYTES, LIMIT - MAX_BYTES) == (1024 * 1024, 64 * 1024)
+    assert (heads.LONGEST_URL, heads.LONGEST_HEADERS, heads.MOST_HEADERS) == (32 * 1024, 64 * 1024, 100)
+    assert (MANY_NAMES, runs.LONGEST_WAIT_SECONDS) == (200, 60)
+    assert (inbox.KEPT, inbox.KEPT_BYTES, inbox.RESUMED) == (1000, 16 * 1024 * 1024, 200)
