@@ -6,6 +6,7 @@ import asyncio
 import re
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -210,3 +211,14 @@ def test_whoever_is_in_it_sees_it(two: Two) -> None:
             assert "confidential" in http.get(path).text, path
         assert http.get("/v1/me").json()["namespace"] == two.theirs
         assert http.get("/v1/runs/theirs-run/journal").status_code == 200
+
+
+def test_who_waits_in_another_namespace_than_the_servers_own_is_told_at_once(two: Two) -> None:
+    secret, _ = two.here.key("waiter", Role.OPERATOR, namespace="acme")
+    with two.here.http(secret) as http, ThreadPoolExecutor(1) as thread:
+        http.post("/v1/runs", json={"workflow": "echo", "id": "awaited"})
+        waiting = thread.submit(http.get, "/v1/runs/awaited/result", params={"wait": 60})
+        with two.here.http(secret) as other:
+            other.post("/v1/runs/awaited/cancel")
+        ended = waiting.result(timeout=20)
+    assert (ended.status_code, ended.json()["state"]) == (200, "cancelled")
