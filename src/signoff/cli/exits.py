@@ -19,6 +19,7 @@ from signoff.errors import (
     RequestConflict,
     SignoffError,
     StoreError,
+    TooManyAttempts,
     WrongAnswer,
 )
 
@@ -63,6 +64,7 @@ _CODES: tuple[tuple[type[SignoffError] | tuple[type[SignoffError], ...], ExitCod
             NotAuthenticated,
             QuestionClaimed,
             RequestConflict,
+            TooManyAttempts,
             WrongAnswer,
         ),
         ExitCode.CONFLICT,

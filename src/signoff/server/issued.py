@@ -23,7 +23,7 @@ _KINDS: Final = (TokenKind.API_KEY, TokenKind.WORKER_KEY)
 
 
 @dataclass(frozen=True)
-class Scope:
+class KeyScope:
     """What a key opens.
 
     Attributes:
@@ -37,7 +37,7 @@ class Scope:
     act_as: bool = False
 
     @classmethod
-    def of(cls, token: Token) -> Scope:
+    def of(cls, token: Token) -> KeyScope:
         """Read what a token opens. A role that this version does not know opens nothing."""
         data: dict[str, Any] = json.loads(token.data or "{}")
         known = {role.value: role for role in Role}
@@ -98,7 +98,7 @@ class IssuedKeys:
         check_user("name", SERVICE + check_part("name", name))
         if not roles:
             raise InvalidValue("roles", f"a key needs one of {', '.join(role.value for role in Role)}")
-        scope = Scope(frozenset(roles), _groups("start_groups", start_groups), act_as)
+        scope = KeyScope(frozenset(roles), _groups("start_groups", start_groups), act_as)
         return await self._create(TokenKind.API_KEY, SERVICE + name, scope, lifetime_seconds, created_by)
 
     async def create_for_worker(
@@ -123,7 +123,7 @@ class IssuedKeys:
         Raises:
             InvalidValue: A name is none, there is no group, or the lifetime is none.
         """
-        scope = Scope(groups=_groups("groups", groups))
+        scope = KeyScope(groups=_groups("groups", groups))
         subject = check_part("name", name)
         return await self._create(TokenKind.WORKER_KEY, subject, scope, lifetime_seconds, created_by)
 
@@ -157,7 +157,7 @@ class IssuedKeys:
             state = "expired" if old.revoked_at is None else "revoked"
             raise InvalidState(key_id, state, "rotate")
         lifetime = None if old.expires_at is None else old.expires_at - old.created_at
-        made = await self._create(old.kind, old.subject, Scope.of(old), lifetime, created_by)
+        made = await self._create(old.kind, old.subject, KeyScope.of(old), lifetime, created_by)
         await self._store.expire_token(old.id, now + grace_seconds)
         return made
 
@@ -175,7 +175,7 @@ class IssuedKeys:
         self,
         kind: TokenKind,
         subject: str,
-        scope: Scope,
+        scope: KeyScope,
         lifetime_seconds: float | None,
         created_by: str | None,
     ) -> tuple[str, Token]:
@@ -192,7 +192,7 @@ class IssuedKeys:
 
 def key_to_wire(token: Token) -> dict[str, Any]:
     """Return what may be told of a key, as plain JSON data."""
-    scope = Scope.of(token)
+    scope = KeyScope.of(token)
     told: dict[str, Any] = {
         "id": token.id,
         "kind": "service" if token.kind is TokenKind.API_KEY else "worker",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from starlette.datastructures import Headers
-from starlette.types import Scope as Request
+from starlette.types import Scope
 
 from signoff.errors import NotAuthenticated
 from signoff.people.responders import Responder
 from signoff.records import Token, TokenKind
 from signoff.server.attempts import Attempts
-from signoff.server.issued import IssuedKeys, Scope
+from signoff.server.issued import IssuedKeys, KeyScope
 from signoff.server.keys import WorkerKey, WorkerKeys
 from signoff.server.ways import Identity
 from signoff.stores.base import Store
@@ -45,7 +45,7 @@ class Keyring:
         self.has_worker_keys |= await self._has(TokenKind.WORKER_KEY)
         return await self._has(TokenKind.API_KEY)
 
-    async def identify(self, scope: Request) -> Identity | None:
+    async def identify(self, scope: Scope) -> Identity | None:
         """Return the service whose key a request has.
 
         Raises:
@@ -60,18 +60,18 @@ class Keyring:
         token = await self._open(TokenKind.API_KEY, secret, _peer(scope))
         if token is None:
             raise NotAuthenticated("the server does not know this API key, or it has ended")
-        scoped = Scope.of(token)
+        scoped = KeyScope.of(token)
         roles = frozenset(role.value for role in scoped.roles)
         service = Responder(token.subject, roles=roles)
         return Identity(service, "key", token.namespace, scoped.groups, scoped.act_as)
 
-    async def worker_key(self, secret: str, scope: Request) -> WorkerKey | None:
+    async def worker_key(self, secret: str, scope: Scope) -> WorkerKey | None:
         """Return what a worker's secret opens, or None if it opens nothing. Raises TooManyAttempts."""
         found = self._from_file.find(secret)
         if found is not None:
             return found
         token = await self._open(TokenKind.WORKER_KEY, secret, _peer(scope))
-        return None if token is None else WorkerKey(token.hash, token.namespace, Scope.of(token).groups)
+        return None if token is None else WorkerKey(token.hash, token.namespace, KeyScope.of(token).groups)
 
     async def _open(self, kind: TokenKind, secret: str, peer: str) -> Token | None:
         """Return the token of a secret if it opens something now. Raises TooManyAttempts."""
@@ -103,12 +103,12 @@ class Keyring:
                 return False
 
 
-def bearer_of(scope: Request) -> str | None:
+def bearer_of(scope: Scope) -> str | None:
     """Return the secret that a request bears. Of two nobody knows which one is meant."""
     said = Headers(scope=scope).getlist("authorization")
     scheme, _, secret = (said[0] if len(said) == 1 else "").partition(" ")
     return (secret.strip() or None) if scheme.lower() == "bearer" else None
 
 
-def _peer(scope: Request) -> str:
+def _peer(scope: Scope) -> str:
     return (scope.get("client") or ("",))[0]

@@ -1,0 +1,224 @@
+"""Two namespaces on one server: no route shows, counts, changes or tells of the other one's."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from signoff.records import NewPromise, NewSchedule, Run, RunState, WorkerInfo
+from signoff.server import Role
+from signoff.server.issued import IssuedKeys
+from signoff.server.rights import RIGHTS
+from signoff.stores.base import Outcome, Store
+from tests.server.keyed import Keyed, keyed
+from tests.stores.scene import Scene, question
+from tests.support import OnThread
+
+ROUTES = sorted(route for route in RIGHTS if route[1].startswith("/v1/"))
+"""The others are of no namespace: the process, its documentation, and signing in."""
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/runs": {"workflow": "echo", "id": "{who}-new", "group": "{who}-group"},
+    "/v1/runs/{run_id}/cancel": {},
+    "/v1/runs/{run_id}/retry": {},
+    "/v1/runs/{run_id}/signals": {"name": "news", "value": 1},
+    "/v1/prune": {"older_than_seconds": 0, "limit": 1000},
+    "/v1/questions/{question_id}/answer": {"value": True},
+    "/v1/questions/{question_id}/view": {},
+    "/v1/questions/{question_id}/claim": {},
+    "/v1/questions/{question_id}/release": {},
+    "/v1/questions/{question_id}/delegate": {"to": ["user:eve"]},
+    "/v1/promises": {"id": "{who}-new"},
+    "/v1/promises/{promise_id}/resolve": {"value": 1},
+    "/v1/promises/{promise_id}/reject": {"value": 1},
+    "/v1/promises/{promise_id}/cancel": {},
+    "/v1/groups/{name}/pause": {},
+    "/v1/groups/{name}/resume": {},
+    "/v1/groups/{name}/limit": {"max_running": 1},
+    "/v1/schedules": {"id": "{who}-new", "workflow": "echo", "cron": "0 9 * * *", "group": "{who}-group"},
+    "/v1/schedules/{schedule_id}/pause": {},
+    "/v1/schedules/{schedule_id}/resume": {},
+    "/v1/schedules/{schedule_id}/delete": {},
+    "/v1/keys": {"name": "{who}-service", "roles": ["viewer"]},
+    "/v1/keys/{key_id}/rotate": {},
+    "/v1/keys/{key_id}/revoke": {},
+    "/v1/store": {"session": "s", "floor": 0, "operations": []},
+}
+KEPT_FRESH = ("workers", "worker")  # tables in which processes say that they live
+
+
+@dataclass
+class Two:
+    """A server that holds the keys of two namespaces, of which one has something to hide."""
+
+    here: Keyed
+    file: Path
+    mine: str
+    theirs: str
+    admin: str
+    worker: str
+    ids: dict[str, dict[str, str]]
+
+    def ask(self, method: str, path: str, who: str) -> list[httpx.Response]:
+        """Ask for what is called so: in the path, in the body, and in the query by each filter alone."""
+        names = self.ids[who]
+        filters: list[dict[str, str]] = [
+            {"namespace": names["namespace"]},
+            {"run_id": names["run_id"]},
+            {"question_id": names["question_id"]},
+            {"parent_id": names["run_id"]},
+            {"assignee": f"user:{who}"},
+            {"group": f"{who}-group"},
+            {"workflow": f"{who}-workflow"},
+        ]
+        body = {
+            name: value.replace("{who}", who) if isinstance(value, str) else value
+            for name, value in BODIES.get(path, {}).items()
+        }
+        with self.here.http(self.worker if path.startswith("/v1/store") else self.admin) as http:
+            if method == "POST":
+                return [http.post(path.format(**names), params=filters[0], json=body)]
+            return [http.get(path.format(**names), params=query) for query in filters]
+
+    def plain(self, answer: httpx.Response, who: str) -> tuple[int, str]:
+        """What an answer says, apart from what it was asked for and what is random."""
+        text = answer.text
+        for name, value in self.ids[who].items():
+            text = text.replace(value, f"<{name}>")
+        text = text.replace(who, "<who>")
+        return answer.status_code, re.sub(
+            r'"(id|secret|now|at)":("[0-9a-zA-Z_-]{20,}"|[0-9.]+)', r'"\1":_', text
+        )
+
+    def rows(self) -> dict[str, list[Any]]:
+        """Everything that the other namespace has."""
+        with sqlite3.connect(self.file) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            found: dict[str, list[Any]] = {}
+            for table in tables:
+                columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+                if "namespace" in columns and table not in KEPT_FRESH and "seal" not in table:
+                    found[table] = db.execute(
+                        f"SELECT * FROM {table} WHERE namespace = ? ORDER BY 1, 2, 3", (self.theirs,)
+                    ).fetchall()
+        db.close()
+        return found
+
+
+async def hide(store: Store, clock: Any) -> str:
+    """Fill a namespace, and return the id of its key."""
+    scene = Scene(store, clock, None)  # type: ignore[arg-type]  # nothing here needs the other clock
+    work = {"group": "confidential-group", "workflow": "confidential-workflow"}
+
+    async def leased(id: str) -> Run:
+        await scene.start(id, **work, arguments='{"args": ["confidential"]}', started_by="confidential")
+        [claim] = await scene.claim(group=work["group"], workflows=[work["workflow"]])
+        return claim.run
+
+    asks = '{"question": "confidential", "input_type": "approval"}'
+    for id in ("theirs-run", "confidential-run"):
+        run = await leased(id)
+        await scene.pause(run, opens=[question(id, data=asks, assignees=("user:theirs",))])
+    ended = await leased("theirs-new")
+    await scene.complete(ended, Outcome(RunState.SUCCEEDED, '"confidential"'))
+    for id in ("theirs-promise", "theirs-new", "confidential-promise"):
+        await store.create_promise(NewPromise(id, data='"confidential"'))
+    for id in ("theirs-schedule", "theirs-new", "confidential-schedule"):
+        args = '{"args": ["confidential"]}'
+        await store.put_schedule(
+            NewSchedule(
+                id, "confidential-workflow", "confidential-group", args, "0 9 * * *", "UTC", next_at=9e9
+            )
+        )
+    await store.pause_group("theirs-group")
+    await store.pause_group("confidential-group")
+    await store.enlist(
+        WorkerInfo("confidential-worker", "host", 1, 1.5, "confidential-group", store.namespace)
+    )
+    _, key = await IssuedKeys(store).create_for_service("confidential", [Role.ADMIN])
+    return key.id
+
+
+@pytest.fixture(scope="module", params=[("default", "acme"), ("acme", "default")], ids="-sees-no-".join)
+def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    folder = tmp_path_factory.mktemp("namespaces")
+    mine, theirs = request.param
+    with OnThread(lambda: keyed(folder)) as here:
+        key_id = asyncio.run(hide(here.app.store.within(theirs), here.clock))
+        admin, _ = here.key("boss", Role.ADMIN, namespace=mine)
+        worker, _ = here.worker_key("boss", namespace=mine)
+        ids = {who: _ids(who) for who in ("theirs", "nobody")}
+        ids["theirs"] |= {"key_id": key_id, "namespace": theirs}
+        yield Two(here, folder / "signoff.db", mine, theirs, admin, worker, ids)
+
+
+def _ids(who: str) -> dict[str, str]:
+    return {
+        "question_id": f"{who}-run.0",
+        "run_id": f"{who}-run",
+        "promise_id": f"{who}-promise",
+        "schedule_id": f"{who}-schedule",
+        "name": f"{who}-group",
+        "key_id": "0" * 32,
+        "namespace": f"{who}-namespace",
+    }
+
+
+def test_every_route_is_asked_with_a_body_that_it_takes() -> None:
+    assert {path for method, path in ROUTES if method == "POST"} == BODIES.keys()
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_what_is_in_another_namespace_is_as_what_is_nowhere(two: Two, method: str, path: str) -> None:
+    before = two.rows()
+    assert sum(map(len, before.values())) > 15
+    for theirs, nobodys in zip(two.ask(method, path, "theirs"), two.ask(method, path, "nobody"), strict=True):
+        assert two.plain(theirs, "theirs") == two.plain(nobodys, "nobody")
+        assert "confidential" not in theirs.text + str(theirs.headers)
+        assert theirs.status_code != 500
+    assert two.rows() == before
+
+
+LISTS = sorted(
+    path for method, path in ROUTES if method == "GET" and "{" not in path and path.startswith("/v1")
+)
+
+
+@pytest.mark.parametrize("path", [path for path in LISTS if not path.startswith("/v1/store")])
+@pytest.mark.parametrize("query", [{}, {"kind": "worker"}, {"state": "pending"}, {"limit": 1}], ids=str)
+def test_no_list_has_what_is_in_another_namespace(two: Two, path: str, query: dict[str, Any]) -> None:
+    with two.here.http(two.admin) as http:
+        answer = http.get(path, params=query)
+    assert answer.status_code in (200, 422), answer.text
+    assert "confidential" not in answer.text
+
+
+def test_whoever_is_in_it_sees_it(two: Two) -> None:
+    secret, _ = two.here.key("owner", Role.ADMIN, namespace=two.theirs)
+    with two.here.http(secret) as http:
+        for path in LISTS:
+            if path in ("/v1/me", "/v1/store", "/v1/store/changes", "/v1/audit/chain", "/v1/audit/export"):
+                continue
+            assert "confidential" in http.get(path).text, path
+        assert http.get("/v1/me").json()["namespace"] == two.theirs
+        assert http.get("/v1/runs/theirs-run/journal").status_code == 200
+
+
+def test_who_waits_in_another_namespace_than_the_servers_own_is_told_at_once(two: Two) -> None:
+    secret, _ = two.here.key("waiter", Role.OPERATOR, namespace="acme")
+    with two.here.http(secret) as http, ThreadPoolExecutor(1) as thread:
+        http.post("/v1/runs", json={"workflow": "echo", "id": "awaited"})
+        waiting = thread.submit(http.get, "/v1/runs/awaited/result", params={"wait": 60})
+        with two.here.http(secret) as other:
+            other.post("/v1/runs/awaited/cancel")
+        ended = waiting.result(timeout=20)
+    assert (ended.status_code, ended.json()["state"]) == (200, "cancelled")
