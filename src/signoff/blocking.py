@@ -467,6 +467,11 @@ class Inbox:
         """Have others answer, whoever is asked now. See ``AsyncInbox.reassign``."""
         return self._background.call(self._async.reassign(question_id, to, **options), "inbox.reassign")
 
+    def move_deadline(self, question_id: str, timeout_seconds: float, **options: Any) -> Promise:
+        """Have people answer until another time. See ``AsyncInbox.move_deadline``."""
+        work = self._async.move_deadline(question_id, timeout_seconds, **options)
+        return self._background.call(work, "inbox.move_deadline")
+
     def history(self, **which: Any) -> Page[AuditEvent]:
         """List what happened to questions, in order. See ``AsyncInbox.history``."""
         return self._background.call(self._async.history(**which), "inbox.history")

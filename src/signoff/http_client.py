@@ -26,6 +26,9 @@ from signoff.people.bulk import (
     GivenAnswer,
     check_count,
 )
+from signoff.people.policies import (
+    check_deadline,
+)
 from signoff.people.responders import Responder, check_names
 from signoff.people.rules import Alike
 from signoff.records import (
@@ -302,6 +305,12 @@ class HttpBackend:
         body = {"to": check_names("to", to), "by": by, "reason": reason}
         path = _path("questions", question_id, "reassign")
         return self._record(Promise, await self._post(path, body, pauses=QUICK))
+
+    async def move_deadline(
+        self, question_id: str, timeout_seconds: float, *, by: str | None, reason: str | None
+    ) -> Promise:
+        body = {"timeout_seconds": check_deadline(timeout_seconds), "by": by, "reason": reason}
+        return self._record(Promise, await self._post(_path("questions", question_id, "deadline"), body))
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

@@ -30,6 +30,9 @@ class InboxBackend(Protocol):
     async def reassign_question(
         self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
     ) -> Promise: ...
+    async def move_deadline(
+        self, question_id: str, timeout_seconds: float, *, by: str | None, reason: str | None
+    ) -> Promise: ...
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[AuditEvent]: ...
@@ -169,6 +172,23 @@ class AsyncInbox:
             InvalidValue: Nobody is named, a name is none or must not answer, or they are too few to agree.
         """
         return await self._backend.reassign_question(question_id, to, by=by, reason=reason)
+
+    async def move_deadline(
+        self, question_id: str, timeout_seconds: float, *, by: str | None = None, reason: str | None = None
+    ) -> Promise:
+        """Have people answer a question, which has a deadline, until another time.
+
+        Args:
+            question_id: The question.
+            timeout_seconds: How long from now, also where only working time counted.
+            by: Who does it.
+            reason: Why.
+
+        Raises:
+            NotFound, AlreadySettled
+            InvalidValue: It has no deadline: its workflow does not reckon with one.
+        """
+        return await self._backend.move_deadline(question_id, timeout_seconds, by=by, reason=reason)
 
     async def history(
         self,

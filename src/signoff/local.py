@@ -211,6 +211,11 @@ class LocalBackend:
     ) -> Promise:
         return await decisions.reassign(self._store, question_id, to, by, reason)
 
+    async def move_deadline(
+        self, question_id: str, timeout_seconds: float, *, by: str | None, reason: str | None
+    ) -> Promise:
+        return await decisions.move_deadline(self._store, question_id, timeout_seconds, by, reason)
+
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Rule]:

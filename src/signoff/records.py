@@ -123,6 +123,7 @@ class AuditKind(_Growing):
     RELEASED = "released"
     DELEGATED = "delegated"
     REASSIGNED = "reassigned"
+    DEADLINE_MOVED = "deadline_moved"
     RULE_MADE = "rule_made"
     RULE_USED = "rule_used"
     RULE_REVOKED = "rule_revoked"
@@ -374,6 +375,7 @@ class Amendment:
         events: What is recorded.
         rule: A rule that is made with the settlement; if its id is taken, nothing is done.
         by_rule: The id of a rule that the settlement is made by; if it is not in force, nothing is done.
+        due_at: When it times out from now on; None leaves that as it is.
     """
 
     version: int
@@ -384,6 +386,7 @@ class Amendment:
     events: tuple[NewAuditEvent, ...] = ()
     rule: NewRule | None = None
     by_rule: str | None = None
+    due_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

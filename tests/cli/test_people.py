@@ -126,6 +126,8 @@ def test_a_question_is_withdrawn_in_the_login_name(here: Here, open_shop: Path) 
     question = ask(here, open_shop, "gone-1", "refund", "--arg", '"o-1"')
     moved = signoff("reassign", question, "user:bob", "--reason", "ill", cwd=open_shop, LOGNAME="olga")
     assert moved.out == f"question {question} is for user:bob now\n"
+    endless = here("move-deadline", question, "60", cwd=open_shop)
+    assert (endless.code, "has no deadline to be moved" in endless.err) == (2, True)
     gone = signoff("cancel-question", question, "--reason", "a mistake", cwd=open_shop, LOGNAME="olga")
     assert gone.out == f"question {question} is cancelled\n"
     late = here("answer", question, "--approve", "--user", "bob", cwd=open_shop)

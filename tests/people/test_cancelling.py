@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,18 +15,19 @@ from signoff import (
     PromiseCancelled,
     QuestionCancelled,
     Quorum,
+    SignalTimeout,
     Signoff,
     SignoffError,
 )
 from signoff.errors import InvalidValue, NotAllowed, NotFound, RequestConflict
 from signoff.people.answers import answer
-from signoff.people.decisions import cancel, reassign
+from signoff.people.decisions import cancel, move_deadline, reassign
 from signoff.records import AuditKind, Promise, PromiseState, RunState
 from signoff.testing import MemoryStore, environment
 from tests.people.test_decisions import ask as ask_in
 from tests.people.test_decisions import kinds as kinds_in
 from tests.people.test_policies import asking, kinds, opened, result
-from tests.stores.scene import Scene, rule
+from tests.stores.scene import Scene, question, rule
 from tests.support import in_asyncio, journal, rebuilt
 
 Workflow = Callable[[Context], Awaitable[Any]]
@@ -251,3 +253,78 @@ async def test_of_many_who_assign_at_once_each_is_done_after_the_other(scene: Sc
     question = await ask_in(scene, assignees=["user:ana"])
     await asyncio.gather(*(reassign(scene.store, question.id, [f"user:u{n}"]) for n in range(8)))
     assert (await kinds_in(scene)).count(AuditKind.REASSIGNED) == 8
+
+
+# Until another time
+
+
+@in_asyncio
+async def test_an_operator_has_people_answer_until_another_time() -> None:
+    async with asking(assignees=["user:ana"], timeout_seconds=60) as (env, id):
+        moved = await env.client.inbox.move_deadline(id, 600, by="olga", reason="a holiday")
+        assert moved.due_at == env.clock.now() + 600
+        await env.sleep(599)
+        assert (await env.store.get_promise(id)).state is PromiseState.PENDING
+        await env.client.inbox.move_deadline(id, 10)
+        await env.sleep(10)
+        with pytest.raises(SignalTimeout):
+            await result(env)
+        assert await kinds(env) == [AuditKind.ASKED, *[AuditKind.DEADLINE_MOVED] * 2, AuditKind.TIMED_OUT]
+        told = (await env.client.inbox.history()).items[1]
+        details = json.loads(told.details or "")
+        assert (told.by, details["reason"], details["to"] - details["from"]) == ("olga", "a holiday", 540)
+
+
+@in_asyncio
+async def test_the_answer_that_a_deadline_brings_comes_when_it_was_moved_to() -> None:
+    policy = {"timeout_seconds": 60, "timeout_answer": False, "remind_every": 100}
+    async with asking(**policy) as (env, id):
+        await env.client.inbox.move_deadline(id, 250)
+        await env.sleep(249)
+        assert (await env.store.get_promise(id)).state is PromiseState.PENDING
+        await env.sleep(1)
+        assert (await result(env))["timed_out"] is True
+        assert await kinds(env) == [
+            AuditKind.ASKED,
+            AuditKind.DEADLINE_MOVED,
+            *[AuditKind.REMINDED] * 2,
+            AuditKind.DEFAULTED,
+            AuditKind.RESOLVED,
+        ]
+
+
+@in_asyncio
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
+async def test_what_is_no_time_moves_no_deadline(seconds: float) -> None:
+    async with asking(timeout_seconds=60) as (env, id):
+        before = await env.store.get_promise(id)
+        with pytest.raises(InvalidValue):
+            await env.client.inbox.move_deadline(id, seconds)
+        assert await env.store.get_promise(id) == before
+
+
+@in_asyncio
+async def test_a_question_without_a_deadline_gets_none_and_one_that_has_passed_stays() -> None:
+    async with asking() as (env, id):
+        with pytest.raises(InvalidValue, match="no deadline"):
+            await env.client.inbox.move_deadline(id, 60)
+    async with asking(timeout_seconds=60) as (env, id):
+        env.clock.advance(61)
+        with pytest.raises(AlreadySettled):
+            await env.client.inbox.move_deadline(id, 60)
+
+
+@rule
+async def test_a_deadline_is_where_it_was_moved_to_on_every_store(scene: Scene) -> None:
+    run, now = await scene.run(), scene.clock.now()
+    assert await scene.pause(run, opens=[question("r", due_at=now + 60)])
+    moved = await move_deadline(scene.store, "r.0", 600)
+    assert moved.due_at == pytest.approx(
+        now + 600, abs=10
+    )  # a remote store reads the server's clock from afar
+    scene.clock.advance(580)
+    assert await scene.store.due() == moved.due_at
+    assert (await scene.store.get_promise("r.0")).state is PromiseState.PENDING
+    scene.clock.advance(40)
+    await scene.store.due()
+    assert (await scene.store.get_promise("r.0")).state is PromiseState.TIMED_OUT

@@ -191,3 +191,15 @@ def test_an_operator_has_others_answer(http: httpx.Client, name: str) -> None:
     assert do(http, "answer", id, user_id="bob").json()["state"] == "resolved"
     late = http.post(f"/v1/questions/{id}/reassign", json={"to": ["user:eva"]})
     assert (late.status_code, kind(late)) == (409, "AlreadySettled")
+
+
+def test_an_operator_moves_a_deadline(http: httpx.Client, name: str) -> None:
+    id = open_question(http, name, timeout_seconds=3600)
+    before = question(http, id)["due_at"]
+    moved = http.post(f"/v1/questions/{id}/deadline", json={"timeout_seconds": 7200, "by": "olga"})
+    assert (moved.status_code, moved.json()["due_at"] > before + 3500) == (200, True)
+    wrong = http.post(f"/v1/questions/{id}/deadline", json={"timeout_seconds": -1})
+    assert (wrong.status_code, kind(wrong)) == (422, "InvalidValue")
+    soon = http.post(f"/v1/questions/{id}/deadline", json={"timeout_seconds": 0.01})
+    assert soon.status_code == 200
+    assert ended(http, name)["error"]["type"] == "signoff.errors:SignalTimeout"

@@ -324,6 +324,7 @@ class SideBySide(RuleBasedStateMachine):
                 data.draw(st.none() | st.none() | settlements),
                 tuple(_voted(question.id, place) for place in data.draw(places)),
             )
+            amendment = replace(amendment, due_at=self._after(data.draw(st.none() | acts)))
             if amendment.settlement is not None:
                 amendment = self._with_rules(data, question, amendment)
             self.once(question.namespace, "amend", question.id, amendment)

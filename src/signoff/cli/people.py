@@ -284,6 +284,20 @@ async def reassign(
     _tell(out, promise, f"is for {', '.join(promise.assignees)} now")
 
 
+@click.command("move-deadline")
+@click.argument("question_id", metavar="QUESTION")
+@click.argument("seconds", type=float)
+@click.option("--reason", help="Why.")
+@on_client
+async def move_deadline(
+    client: AsyncClient, out: Output, question_id: str, seconds: float, reason: str | None
+) -> None:
+    """Have people answer QUESTION, which has a deadline, until so many SECONDS from now."""
+    promise = await client.inbox.move_deadline(question_id, seconds, by=login_name(), reason=reason)
+    at = Case.of(promise, time.time()).deadline_at
+    _tell(out, promise, f"is open until {moment(at or 0.0)}")
+
+
 def _user(user: str | None) -> str:
     name = user or login_name()
     if name is None:

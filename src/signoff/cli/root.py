@@ -18,7 +18,16 @@ from signoff.cli.groups import groups
 from signoff.cli.keys import keys
 from signoff.cli.migrate import migrate
 from signoff.cli.output import Output
-from signoff.cli.people import answer, cancel_question, claim, delegate, inbox, reassign, release
+from signoff.cli.people import (
+    answer,
+    cancel_question,
+    claim,
+    delegate,
+    inbox,
+    move_deadline,
+    reassign,
+    release,
+)
 from signoff.cli.promises import reject, resolve
 from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
@@ -64,6 +73,7 @@ for _command in (
     release,
     delegate,
     reassign,
+    move_deadline,
     cancel_question,
     rules,
     audit,

@@ -72,6 +72,7 @@ class Progress:
         escalated: How many of the policy's escalations have happened.
         reminders: How often people were reminded.
         looked: Whether it was looked for a rule that approves it.
+        deadline: After how many seconds the ``timeout_answer`` is taken, if that was moved.
     """
 
     votes: tuple[Vote, ...] = ()
@@ -79,6 +80,7 @@ class Progress:
     escalated: int = 0
     reminders: int = 0
     looked: bool = False
+    deadline: float | None = None
 
     @classmethod
     def from_json(cls, question_id: str, text: str | None) -> Progress:
@@ -132,9 +134,13 @@ class Case:
     @property
     def deadline_at(self) -> float | None:
         """When it is closed if nobody has answered, in unix seconds."""
-        if self.policy.deadline is None:
-            return self.question.due_at
-        return self._asked_at + self.policy.deadline
+        deadline = self._deadline
+        return self.question.due_at if deadline is None else self._asked_at + deadline
+
+    @property
+    def _deadline(self) -> float | None:
+        """After how many seconds the ``timeout_answer`` is taken, if there is one."""
+        return self.policy.deadline if self.progress.deadline is None else self.progress.deadline
 
     @property
     def _asked_at(self) -> float:
@@ -150,7 +156,8 @@ class Case:
         """
         if self.question.act_at is None or self.question.act_at > self.now:
             return None
-        if self.policy.deadline is not None and self._has_come(self.policy.deadline):
+        deadline = self._deadline
+        if deadline is not None and self._has_come(deadline):
             return self._take_timeout_answer(self.policy.timeout_answer)
         case = self
         events: list[NewAuditEvent] = []
@@ -368,6 +375,22 @@ class Case:
         told = {"to": names, "from": self.question.assignees, "reason": reason}
         return case._amend(self._event(AuditKind.REASSIGNED, by, told))
 
+    def move_deadline(self, by: str | None, seconds: float, reason: str | None) -> Amendment:
+        """Have people answer until so many seconds from now, and no longer.
+
+        Raises:
+            InvalidValue: It has no deadline: its workflow does not reckon with one.
+        """
+        before, at = self.deadline_at, self.now + seconds
+        if before is None:
+            raise InvalidValue(
+                "timeout_seconds", f"question {self.question.id!r} has no deadline to be moved"
+            )
+        moved = self._event(AuditKind.DEADLINE_MOVED, by, {"to": at, "from": before, "reason": reason})
+        if self._deadline is None:
+            return replace(self._amend(moved), due_at=at)
+        return replace(self, progress=replace(self.progress, deadline=at - self._asked_at))._amend(moved)
+
     def _check_successors(self, to: tuple[str, ...]) -> tuple[str, ...]:
         """Return who may answer from now on. Raises InvalidValue."""
         names = check_names("to", to)
@@ -407,7 +430,8 @@ class Case:
     def _next_act(self) -> float | None:
         if self.awaits_rules:
             return self._asked_at
-        seconds = self.policy.next_act(reminded=self.progress.reminders, escalated=self.progress.escalated)
+        policy = replace(self.policy, deadline=self._deadline)
+        seconds = policy.next_act(reminded=self.progress.reminders, escalated=self.progress.escalated)
         return None if seconds is None else self._asked_at + seconds
 
     def _event(self, kind: AuditKind, by: str | None, details: dict[str, Any]) -> NewAuditEvent:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from signoff.errors import AccessDenied, AlreadySettled, NotFound, RequestConflict, StoreError
 from signoff.people.cases import Case
 from signoff.people.checks import check_texts
+from signoff.people.policies import check_deadline
 from signoff.people.responders import Responder
 from signoff.people.rules import look_for_rules
 from signoff.records import (
@@ -211,6 +212,33 @@ async def reassign(
     who, names = Responder(by).user_id, tuple(to)
     return await _change(
         store, await _get(store, question_id), lambda case: case.reassign(who, names, reason)
+    )
+
+
+async def move_deadline(
+    store: Store,
+    question_id: str,
+    timeout_seconds: float,
+    by: str | None = None,
+    reason: str | None = None,
+) -> Promise:
+    """Have people answer a question, which has a deadline, until another time.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        timeout_seconds: How long from now, each second of any time.
+        by: Who does it; they need not be asked.
+        reason: Why.
+
+    Raises:
+        NotFound, AlreadySettled
+        InvalidValue: It has no deadline, or a time, a name or a text is none.
+    """
+    check_texts(reason=reason)
+    who, seconds = Responder(by).user_id, check_deadline(timeout_seconds)
+    return await _change(
+        store, await _get(store, question_id), lambda case: case.move_deadline(who, seconds, reason)
     )
 
 

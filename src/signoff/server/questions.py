@@ -191,6 +191,14 @@ def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> froz
     return which.answerable_by
 
 
+class MoveDeadline(Body):
+    """Until when people answer, in seconds from now, who says so, and why."""
+
+    timeout_seconds: float
+    by: Text | None = None
+    reason: Text | None = None
+
+
 @router.get("", responses=gives_page(Promise))
 async def list_questions(
     services: ServicesOf,
@@ -352,5 +360,16 @@ async def reassign_question(
     """Have others answer, whoever is asked now."""
     promise = await services.backend.reassign_question(
         question_id, body.to, by=actor.user_id("by", body.by), reason=body.reason
+    )
+    return reply_with(promise)
+
+
+@router.post("/{question_id}/deadline")
+async def move_deadline(
+    question_id: Id, body: MoveDeadline, services: ServicesOf, actor: ActorOf
+) -> Response:
+    """Have people answer a question, which has a deadline, until another time."""
+    promise = await services.backend.move_deadline(
+        question_id, body.timeout_seconds, by=actor.user_id("by", body.by), reason=body.reason
     )
     return reply_with(promise)

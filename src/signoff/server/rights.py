@@ -68,6 +68,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/questions/{question_id}/delegate"): _ASKED_WORK,
     ("POST", "/v1/questions/{question_id}/cancel"): _WORK,
     ("POST", "/v1/questions/{question_id}/reassign"): _WORK,
+    ("POST", "/v1/questions/{question_id}/deadline"): _WORK,
     ("GET", "/v1/rules"): _ASKED_READ,
     ("POST", "/v1/rules/{rule_id}/revoke"): _ASKED_WORK,
     ("GET", "/v1/audit"): _ASKED_READ,

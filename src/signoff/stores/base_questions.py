@@ -18,7 +18,7 @@ class QuestionStore(Protocol):
     async def amend(
         self, question_id: str, amendment: Amendment, *, token: str | None = None
     ) -> tuple[Promise, bool]:
-        """Change what a pending question keeps, settle it if that is asked for, and record events, in one transaction.
+        """Change a pending question, settle it if that is asked for, and record events, in one transaction.
 
         A question whose ``due_at`` has passed is timed out instead.
 

@@ -41,7 +41,8 @@ def amend(
             note_woken(reply, namespace, touched)
             if question.run_id is not None:
                 touched.touch(namespace, question.run_id)
-        touched.due = touched.due or (reply["amended"] and amendment.act_at is not None)
+        is_timed = amendment.act_at is not None or amendment.due_at is not None
+        touched.due = touched.due or (reply["amended"] and is_timed)
         return question, reply["amended"]
 
     body = {

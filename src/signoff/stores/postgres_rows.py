@@ -210,6 +210,8 @@ def from_amendment(amendment: Amendment) -> dict[str, Any]:
         made["settlement"] = from_settlement(amendment.settlement)
     if amendment.rule is not None:
         made["rule"] = asdict(amendment.rule)
+    if amendment.due_at is not None:
+        made["due_at"] = amendment.due_at
     if amendment.by_rule is not None:
         made["by_rule"] = amendment.by_rule
     return made

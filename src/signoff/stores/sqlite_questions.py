@@ -15,7 +15,7 @@ from signoff.stores.sqlite_transaction import Transaction
 
 AMEND = f"""
 UPDATE promises
-SET version = version + 1, progress = ?, assignees = ?, act_at = ?
+SET version = version + 1, progress = ?, assignees = ?, act_at = ?, due_at = coalesce(?, due_at)
 WHERE namespace = ? AND id = ? AND kind = 'question' AND state = 'pending' AND version = ?
     AND (due_at IS NULL OR due_at > ?)
 RETURNING {PROMISE_COLUMNS}, number
@@ -53,6 +53,7 @@ def amend(
         amendment.progress,
         assignees_text(amendment.assignees),
         amendment.act_at,
+        amendment.due_at,
         namespace,
         question_id,
         amendment.version,
@@ -75,7 +76,7 @@ def amend(
     tx.runs.setdefault(namespace, set())
     if question.run_id is not None:
         tx.touch(namespace, question.run_id)
-    tx.due = tx.due or amendment.act_at is not None
+    tx.due = tx.due or amendment.act_at is not None or amendment.due_at is not None
     return question, True
 
 

@@ -91,9 +91,10 @@ class Promises:
             progress=amendment.progress,
             assignees=amendment.assignees,
             act_at=amendment.act_at,
+            due_at=question.due_at if amendment.due_at is None else amendment.due_at,
         )
         self._tables.promises[namespace, question_id] = question
-        self._state.commit.due |= amendment.act_at is not None
+        self._state.commit.due |= amendment.act_at is not None or amendment.due_at is not None
         if question.run_id is not None:
             self._state.commit.runs.add((namespace, question.run_id))
         if amendment.settlement is not None:

@@ -105,7 +105,7 @@ BEGIN
 END $$;
 CALL signoff.plan_by_index('signoff.listed_rules');
 
--- Change what a pending question keeps, settle it if that is asked for, make and use rules, and record events; one whose
+-- Change what a pending question keeps, or its deadline, settle it if that is asked for, make and use rules, and record events; one whose
 -- time has passed is timed out instead. Returns the question, whether this call (or the one with this token before it)
 -- amended it, and who was woken.
 CREATE OR REPLACE FUNCTION signoff.amend(
@@ -144,7 +144,8 @@ BEGIN
     UPDATE signoff.promises
     SET version = version + 1, progress = p_amendment ->> 'progress',
         assignees = ARRAY(SELECT jsonb_array_elements_text(p_amendment -> 'assignees')),
-        act_at = (p_amendment ->> 'act_at')::double precision
+        act_at = (p_amendment ->> 'act_at')::double precision,
+        due_at = coalesce((p_amendment ->> 'due_at')::double precision, due_at)
     WHERE shard = question.shard AND namespace = p_namespace AND id = p_id
     RETURNING * INTO question;
     PERFORM signoff.record(p_namespace, p_amendment -> 'events', p_now);
