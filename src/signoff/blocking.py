@@ -15,7 +15,20 @@ from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflo
 from signoff.errors import BlockingCall, ClientClosed
 from signoff.groups import AsyncGroups
 from signoff.inbox import AsyncInbox
-from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Run, RunState, Schedule, WorkerInfo
+from signoff.links import AsyncLinks
+from signoff.people.links import NewLink
+from signoff.records import (
+    AuditEvent,
+    Entry,
+    Group,
+    Promise,
+    Rate,
+    Run,
+    RunState,
+    Schedule,
+    Token,
+    WorkerInfo,
+)
 from signoff.schedules import AsyncSchedules
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
@@ -156,6 +169,7 @@ class Client:
         self.promises = Promises(self._async.promises, self._background)
         self.groups = Groups(self._async.groups, self._background)
         self.inbox = Inbox(self._async.inbox, self._background)
+        self.links = Links(self._async.links, self._background)
         self.schedules = Schedules(self._async.schedules, self._background)
 
     def __enter__(self) -> Client:
@@ -424,6 +438,28 @@ class Inbox:
     def history(self, **which: Any) -> Page[AuditEvent]:
         """List what happened to questions, in order. See ``AsyncInbox.history``."""
         return self._background.call(self._async.history(**which), "inbox.history")
+
+
+class Links:
+    """Addresses by which one person answers one question, for code that may block. See ``AsyncLinks``."""
+
+    def __init__(self, links: AsyncLinks, background: Background) -> None:
+        self._async = links
+        self._background = background
+
+    def create(self, question_id: str, *, user_id: str, **options: Any) -> NewLink:
+        """Make a link. See ``AsyncLinks.create``."""
+        return self._background.call(
+            self._async.create(question_id, user_id=user_id, **options), "links.create"
+        )
+
+    def list(self, question_id: str, *, after: str | None = None, limit: int = 100) -> Page[Token]:
+        """List a question's links, open or not, oldest first."""
+        return self._background.call(self._async.list(question_id, after=after, limit=limit), "links.list")
+
+    def revoke(self, link_id: str, *, by: str | None = None) -> Token:
+        """Have a link open nothing any more. Raises NotFound."""
+        return self._background.call(self._async.revoke(link_id, by=by), "links.revoke")
 
 
 class Schedules:

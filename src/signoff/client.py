@@ -14,6 +14,7 @@ from signoff.concurrency import slot_of
 from signoff.errors import RunCancelled, RunFailed
 from signoff.groups import AsyncGroups, GroupBackend
 from signoff.inbox import AsyncInbox, InboxBackend
+from signoff.links import AsyncLinks, LinkBackend
 from signoff.local import LocalBackend
 from signoff.people.responders import Responder
 from signoff.records import (
@@ -61,7 +62,7 @@ class App(Protocol):
         ...
 
 
-class Backend(GroupBackend, InboxBackend, ScheduleBackend, Protocol):
+class Backend(GroupBackend, InboxBackend, LinkBackend, ScheduleBackend, Protocol):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -135,6 +136,7 @@ class AsyncClient:
         self.promises = AsyncPromises(self.backend)
         self.groups = AsyncGroups(self.backend)
         self.inbox = AsyncInbox(self.backend)
+        self.links = AsyncLinks(self.backend)
         self.schedules = AsyncSchedules(self.backend, self._group, self._function)
 
     async def __aenter__(self) -> AsyncClient:

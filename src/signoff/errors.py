@@ -170,6 +170,45 @@ class QuestionTooNew(SignoffError):
         self.unknown = unknown
 
 
+class UnknownLink(SignoffError):
+    """There is no answer link of this address. Nothing is said of whether there ever was one, or of what."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there is no such link; look whether all of its address was copied, or ask for another"
+        )
+
+
+class LinkEnded(SignoffError):
+    """An answer link that opens nothing any more.
+
+    Attributes:
+        reason: ``used``, ``expired``, ``revoked``, or ``gone`` if its question was deleted.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"this link is {_LINK_ENDS.get(reason, reason)}; if you are still asked, ask for another"
+        )
+        self.reason = reason
+
+
+_LINK_ENDS = {
+    "used": "used: the answer that it was for has been given",
+    "expired": "too old",
+    "revoked": "withdrawn",
+    "gone": "for a question that is not there any more",
+}
+
+
+class TooManyRequests(SignoffError):
+    """Somebody asks too often."""
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__(f"too many requests in a short time; try again in {retry_after_seconds} s")
+        self.retry_after_seconds = retry_after_seconds
+
+
 class BlockingCall(SignoffError, RuntimeError):
     """A blocking method was called on a thread whose event loop is running."""
 

@@ -15,6 +15,7 @@ from pydantic_core import from_json, to_json
 from signoff import codec
 from signoff.errors import SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, new_client, server_url
+from signoff.people.links import NewLink
 from signoff.people.responders import Responder, check_names
 from signoff.records import (
     AuditEvent,
@@ -30,6 +31,7 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
     WorkerInfo,
 )
 from signoff.sse import read_events
@@ -37,7 +39,7 @@ from signoff.stores.limits import check_limits
 from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -255,6 +257,25 @@ class HttpBackend:
         body = {**_responder(responder), "to": check_names("to", to), "note": note}
         path = _path("questions", question_id, "delegate")
         return self._record(Promise, await self._post(path, body))
+
+    async def create_link(
+        self, question_id: str, responder: Responder, *, lifetime_seconds: float, by: str | None = None
+    ) -> NewLink:
+        body = {**_responder(responder), "lifetime_seconds": lifetime_seconds, "by": by}
+        response = await self._post(_path("questions", question_id, "links"), body)
+        return self._read(
+            response, lambda answer: NewLink(from_wire(Token, answer), answer["path"], answer["url"])
+        )
+
+    async def list_links(
+        self, question_id: str, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        return await self._list(Token, _path("questions", question_id, "links"), {}, after, limit)
+
+    async def revoke_link(self, link_id: str, *, by: str | None = None) -> Token:
+        return self._record(
+            Token, await self._post(_path("links", link_id, "revoke"), {"by": by}, pauses=QUICK)
+        )
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

@@ -9,8 +9,9 @@ from typing import Any
 
 from signoff.engine.cron import next_time
 from signoff.errors import InvalidValue
-from signoff.people import decisions
+from signoff.people import decisions, links
 from signoff.people.answers import answer
+from signoff.people.links import NewLink
 from signoff.people.responders import Responder
 from signoff.records import (
     AuditEvent,
@@ -26,10 +27,12 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
+    TokenKind,
     WorkerInfo,
 )
 from signoff.stores.base import Store
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, TokenFilter
 from signoff.watch import Watch
 
 _ENTRIES_AT_ONCE = 1000
@@ -168,6 +171,29 @@ class LocalBackend:
         self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
     ) -> Promise:
         return await decisions.delegate(self._store, question_id, responder, to, note)
+
+    async def create_link(
+        self, question_id: str, responder: Responder, *, lifetime_seconds: float, by: str | None = None
+    ) -> NewLink:
+        assert responder.user_id is not None
+        return await links.create_link(
+            self._store,
+            question_id,
+            user_id=responder.user_id,
+            groups=responder.groups,
+            roles=responder.roles,
+            lifetime_seconds=lifetime_seconds,
+            by=by,
+        )
+
+    async def list_links(
+        self, question_id: str, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        which = TokenFilter(TokenKind.LINK, question_id=question_id)
+        return await self._store.list_tokens(which, after=after, limit=limit)
+
+    async def revoke_link(self, link_id: str, *, by: str | None = None) -> Token:
+        return await links.revoke_link(self._store, link_id, by=by)
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

@@ -21,6 +21,7 @@ from signoff.errors import (
     InvalidState,
     InvalidValue,
     LeaseLost,
+    LinkEnded,
     NotAllowed,
     NotAuthenticated,
     NotFound,
@@ -33,6 +34,8 @@ from signoff.errors import (
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
+    TooManyRequests,
+    UnknownLink,
     WrongAnswer,
 )
 from signoff.records import (
@@ -126,6 +129,7 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
         InvalidState,
         InvalidValue,
         LeaseLost,
+        LinkEnded,
         NotAllowed,
         NotAuthenticated,
         NotFound,
@@ -137,6 +141,8 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
         StoreFull,
         StoreReadOnly,
         StoreUnavailable,
+        TooManyRequests,
+        UnknownLink,
         WrongAnswer,
     )
 }

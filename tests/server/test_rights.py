@@ -56,7 +56,14 @@ def test_each_route_but_the_open_ones_is_documented() -> None:
 
 
 def test_nothing_is_open_but_what_tells_nothing_or_asks_for_keys() -> None:
-    assert {path for _, path in OPEN} == {"/health", "/ready", "/metrics", "/v1/store", "/v1/store/changes"}
+    assert {path for _, path in OPEN} == {
+        "/health",
+        "/ready",
+        "/metrics",
+        "/v1/store",
+        "/v1/store/changes",
+        "/l/{secret}",
+    }
 
 
 def test_each_route_has_its_own_row_and_no_row_catches_another_routes_requests() -> None:

@@ -22,6 +22,7 @@ from signoff.server import (
     events,
     groups,
     health,
+    links,
     metrics,
     operations,
     promises,
@@ -34,7 +35,7 @@ from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
 from signoff.server.guard import Guard
-from signoff.server.hosts import HostCheck
+from signoff.server.hosts import HostCheck, checked_public_url
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
 from signoff.server.keys import WorkerKeys
@@ -57,6 +58,7 @@ def create_server_app(
     allowed_hosts: Iterable[str] = (),
     worker_keys: WorkerKeys | None = None,
     proxy: TrustedProxy | None = None,
+    public_url: str | None = None,
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
 ) -> FastAPI:
@@ -70,17 +72,22 @@ def create_server_app(
         worker_keys: The keys of remote workers. Without any, programs of this machine may work, and no others.
         proxy: What says who people are, in headers. Without it the API is for a laptop: whoever reaches it may say who
             they are. Another ASGI server than ``Server`` must not replace the peer's address by a header's.
+        public_url: Where people reach the server, for answer links, such as ``https://signoff.example.com``; its name
+            is allowed. None: where whoever makes a link reaches it.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
 
     Raises:
-        InvalidValue: The days are not above 0.
+        InvalidValue: The days are not above 0, or the URL is none.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     store, group, function = app.store, app.group, app.registry.function
 
     hosts = tuple(allowed_hosts)
+    if public_url is not None:
+        public_url, host = checked_public_url(public_url)
+        hosts = (*hosts, host)
     retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager
@@ -96,7 +103,17 @@ def create_server_app(
         scrape = Scrape(store, lambda: not timers.done())
         keys = worker_keys or WorkerKeys()
         services = Services(
-            store, backend, group, timers, function, keys, proxy, worker_lease_seconds, feeds, scrape
+            store,
+            backend,
+            group,
+            timers,
+            function,
+            keys,
+            proxy,
+            public_url,
+            worker_lease_seconds,
+            feeds,
+            scrape,
         )
         api.state.services = services
         try:
@@ -118,7 +135,7 @@ def create_server_app(
         version=signoff.__version__,
         lifespan=lifespan,
         middleware=[
-            Middleware(HostCheck, allowed_hosts=hosts),
+            Middleware(HostCheck, allowed_hosts=hosts, forms=links.FORMS),
             Middleware(EncodedPaths),
             *([] if proxy is None else [Middleware(Guard, proxy=proxy, allowed_hosts=hosts)]),
             Middleware(BodyLimit, unread=(PATH,)),
@@ -130,6 +147,7 @@ def create_server_app(
         runs,
         events,
         questions,
+        links,
         promises,
         audit,
         groups,

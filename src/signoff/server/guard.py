@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from signoff.errors import AccessDenied, NotAuthenticated
 from signoff.server.actors import Actor
-from signoff.server.hosts import LOCAL, SAFE, bracketed, host_of, netloc_of
+from signoff.server.hosts import LOCAL, SAFE, bracketed, host_of, netloc_of, route_path
 from signoff.server.identity import TrustedProxy
 from signoff.server.problems import problem
 from signoff.server.rights import reach_of, rights_on
@@ -40,7 +40,7 @@ class Guard:
 
     def _actor(self, scope: Scope) -> Actor:
         """Raises NotAuthenticated, AccessDenied."""
-        method, path = scope["method"], _path(scope)
+        method, path = scope["method"], route_path(scope)
         rights = rights_on(method, path)
         if rights is None:
             return Actor()
@@ -71,9 +71,3 @@ class Guard:
                     f"a write from a page of {origin!r}",
                     f"this is {headers['host']!r}; have the proxy pass on Host, or --allow-host what people call it",
                 )
-
-
-def _path(scope: Scope) -> str:
-    """Return the path that routes are found by: without what the app is mounted under."""
-    path, root = scope["path"], scope.get("root_path", "")
-    return path.removeprefix(root) if root and path.startswith(f"{root}/") else path

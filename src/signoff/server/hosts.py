@@ -25,21 +25,25 @@ class HostCheck:
     Args:
         app: What comes next.
         allowed_hosts: Names besides the local ones, without ports.
+        forms: Where paths begin that take forms, of whatever origin: a secret in the path is what lets in there, and
+            browsers say no origin of a page that lets no address be told.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = (), forms: str | None = None) -> None:
         self._app = app
+        self._forms = forms
         self._allowed = frozenset((*LOCAL, *map(bracketed, allowed_hosts)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            refusal = self._refusal(scope["method"], Headers(scope=scope))
+            takes_forms = self._forms is not None and route_path(scope).startswith(self._forms)
+            refusal = self._refusal(scope["method"], Headers(scope=scope), takes_forms)
             if refusal is not None:
                 await problem(*refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _refusal(self, method: str, headers: Headers) -> tuple[InvalidValue, int] | None:
+    def _refusal(self, method: str, headers: Headers, takes_forms: bool) -> tuple[InvalidValue, int] | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._allows(hosts[0]):
             named = ", ".join(hosts) or "nothing"
@@ -50,18 +54,22 @@ class HostCheck:
         if method in SAFE:
             return None
         origin = headers.get("origin")
-        if origin is not None and not self._allows(netloc_of(origin)):
+        if origin is not None and not takes_forms and not self._allows(netloc_of(origin)):
             return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-        if (
-            has_body
-            and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
-        ):
-            return InvalidValue("Content-Type", "a body must be application/json"), 415
+        needed = "application/x-www-form-urlencoded" if takes_forms else "application/json"
+        if has_body and headers.get("content-type", "").partition(";")[0].strip().lower() != needed:
+            return InvalidValue("Content-Type", f"a body must be {needed}"), 415
         return None
 
     def _allows(self, host: str) -> bool:
         return host_of(host) in self._allowed
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path that routes are found by: without what the app is mounted under."""
+    path, root = scope["path"], scope.get("root_path", "")
+    return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
 
 def netloc_of(origin: str) -> str:
@@ -70,6 +78,18 @@ def netloc_of(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
+
+
+def checked_public_url(url: str) -> tuple[str, str]:
+    """Return where people reach a server, and the host in it. Raises InvalidValue."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    host = host_of(parts.netloc)
+    if parts.scheme not in ("http", "https") or host is None or parts.query or parts.fragment:
+        raise InvalidValue("public_url", f"{url!r} is not written as https://signoff.example.com")
+    return url.rstrip("/"), host
 
 
 def host_of(netloc: str) -> str | None:

@@ -20,6 +20,7 @@ class ServerOptions(TypedDict, total=False):
 
     worker_keys: WorkerKeys | None
     proxy: TrustedProxy | None
+    public_url: str | None
     worker_lease_seconds: float | None
     retention_days: float | None
 

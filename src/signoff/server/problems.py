@@ -19,6 +19,7 @@ from signoff.errors import (
     InvalidState,
     InvalidValue,
     LeaseLost,
+    LinkEnded,
     NotAllowed,
     NotAuthenticated,
     NotFound,
@@ -29,6 +30,8 @@ from signoff.errors import (
     RequestConflict,
     SignoffError,
     StoreUnavailable,
+    TooManyRequests,
+    UnknownLink,
     WrongAnswer,
 )
 from signoff.wire import to_problem
@@ -45,6 +48,9 @@ STATUS: dict[type[SignoffError], int] = {
     InvalidState: 409,
     LeaseLost: 409,
     RequestConflict: 409,
+    UnknownLink: 404,
+    LinkEnded: 410,
+    TooManyRequests: 429,
     PayloadTooLarge: 413,
     InvalidValue: 422,
     NotSerializable: 422,
@@ -58,8 +64,15 @@ RETRY_AFTER_SECONDS = 1
 
 def problem(error: SignoffError, status: int | None = None) -> Response:
     """Return the response for an error, with its own status unless another is given."""
-    found = status or next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-    return _response(found, to_problem(error))
+    response = _response(status or status_of(error), to_problem(error))
+    if isinstance(error, TooManyRequests):
+        response.headers["retry-after"] = str(error.retry_after_seconds)
+    return response
+
+
+def status_of(error: SignoffError) -> int:
+    """Return the status that tells of an error."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
 def add_handlers(app: FastAPI) -> None:

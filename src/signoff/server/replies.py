@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from signoff.records import AuditEvent, Promise, Run
+from signoff.records import AuditEvent, Promise, Run, Token
 from signoff.stores.paging import Page
 from signoff.wire import Record, to_wire
 
@@ -29,6 +29,6 @@ def reply_with(record: Record, status: int = 200) -> Response:
     return reply(to_wire(record), status)
 
 
-def reply_page(page: Page[Run] | Page[Promise] | Page[AuditEvent]) -> Response:
+def reply_page(page: Page[Run] | Page[Promise] | Page[AuditEvent] | Page[Token]) -> Response:
     """Return part of a list as a response: ``{"items": [...], "next": ... or null}``."""
     return reply({"items": [to_wire(item) for item in page.items], "next": page.next})

@@ -13,6 +13,7 @@ from signoff.local import LocalBackend
 from signoff.server.feeds import Feeds
 from signoff.server.identity import TrustedProxy
 from signoff.server.keys import WorkerKeys
+from signoff.server.rates import LinkLimits
 from signoff.server.readiness import Readiness
 from signoff.server.scrape import Scrape
 from signoff.server.sessions import Sessions
@@ -33,8 +34,10 @@ class Services:
         function: Finds a workflow's code by its name, if the server was started with an app that has it.
         worker_keys: The keys of remote workers; without any, those of this machine need none.
         proxy: What says who people are; None: they say so themselves.
+        public_url: Where people reach the server; None: where whoever asks for a link does.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
+        link_limits: How often links may be asked for.
         feeds: What is told to remote stores.
         scrape: What is told to Prometheus.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
@@ -48,10 +51,12 @@ class Services:
     function: Callable[[str], Callable[..., Any] | None]
     worker_keys: WorkerKeys
     proxy: TrustedProxy | None
+    public_url: str | None
     worker_lease_seconds: float | None
     feeds: Feeds
     scrape: Scrape
     sessions: Sessions = field(default_factory=Sessions)
+    link_limits: LinkLimits = field(default_factory=LinkLimits)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)
 
