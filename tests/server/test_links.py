@@ -16,10 +16,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from signoff.server import Server
+from signoff import AsyncClient, Client, Context
+from signoff.errors import InvalidValue, NotAllowed, NotFound
+from signoff.server import Server, create_server_app
 from signoff.testing import VirtualClock
 from tests.server.conftest import app_in, asked, ended, kind, path_of, serving, start
-from tests.support import OnThread
+from tests.server.proxied import PROXY, through
+from tests.support import OnThread, in_asyncio, new_app, opens
 
 PUBLIC = "https://signoff.example"
 DAY = 86_400.0
@@ -710,3 +713,111 @@ def test_several_who_decide_on_a_proposal_see_it_and_cannot_edit_it(place: Place
     assert "&#34;to&#34;: &#34;ana&#34;" in page
     assert "with my changes" not in page
     assert place.send(path, decision="0", f0="bob").status_code == 200
+
+
+# Making them
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+@in_asyncio
+async def test_clients_make_list_and_revoke_links_from_here_and_from_afar(
+    tmp_path: Path, is_remote: bool
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def ask(ctx: Context) -> Any:
+        return (await ctx.wait_for_user("Go on?", assignees=["group:finance"])).user_id
+
+    async with (
+        AsyncClient(app) as near,
+        Server(app, port=0, public_url=PUBLIC + "/signoff/") as server,
+        app.worker(),
+        AsyncClient(server.url) as far,
+    ):
+        client = far if is_remote else near
+        run = await near.start(ask, id="r")
+        await opens(app, "r.1")
+        with pytest.raises(NotAllowed):
+            await client.links.create("r.1", user_id="ana")
+        made = await client.links.create("r.1", user_id="ana", groups=["finance"], by="bob")
+        secret = made.path.rpartition("/")[2]
+        assert made.url == (f"{PUBLIC}/signoff{made.path}" if is_remote else None)
+        assert made.at("https://x.example/") == f"https://x.example{made.path}"
+        assert secret not in repr(made)
+        other = await client.links.create("r.1", user_id="ben", roles=["x"], groups=["finance"])
+        page = await client.links.list("r.1", limit=1)
+        assert ([token.id for token in page.items], page.next is None) == ([made.token.id], False)
+        assert json.loads(page.items[0].data or "") == {"groups": ["finance"], "roles": []}
+        revoked = await client.links.revoke(other.token.id, by="bob")
+        assert revoked.revoked_at is not None
+        with pytest.raises(NotFound, match="link 'none'"):
+            await client.links.revoke("none")
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+            page = await http.get(made.path)
+            form = {"digest": hidden(page.text, "digest"), "decision": "0"}
+            assert (await http.post(made.path, data=form)).status_code == 200
+            assert (await http.get(other.path)).status_code == 410
+        assert await run.result() == "ana"
+        listed = (await client.links.list("r.1")).items
+        assert [token.used_at is not None for token in listed] == [True, False]
+    await app.store.close()
+
+
+def test_a_blocking_client_makes_lists_and_revokes_links(place: Place) -> None:
+    question = place.ask()
+    with Client(place.server.url) as client:
+        made = client.links.create(question, user_id="ana", lifetime_seconds=60.0)
+        assert client.links.list(question).items == (made.token,)
+        assert client.links.revoke(made.token.id).revoked_at is not None
+
+
+@pytest.mark.parametrize(
+    "url", ["signoff.example", "ftp://x.example", "https://", "https://x.example/?a=1", "https://a b"]
+)
+def test_a_public_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(InvalidValue, match="public_url"):
+        create_server_app(new_app(tmp_path), public_url=url)
+
+
+def test_links_go_by_the_name_that_the_server_is_reached_by_unless_it_has_a_public_one(
+    tmp_path: Path,
+) -> None:
+    app = app_in(tmp_path)
+    with (
+        OnThread(lambda: serving(app)) as served,
+        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
+    ):
+        here = Place(served, http, VirtualClock(), tmp_path / "signoff.db")
+        link = here.link(here.ask())
+        assert link["url"] == served.url + link["path"]
+
+
+def test_a_page_is_reached_by_the_servers_public_name(place: Place) -> None:
+    link = place.link(place.ask())
+    for host, status in (("signoff.example", 200), ("signoff.example:443", 200), ("other.example", 421)):
+        assert place.http.get(link["path"], headers={"host": host}).status_code == status
+
+
+def test_behind_a_proxy_a_link_needs_nobody_signed_in_and_says_who_made_it(tmp_path: Path) -> None:
+    app = app_in(tmp_path)
+    with (
+        OnThread(lambda: serving(app, proxy=PROXY)) as served,
+        through(served, "olga", roles="operator") as olga,
+        through(served, "rita", roles="responder") as rita,
+    ):
+        start(olga, "sign", "r", ["user:ana"])
+        question = asked(olga, "r")
+        path = f"/v1/questions/{path_of(question)}/links"
+        assert kind(rita.post(path, json={"user_id": "ana"})) == "AccessDenied"
+        assert kind(rita.get(path)) == "AccessDenied"
+        assert kind(olga.post(path, json={"user_id": "ana", "by": "eve"})) == "AccessDenied"
+        link = olga.post(path, json={"user_id": "ana"}).json()
+        assert link["created_by"] == "olga"
+        with through(served) as nobody:
+            page = nobody.get(link["path"])
+            assert page.status_code == 200
+            form = {"digest": hidden(page.text, "digest"), "decision": "0"}
+            forged = {"X-Forwarded-User": "eve", "sec-fetch-site": "cross-site", "origin": "null"}
+            assert nobody.post(link["path"], data=form, headers=forged).status_code == 200
+        assert ended(olga, "r")["result"] == {"approved": True, "by": "ana"}

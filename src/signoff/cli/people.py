@@ -23,7 +23,7 @@ from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.wire import to_wire
 
 
-def _groups_and_roles(command: Command) -> Command:
+def groups_and_roles(command: Command) -> Command:
     """Add the groups and roles of whoever says something."""
     command = click.option("--role", "roles", multiple=True, help="A role they have; repeat for more.")(
         command
@@ -36,7 +36,7 @@ def _groups_and_roles(command: Command) -> Command:
 @click.command()
 @click.option("--run", "run_id", help="Only questions of this run.")
 @click.option("--user", help="Only what this person may answer.")
-@_groups_and_roles
+@groups_and_roles
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
 )
@@ -90,7 +90,7 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
 )
 @click.option("--note", help="What to add in words.")
 @click.option("--user", help="Who answers.  [default: your login name]")
-@_groups_and_roles
+@groups_and_roles
 @on_client
 async def answer(
     client: AsyncClient,
@@ -139,7 +139,7 @@ async def answer(
 @click.command()
 @click.argument("question_id", metavar="QUESTION")
 @click.option("--user", help="Who claims it.  [default: your login name]")
-@_groups_and_roles
+@groups_and_roles
 @on_client
 async def claim(
     client: AsyncClient,
@@ -167,7 +167,7 @@ async def release(client: AsyncClient, out: Output, question_id: str, user: str 
 @click.argument("question_id", metavar="QUESTION")
 @click.argument("to", nargs=-1, required=True, metavar="ASSIGNEE...")
 @click.option("--user", help="Who delegates it.  [default: your login name]")
-@_groups_and_roles
+@groups_and_roles
 @click.option("--note", help="Why.")
 @on_client
 async def delegate(

@@ -170,6 +170,13 @@ def worker(
     help="Seconds to go on serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
 @identity_options
+@click.option(
+    "--public-url",
+    envvar="SIGNOFF_PUBLIC_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="Where people reach it, for answer links, such as https://signoff.example.com.",
+)
 @_retain
 @_log_format
 @json_option
@@ -185,6 +192,7 @@ def server(
     roles_header: str | None,
     addresses: tuple[str, ...],
     default_role: str | None,
+    public_url: str | None,
     out: Output,
     **listening: Any,
 ) -> int | None:
@@ -199,6 +207,7 @@ def server(
         if not await opened(app, stop):
             return
         options = {"worker_keys": keys, "proxy": proxy, "worker_lease_seconds": worker_lease, **listening}
+        options["public_url"] = public_url
         async with _listening(app, out, **options) as server:
             await stop.asked()
             out.event("stopping", "stopping")
