@@ -424,7 +424,7 @@ def test_a_wrong_answer_names_its_field_keeps_what_was_typed_and_the_link(place:
     }
     question = place.ask("put", "How much?", input_type="form", answer_type=schema)
     path = place.link(question)["path"]
-    for amount, message in (("two", "this is no whole number"), ("10", "9"), ("", "required")):
+    for amount, message in (("two", "this is no whole number"), ("10", "9"), ("", "this is needed")):
         page = place.send(path, f0=amount, f1='because of "that" <b>', note="hm")
         assert page.status_code == 422
         assert '<div class="summary" role="alert"' in page.text
@@ -647,6 +647,16 @@ def test_every_kind_of_question_is_answered_by_its_form(place: Place, name: str)
     assert done.status_code == 200, done.text
     result = place.result(question)
     assert {key: result[key] for key in expected} == expected
+
+
+def test_to_send_nothing_is_not_to_skip(place: Place) -> None:
+    for asked_for in ({"input_type": "text"}, {"input_type": "select", "options": COLOURS}, {}):
+        question = place.ask("put", "Or not?", skippable=True, **asked_for)
+        path = place.link(question)["path"]
+        page = place.send(path)
+        assert (page.status_code, "this is needed" in page.text) == (422, True)
+        assert place.send(path, skip="yes").status_code == 200
+        assert place.result(question)["skipped"] is True
 
 
 WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

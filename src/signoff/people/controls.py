@@ -131,6 +131,8 @@ def controls_of(question: Question) -> tuple[Group, ...]:
                 Choice(each["value"], each["label"], each.get("help")) for each in question.options
             )
             kind = "one" if question.input_type == "select" else "some"
+            if not _can_begin(default):
+                default = MISSING
             control = Control(
                 "f0", (), kind, "Your answer", choices=choices, other=question.other, initial=default
             )
@@ -164,6 +166,13 @@ def visible_json(value: Any) -> str:
     """Write JSON for people, in which everything is seen. It is read back as the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return "".join(letter if _is_seen(letter) else json.dumps(letter)[1:-1] for letter in text)
+
+
+def _can_begin(default: Any) -> bool:
+    """Whether texts of one's own, which an answer begins with, are shown as they are, and one on a line."""
+    chosen = cast("list[Any]", default) if isinstance(default, list) else [default]
+    own = [cast("Schema", each)["other"] for each in chosen if isinstance(each, dict)]
+    return all("\n" not in text and is_plain(text) for text in own)
 
 
 def _is_seen(letter: str) -> bool:
@@ -284,7 +293,7 @@ class _Maker:
                 size = schema.get("maxLength")
                 is_short = "format" in schema or (isinstance(size, int) and size <= LONG_TEXT)
                 is_long = isinstance(initial, str) and (len(initial) > LONG_TEXT or "\n" in initial)
-                return "long" if is_long or not (is_short or initial is not MISSING) else "line"
+                return "long" if is_long or not (is_short or isinstance(initial, str)) else "line"
             case "integer":
                 return "integer"
             case "number":

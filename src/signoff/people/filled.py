@@ -33,8 +33,8 @@ Filled = Mapping[str, Sequence[str]]
 OTHER: Final = "other"
 """What stands for a text of one's own among the numbers of the choices."""
 
-_WHOLE: Final = re.compile(r"-?\d{1,4000}")
-_NUMBER: Final = re.compile(r"-?\d{1,4000}(\.\d{1,4000})?([eE][+-]?\d{1,4})?")
+_WHOLE: Final = re.compile(r"-?[0-9]{1,4000}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,4000}(\.[0-9]{1,4000})?([eE][+-]?[0-9]{1,4})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ def begin(control: Control) -> Shown:
     initial = control.initial
     match control.kind:
         case "one" | "some":
-            values = cast("list[Any]", initial) if isinstance(initial, list) else [initial]
+            values = [initial]
+            if control.kind == "some" and isinstance(initial, list):
+                values = cast("list[Any]", initial)
             numbers = [_number(control, value) for value in values]
             own = [value["other"] for value in values if _is_own(value)]
             chosen = {str(number) for number in numbers if number is not None}
@@ -96,21 +98,24 @@ def read(groups: Sequence[Group], filled: Filled, start: Any = MISSING) -> tuple
     """
     wrong: list[tuple[str, str]] = []
 
-    def value_of(control: Control) -> Any:
+    def value_of(control: Control, *, is_needed: bool) -> Any:
         try:
             if control.kind != "some" and len(filled.get(control.name, ())) > 1:
                 raise _Wrong("this is there twice")
-            return _value(control, returned(control, filled))
+            value = _value(control, returned(control, filled))
+            if value is MISSING and is_needed and control.is_required:
+                raise _Wrong("this is needed")
         except _Wrong as why:
             wrong.append((".".join(control.path), str(why)))
             return MISSING
+        return value
 
     if len(groups) == 1 and groups[0].is_whole:
-        value = value_of(groups[0].controls[0])
-        return None if value is MISSING else value, wrong
+        return value_of(groups[0].controls[0], is_needed=True), wrong
     result = copy.deepcopy(cast("dict[str, Any]", start)) if isinstance(start, dict) else {}
     for group in groups:
-        values = {control.path[-1]: value_of(control) for control in group.controls}
+        is_needed = group.is_required and not group.is_nullable
+        values = {control.path[-1]: value_of(control, is_needed=is_needed) for control in group.controls}
         if not group.path:
             _put(result, values)
             continue
@@ -143,8 +148,8 @@ def answer_of(question: Question, filled: Filled, *, can_edit: bool) -> tuple[An
     decision, wrong = read(
         [Group((), None, (decision_of(question, can_edit=can_edit),), is_whole=True)], filled
     )
-    if wrong or decision is None:
-        return None, wrong or [("approved", "choose one")]
+    if wrong:
+        return None, wrong
     if decision == REJECT or question.proposal is None or not can_edit:
         return {"approved": decision == APPROVE}, []
     edited, wrong = read(controls_of(question), filled, question.proposal)

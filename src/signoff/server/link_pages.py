@@ -74,7 +74,7 @@ class Row:
     @property
     def rows(self) -> int:
         """How many lines a text gets."""
-        return min(max(self.shown.text.count("\n") + 2, 4), 20)
+        return min(self.shown.text.count("\n") + 2, 20)
 
     @property
     def described_by(self) -> str:
