@@ -135,6 +135,13 @@ def test_any_schema_has_controls(schema: Any) -> None:
     read(groups, untouched(groups))
 
 
+def test_what_can_only_be_agreed_to_is_not_agreed_to_at_first() -> None:
+    schema = {"type": "object", "properties": {"agreed": {"const": True}}, "required": ["agreed"]}
+    question = Question("Well?", "form", schema)
+    assert answer_of(question, {}, can_edit=True) == ({}, [("agreed", "this is needed")])
+    assert answer_of(question, {"f0": ["0"]}, can_edit=True) == ({"agreed": True}, [])
+
+
 def test_a_number_is_written_in_plain_digits() -> None:
     question = Question("Well?", "form", {"type": "integer"})
     for text in ("٣", "1_000", "0x10", "1.0", "--1", "1e3", " "):

@@ -472,6 +472,17 @@ def test_nothing_stands_for_a_decision(place: Place) -> None:
     assert place.question(question)["state"] == "pending"
 
 
+def test_what_is_wrong_with_a_note_is_not_said_of_a_field_of_that_name(place: Place) -> None:
+    schema = {"type": "object", "properties": {"note": {"type": "string"}}, "required": ["note"]}
+    path = place.link(place.ask("put", "Well?", input_type="form", answer_type=schema))["path"]
+    for filled, wrong, right in (
+        ({"f0": "x", "note": "x" * 10_001}, "in-note", "in-f0"),
+        ({"f0": ""}, "in-f0", "in-note"),
+    ):
+        page = place.send(path, **filled).text
+        assert (f'href="#{wrong}"' in page, f'href="#{right}"' in page) == (True, False)
+
+
 def test_a_note_that_cannot_be_kept_is_a_wrong_field(place: Place) -> None:
     path = place.link(place.ask())["path"]
     for note in ("x" * 10_001, "a\0b"):

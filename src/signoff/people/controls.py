@@ -149,6 +149,11 @@ def decision_of(question: Question, *, can_edit: bool) -> Control:
     return Control("decision", ("approved",), "one", "Your decision", choices=tuple(choices))
 
 
+def note_of() -> Control:
+    """Return where a person adds words. Its path is no field's name, so that nothing wrong with one is taken for it."""
+    return Control("note", ("signoff:note",), "long", "Note", is_required=False)
+
+
 def is_plain(value: Any) -> bool:
     """Whether a page gives a text back as it is: without characters that nobody sees or that turn others around."""
     if not isinstance(value, str):
@@ -159,6 +164,8 @@ def is_plain(value: Any) -> bool:
 
 def visible(text: str) -> str:
     """Show what nobody would see, or what turns the direction of writing, as an escape such as ``\\u202e``."""
+    if text.isprintable():
+        return text
     return "".join(letter if _is_seen(letter) else ascii(letter)[1:-1] for letter in text)
 
 
@@ -237,7 +244,7 @@ class _Maker:
             field = _schema(properties.get(name)) or {}
             begins: Any = known.get(name, MISSING)
             if begins is MISSING and not isinstance(initial, dict):
-                begins = field.get("default", field.get("const", MISSING))
+                begins = field.get("default", MISSING)
             fields.append((name, field, begins, name in required or name not in properties))
         return fields
 

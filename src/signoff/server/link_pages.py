@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from signoff.people.attachments import Attachment
 from signoff.people.cases import Case
-from signoff.people.controls import Control, controls_of, decision_of, visible, visible_json
+from signoff.people.controls import Control, controls_of, decision_of, note_of, visible, visible_json
 from signoff.people.filled import Filled, Shown, begin, returned
 from signoff.people.links import OpenedLink
 from signoff.people.questions import Question
@@ -113,7 +113,7 @@ def question_page(
     decision = None
     if question.input_type == "approval":
         decision = page.row(decision_of(question, can_edit=can_edit))
-    note = page.row(Control("note", ("note",), "long", "Note", is_required=False))
+    note = page.row(note_of())
     listed = page.listed([row for _, rows in groups for row in rows], decision, note)
     return _page(
         "question.html",
@@ -169,7 +169,9 @@ class _Page:
 def _is_of(field: str, control: Control) -> bool:
     """Whether a problem is about the value of a control, or a part of it."""
     path = ".".join(control.path)
-    return not path or field == path or field.startswith(f"{path}.")
+    if not path:
+        return field not in ("digest", *note_of().path)
+    return field == path or field.startswith(f"{path}.")
 
 
 def _attachment(attachment: Attachment) -> dict[str, str | None]:

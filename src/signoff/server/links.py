@@ -24,6 +24,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.http_connection import is_loopback
+from signoff.people.controls import note_of
 from signoff.people.filled import Filled
 from signoff.people.links import LIFETIME_SECONDS, PATH, answer_by_form, check_usable, find_link
 from signoff.people.responders import Responder
@@ -173,7 +174,7 @@ def _problems(error: SignoffError) -> list[tuple[str, str]]:
     if isinstance(error, WrongAnswer):
         return error.problems
     if isinstance(error, InvalidValue) and error.path == "note":
-        return [("note", error.reason)]
+        return [(".".join(note_of().path), error.reason)]
     return [("", str(error))]
 
 
