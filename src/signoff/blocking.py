@@ -22,11 +22,17 @@ from signoff.errors import (
 )
 from signoff.groups import AsyncGroups
 from signoff.inbox import AsyncInbox
+from signoff.links import (
+    AsyncLinks,
+)
 from signoff.notifications import (
     AsyncNotifications,
 )
 from signoff.people.bulk import (
     GivenAnswer,
+)
+from signoff.people.links import (
+    NewLink,
 )
 from signoff.people.rules import (
     Alike,
@@ -41,6 +47,7 @@ from signoff.records import (
     Run,
     RunState,
     Schedule,
+    Token,
     WorkerInfo,
 )
 from signoff.rules import (
@@ -187,6 +194,7 @@ class Client:
         self.groups = Groups(self._async.groups, self._background)
         self.inbox = Inbox(self._async.inbox, self._background)
         self.rules = Rules(self._async.rules, self._background)
+        self.links = Links(self._async.links, self._background)
         self.schedules = Schedules(self._async.schedules, self._background)
         self.notifications = Notifications(self._async.notifications, self._background)
 
@@ -491,6 +499,28 @@ class Rules:
     def revoke(self, rule_id: str, **said: Any) -> Rule:
         """Have a rule approve nothing more. See ``AsyncRules.revoke``."""
         return self._background.call(self._async.revoke(rule_id, **said), "rules.revoke")
+
+
+class Links:
+    """Addresses by which one person answers one question, for code that may block. See ``AsyncLinks``."""
+
+    def __init__(self, links: AsyncLinks, background: Background) -> None:
+        self._async = links
+        self._background = background
+
+    def create(self, question_id: str, *, user_id: str, **options: Any) -> NewLink:
+        """Make a link. See ``AsyncLinks.create``."""
+        return self._background.call(
+            self._async.create(question_id, user_id=user_id, **options), "links.create"
+        )
+
+    def list(self, question_id: str, *, after: str | None = None, limit: int = 100) -> Page[Token]:
+        """List a question's links, open or not, oldest first."""
+        return self._background.call(self._async.list(question_id, after=after, limit=limit), "links.list")
+
+    def revoke(self, link_id: str, *, by: str | None = None) -> Token:
+        """Have a link open nothing any more. Raises NotFound."""
+        return self._background.call(self._async.revoke(link_id, by=by), "links.revoke")
 
 
 class Schedules:

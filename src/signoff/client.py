@@ -15,6 +15,7 @@ from signoff.concurrency import slot_of
 from signoff.errors import RunCancelled, RunFailed
 from signoff.groups import AsyncGroups, GroupBackend
 from signoff.inbox import AsyncInbox, InboxBackend
+from signoff.links import AsyncLinks, LinkBackend
 from signoff.local import LocalBackend
 from signoff.notifications import AsyncNotifications, DeliveryBackend
 from signoff.people.responders import Responder
@@ -65,7 +66,9 @@ class App(Protocol):
         ...
 
 
-class Backend(GroupBackend, InboxBackend, RuleBackend, ScheduleBackend, DeliveryBackend, Protocol):
+class Backend(
+    GroupBackend, InboxBackend, RuleBackend, LinkBackend, ScheduleBackend, DeliveryBackend, Protocol
+):
     """What a client talks to: a store in this process, or a server."""
 
     async def open(self) -> None: ...
@@ -145,6 +148,7 @@ class AsyncClient:
         self.groups = AsyncGroups(self.backend)
         self.inbox = AsyncInbox(self.backend)
         self.rules = AsyncRules(self.backend)
+        self.links = AsyncLinks(self.backend)
         self.schedules = AsyncSchedules(self.backend, self._group, self._function)
         self.notifications = AsyncNotifications(self.backend)
 

@@ -158,14 +158,6 @@ class ProviderUnavailable(SignoffError):
         self.reason = reason
 
 
-class TooManyAttempts(SignoffError):
-    """Too many wrong keys came from this address; wait, and look at which key is given."""
-
-    def __init__(self, retry_after: float) -> None:
-        super().__init__(f"too many wrong keys came from this address; try again in {retry_after:.0f} s")
-        self.retry_after = retry_after
-
-
 class QuestionClaimed(SignoffError):
     """Somebody else has claimed the question, and answers it."""
 
@@ -193,6 +185,45 @@ class QuestionTooNew(SignoffError):
         )
         self.question_id = question_id
         self.unknown = unknown
+
+
+class UnknownLink(SignoffError):
+    """There is no answer link of this address. Nothing is said of whether there ever was one, or of what."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there is no such link; look whether all of its address was copied, or ask for another"
+        )
+
+
+class LinkEnded(SignoffError):
+    """An answer link that opens nothing any more.
+
+    Attributes:
+        reason: ``used``, ``expired``, ``revoked``, or ``gone`` if its question was deleted.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"this link is {_LINK_ENDS.get(reason, reason)}; if you are still asked, ask for another"
+        )
+        self.reason = reason
+
+
+_LINK_ENDS = {
+    "used": "used: the answer that it was for has been given",
+    "expired": "too old",
+    "revoked": "withdrawn",
+    "gone": "for a question that is not there any more",
+}
+
+
+class TooManyRequests(SignoffError):
+    """Somebody asks too often, or gives wrong keys too often; wait, and look at which key is given."""
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__(f"too many requests in a short time; try again in {retry_after_seconds} s")
+        self.retry_after_seconds = retry_after_seconds
 
 
 class BlockingCall(SignoffError, RuntimeError):

@@ -26,6 +26,9 @@ from signoff.people.bulk import (
     GivenAnswer,
     check_count,
 )
+from signoff.people.links import (
+    NewLink,
+)
 from signoff.people.policies import (
     check_deadline,
 )
@@ -46,6 +49,7 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
     WorkerInfo,
 )
 from signoff.sse import read_events
@@ -60,7 +64,7 @@ from signoff.stores.paging import (
 )
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery, Rule)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery, Rule, Token)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -311,6 +315,25 @@ class HttpBackend:
     ) -> Promise:
         body = {"timeout_seconds": check_deadline(timeout_seconds), "by": by, "reason": reason}
         return self._record(Promise, await self._post(_path("questions", question_id, "deadline"), body))
+
+    async def create_link(
+        self, question_id: str, responder: Responder, *, lifetime_seconds: float, by: str | None = None
+    ) -> NewLink:
+        body = {**_responder(responder), "lifetime_seconds": lifetime_seconds, "by": by}
+        response = await self._post(_path("questions", question_id, "links"), body)
+        return self._read(
+            response, lambda answer: NewLink(from_wire(Token, answer), answer["path"], answer["url"])
+        )
+
+    async def list_links(
+        self, question_id: str, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        return await self._list(Token, _path("questions", question_id, "links"), {}, after, limit)
+
+    async def revoke_link(self, link_id: str, *, by: str | None = None) -> Token:
+        return self._record(
+            Token, await self._post(_path("links", link_id, "revoke"), {"by": by}, pauses=QUICK)
+        )
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

@@ -9,10 +9,18 @@ from typing import Any
 
 from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
-from signoff.errors import InvalidValue, SignoffError
-from signoff.people import decisions, rules
+from signoff.errors import (
+    InvalidValue,
+    SignoffError,
+)
+from signoff.people import (
+    decisions,
+    links,
+    rules,
+)
 from signoff.people.answers import answer
 from signoff.people.bulk import GivenAnswer, answer_each
+from signoff.people.links import NewLink
 from signoff.people.responders import Responder
 from signoff.people.rules import Alike
 from signoff.records import (
@@ -30,10 +38,14 @@ from signoff.records import (
     Schedule,
     Seal,
     Settlement,
+    Token,
+    TokenKind,
     WorkerInfo,
 )
 from signoff.stores.base import Store
-from signoff.stores.encrypted import unwrapped
+from signoff.stores.encrypted import (
+    unwrapped,
+)
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -41,6 +53,7 @@ from signoff.stores.paging import (
     PromiseFilter,
     RuleFilter,
     RunFilter,
+    TokenFilter,
 )
 from signoff.watch import Watch
 
@@ -223,6 +236,29 @@ class LocalBackend:
 
     async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:
         return await rules.revoke(self._store, rule_id, by, reason)
+
+    async def create_link(
+        self, question_id: str, responder: Responder, *, lifetime_seconds: float, by: str | None = None
+    ) -> NewLink:
+        assert responder.user_id is not None
+        return await links.create_link(
+            self._store,
+            question_id,
+            user_id=responder.user_id,
+            groups=responder.groups,
+            roles=responder.roles,
+            lifetime_seconds=lifetime_seconds,
+            by=by,
+        )
+
+    async def list_links(
+        self, question_id: str, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        which = TokenFilter(TokenKind.LINK, question_id=question_id)
+        return await self._store.list_tokens(which, after=after, limit=limit)
+
+    async def revoke_link(self, link_id: str, *, by: str | None = None) -> Token:
+        return await links.revoke_link(self._store, link_id, by=by)
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

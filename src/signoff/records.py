@@ -130,6 +130,8 @@ class AuditKind(_Growing):
     REMINDED = "reminded"
     ESCALATED = "escalated"
     DEFAULTED = "defaulted"
+    LINKED = "linked"
+    UNLINKED = "unlinked"
 
 
 class TokenKind(_Growing):

@@ -22,6 +22,7 @@ from signoff.errors import (
     InvalidState,
     InvalidValue,
     LeaseLost,
+    LinkEnded,
     LoginFailed,
     NotAllowed,
     NotAuthenticated,
@@ -36,7 +37,8 @@ from signoff.errors import (
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
-    TooManyAttempts,
+    TooManyRequests,
+    UnknownLink,
     WrongAnswer,
 )
 from signoff.records import (
@@ -136,6 +138,7 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
         InvalidValue,
         LeaseLost,
         LoginFailed,
+        LinkEnded,
         NotAllowed,
         NotAuthenticated,
         NotFound,
@@ -148,7 +151,9 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
         StoreFull,
         StoreReadOnly,
         StoreUnavailable,
-        TooManyAttempts,
+        TooManyRequests,
+        TooManyRequests,
+        UnknownLink,
         WrongAnswer,
     )
 }

@@ -27,7 +27,21 @@ class Refund(BaseModel):
 
 def register(app: Signoff) -> None:
     """Register all of them."""
-    for function in (echo, ask, approve, choose, refund, listen, promised, explode, skip, forget, sign, mail):
+    for function in (
+        echo,
+        ask,
+        approve,
+        choose,
+        refund,
+        listen,
+        promised,
+        explode,
+        skip,
+        forget,
+        sign,
+        mail,
+        put,
+    ):
         app.workflow(function)
     app.workflow(concurrency=Concurrency(2, key=lambda who, number: who["of"]))(one_by_one)
 
@@ -79,6 +93,13 @@ async def sign(ctx: Context, assignees: list[str], four_eyes: bool = False) -> d
         "Sign?", input_type="approval", assignees=assignees, exclude_requester=four_eyes
     )
     return {"approved": answer.approved, "by": answer.user_id}
+
+
+async def put(ctx: Context, text: str, **asked: Any) -> dict[str, Any]:
+    """Ask whatever is asked, and return all of the answer."""
+    answer = await ctx.wait_for_user(text, **asked)
+    names = ("value", "proposal", "edits", "others", "skipped", "user_id", "note")
+    return {name: getattr(answer, name) for name in names}
 
 
 async def listen(ctx: Context, name: str = "news") -> Any:

@@ -19,7 +19,7 @@ from signoff.errors import (
     RequestConflict,
     SignoffError,
     StoreError,
-    TooManyAttempts,
+    TooManyRequests,
     WrongAnswer,
 )
 
@@ -64,7 +64,7 @@ _CODES: tuple[tuple[type[SignoffError] | tuple[type[SignoffError], ...], ExitCod
             NotAuthenticated,
             QuestionClaimed,
             RequestConflict,
-            TooManyAttempts,
+            TooManyRequests,
             WrongAnswer,
         ),
         ExitCode.CONFLICT,

@@ -34,7 +34,7 @@ def identity_options(command: Command) -> Command:
             metavar="URL",
             envvar="SIGNOFF_PUBLIC_URL",
             show_envvar=True,
-            help="How browsers reach the server, such as https://signoff.example.com; for --oidc-issuer.",
+            help="Where people reach it, such as https://signoff.example.com: for answer links and --oidc-issuer.",
         ),
         *(
             click.option(

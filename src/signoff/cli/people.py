@@ -49,7 +49,7 @@ def _alike(command: Command) -> Command:
     return command
 
 
-def _groups_and_roles(command: Command) -> Command:
+def groups_and_roles(command: Command) -> Command:
     """Add the groups and roles of whoever says something."""
     command = click.option("--role", "roles", multiple=True, help="A role they have; repeat for more.")(
         command
@@ -62,7 +62,7 @@ def _groups_and_roles(command: Command) -> Command:
 @click.command()
 @click.option("--run", "run_id", help="Only questions of this run.")
 @click.option("--user", help="Only what this person may answer.")
-@_groups_and_roles
+@groups_and_roles
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
 )
@@ -117,7 +117,7 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
 @click.option("--note", help="What to add in words.")
 @_alike
 @click.option("--user", help="Who answers.  [default: your login name]")
-@_groups_and_roles
+@groups_and_roles
 @on_client
 async def answer(
     client: AsyncClient,
@@ -217,7 +217,7 @@ def _outcome(promise: Promise) -> str:
 @click.command()
 @click.argument("question_id", metavar="QUESTION")
 @click.option("--user", help="Who claims it.  [default: your login name]")
-@_groups_and_roles
+@groups_and_roles
 @on_client
 async def claim(
     client: AsyncClient,
@@ -245,7 +245,7 @@ async def release(client: AsyncClient, out: Output, question_id: str, user: str 
 @click.argument("question_id", metavar="QUESTION")
 @click.argument("to", nargs=-1, required=True, metavar="ASSIGNEE...")
 @click.option("--user", help="Who delegates it.  [default: your login name]")
-@_groups_and_roles
+@groups_and_roles
 @click.option("--note", help="Why.")
 @on_client
 async def delegate(

@@ -16,6 +16,7 @@ from signoff.cli.doctor import doctor
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.groups import groups
 from signoff.cli.keys import keys
+from signoff.cli.links import links
 from signoff.cli.migrate import migrate
 from signoff.cli.output import Output
 from signoff.cli.people import (
@@ -76,6 +77,7 @@ for _command in (
     move_deadline,
     cancel_question,
     rules,
+    links,
     audit,
     deliveries,
     signal,

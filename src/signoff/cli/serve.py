@@ -236,6 +236,7 @@ def server(
             "proxy": proxy,
             "openid": openid,
             "require_auth": require_auth,
+            "public_url": public_url,
             "worker_lease_seconds": worker_lease,
             "channels": [] if channels_file is None else read_channels(channels_file),
             **listening,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 
-from signoff.errors import AccessDenied, NotFound, TooManyAttempts
+from signoff.errors import AccessDenied, NotFound, TooManyRequests
 from signoff.http_connection import is_loopback
 from signoff.records import (
     Amendment,
@@ -80,7 +80,7 @@ async def access_of(request: Request) -> Access:
 
     Raises:
         AccessDenied: It has no key that is known.
-        TooManyAttempts: Too many wrong ones came from there.
+        TooManyRequests: Too many wrong ones came from there.
     """
     services: Services = request.app.state.services
     keyring = services.keyring
@@ -88,7 +88,7 @@ async def access_of(request: Request) -> Access:
     secret = bearer_of(request.scope)
     try:
         key = None if secret is None else await keyring.worker_key(secret, request.scope)
-    except TooManyAttempts:
+    except TooManyRequests:
         if not _needs_no_key(request, services):
             raise
         key = None

@@ -27,6 +27,7 @@ from signoff.server import (
     groups,
     health,
     key_routes,
+    links,
     login,
     manual,
     metrics,
@@ -43,9 +44,16 @@ from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
 from signoff.server.guard import Guard
-from signoff.server.headers import SafeHeaders
-from signoff.server.heads import HeadLimit
-from signoff.server.hosts import HostCheck
+from signoff.server.headers import (
+    SafeHeaders,
+)
+from signoff.server.heads import (
+    HeadLimit,
+)
+from signoff.server.hosts import (
+    HostCheck,
+    checked_public_url,
+)
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
 from signoff.server.inbox import Inboxes
@@ -79,6 +87,7 @@ def create_server_app(
     openid: OpenIdConnect | None = None,
     require_auth: bool = False,
     allowed_origins: Iterable[str] = (),
+    public_url: str | None = None,
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
     channels: Sequence[Channel] = (),
@@ -99,13 +108,15 @@ def create_server_app(
             an API key when the server starts. Else the API is for a laptop: whoever reaches it may say who they are.
         allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
             proxy as the people who look at them.
+        public_url: Where people reach the server, for answer links, such as ``https://signoff.example.com``; its name
+            is allowed. None: where whoever makes a link reaches it.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
         channels: Where notifications go, of the namespace of the store. They are closed with the app.
 
     Raises:
-        InvalidValue: The days are not above 0, or an origin is none.
+        InvalidValue: The days are not above 0, or an origin is none, or the URL is none.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     store, group, function = app.store, app.group, app.registry.function
@@ -117,6 +128,9 @@ def create_server_app(
     people: list[Way] = [*([] if door is None else [door.logins]), *([] if proxy is None else [proxy])]
     keyring = Keyring(store, worker_keys or WorkerKeys())
     ways = Ways([keyring, *people], required=require_auth or bool(people))
+    if public_url is not None:
+        public_url, host = checked_public_url(public_url)
+        hosts = (*hosts, host)
     retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager
@@ -143,6 +157,8 @@ def create_server_app(
             keyring,
             ways,
             door,
+            proxy,
+            public_url,
             worker_lease_seconds,
             feeds,
             inboxes,
@@ -177,7 +193,12 @@ def create_server_app(
         middleware=[
             Middleware(SafeHeaders),
             Middleware(HeadLimit),
-            Middleware(HostCheck, allowed_hosts=hosts, forms=(slack.router.prefix,), allowed_origins=origins),
+            Middleware(
+                HostCheck,
+                allowed_hosts=hosts,
+                forms=(slack.router.prefix, links.FORMS),
+                allowed_origins=origins,
+            ),
             *([Middleware(CORSMiddleware, **cross_origin_options(origins))] if origins else []),
             Middleware(EncodedPaths),
             Middleware(
@@ -200,6 +221,7 @@ def create_server_app(
         runs,
         events,
         questions,
+        links,
         promises,
         rules,
         audit,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import Final
 
 from signoff.clock import Clock
-from signoff.errors import TooManyAttempts
+from signoff.errors import TooManyRequests
 
 AT_ONCE: Final = 20
 SECONDS_EACH: Final = 3.0
@@ -26,10 +27,10 @@ class Attempts:
         self._free_at: OrderedDict[str, float] = OrderedDict()  # when all of an address are forgiven
 
     def check(self, peer: str) -> None:
-        """Raise TooManyAttempts if too many came from an address."""
+        """Raise TooManyRequests if too many came from an address."""
         over = self._free_at.get(peer, 0.0) - self._clock.now() - (AT_ONCE - 1) * SECONDS_EACH
         if over > 0:
-            raise TooManyAttempts(over)
+            raise TooManyRequests(math.ceil(over))
 
     def count(self, peer: str) -> None:
         """Note that a wrong key came from an address."""

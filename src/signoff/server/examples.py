@@ -25,7 +25,7 @@ from signoff.errors import (
     RequestConflict,
     SignoffError,
     StoreUnavailable,
-    TooManyAttempts,
+    TooManyRequests,
     WrongAnswer,
 )
 from signoff.records import (
@@ -158,7 +158,7 @@ PROBLEMS: Final[Mapping[type[SignoffError], SignoffError]] = {
         QuestionClaimed(QUESTION_ID, "user:bob"),
         QuestionTooNew(QUESTION_ID, "a policy 'lottery'"),
         RequestConflict("mobile-17", QUESTION_ID),
-        TooManyAttempts(30.0),
+        TooManyRequests(30),
         StoreUnavailable("postgresql://db/signoff", "connection refused"),
         WrongAnswer(QUESTION_ID, [("approved", '"yes" is not of type "boolean"')]),
     )

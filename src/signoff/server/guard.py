@@ -17,10 +17,26 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from signoff.clock import Clock
-from signoff.errors import AccessDenied, NotAuthenticated, SignoffError, TooManyAttempts
-from signoff.server.actors import ANYBODY, Actor
-from signoff.server.hosts import LOCAL, SAFE, bracketed, host_of, netloc_of
+from signoff.clock import (
+    Clock,
+)
+from signoff.errors import (
+    AccessDenied,
+    NotAuthenticated,
+    SignoffError,
+    TooManyRequests,
+)
+from signoff.server.actors import (
+    ANYBODY,
+    Actor,
+)
+from signoff.server.hosts import (
+    LOCAL,
+    SAFE,
+    bracketed,
+    host_of,
+    netloc_of,
+)
 from signoff.server.problems import problem
 from signoff.server.rights import Rights, path_of, reach_of, rights_on
 from signoff.server.ways import RECHECK_SECONDS, Identity, Ways
@@ -95,11 +111,11 @@ class Guard:
     async def _is_still(self, scope: Scope, identity: Identity) -> bool:
         try:
             return await self._ways.identify(scope) == identity
-        except (NotAuthenticated, TooManyAttempts):
+        except (NotAuthenticated, TooManyRequests):
             return False
 
     async def _actor(self, scope: Scope) -> Actor:
-        """Raises NotAuthenticated, AccessDenied, TooManyAttempts, and what a store raises."""
+        """Raises NotAuthenticated, AccessDenied, TooManyRequests, and what a store raises."""
         method, path = scope["method"], path_of(scope)
         rights = rights_on(method, path)
         identity = None if rights is None else await self._ways.identify(scope)

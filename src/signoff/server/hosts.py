@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from signoff.errors import InvalidValue
 from signoff.server.problems import problem
+from signoff.server.rights import path_of
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
@@ -25,7 +26,8 @@ class HostCheck:
     Args:
         app: What comes next.
         allowed_hosts: Names besides the local ones, without ports.
-        forms: How paths begin whose routes take other bodies than JSON, and see to who sends them.
+        forms: How paths begin that take forms, of whatever origin: their routes see to who sends them, by a secret in
+            the path or a signature, and browsers say no origin of a page that lets no address be told.
         allowed_origins: Other sites whose pages may write.
     """
 
@@ -37,19 +39,20 @@ class HostCheck:
         allowed_origins: Collection[str] = (),
     ) -> None:
         self._app = app
-        self._forms = forms
         self._origins = allowed_origins
+        self._forms = forms
         self._allowed = frozenset((*LOCAL, *map(bracketed, allowed_hosts)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
+            takes_forms = path_of(scope).startswith(self._forms)
+            refusal = self._refusal(scope["method"], Headers(scope=scope), takes_forms)
             if refusal is not None:
                 await problem(*refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[InvalidValue, int] | None:
+    def _refusal(self, method: str, headers: Headers, takes_forms: bool) -> tuple[InvalidValue, int] | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._allows(hosts[0]):
             named = ", ".join(hosts) or "nothing"
@@ -60,16 +63,17 @@ class HostCheck:
         if method in SAFE:
             return None
         origin = headers.get("origin")
-        if origin is not None and origin not in self._origins and not self._allows(netloc_of(origin)):
-            return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
-        if path.startswith(self._forms):
-            return None
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         if (
-            has_body
-            and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+            origin is not None
+            and origin not in self._origins
+            and not takes_forms
+            and not self._allows(netloc_of(origin))
         ):
-            return InvalidValue("Content-Type", "a body must be application/json"), 415
+            return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        needed = "application/x-www-form-urlencoded" if takes_forms else "application/json"
+        if has_body and headers.get("content-type", "").partition(";")[0].strip().lower() != needed:
+            return InvalidValue("Content-Type", f"a body must be {needed}"), 415
         return None
 
     def _allows(self, host: str) -> bool:
@@ -82,6 +86,18 @@ def netloc_of(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
+
+
+def checked_public_url(url: str) -> tuple[str, str]:
+    """Return where people reach a server, and the host in it. Raises InvalidValue."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    host = host_of(parts.netloc)
+    if parts.scheme not in ("http", "https") or host is None or parts.query or parts.fragment:
+        raise InvalidValue("public_url", f"{url!r} is not written as https://signoff.example.com")
+    return url.rstrip("/"), host
 
 
 def host_of(netloc: str) -> str | None:

@@ -50,7 +50,7 @@ class Keyring:
 
         Raises:
             NotAuthenticated: Nobody has such a key, it has ended, or it is a worker's.
-            TooManyAttempts: Too many wrong ones came from there.
+            TooManyRequests: Too many wrong ones came from there.
         """
         secret = bearer_of(scope)
         if secret is None or not secret.startswith(
@@ -66,7 +66,7 @@ class Keyring:
         return Identity(service, "key", token.namespace, scoped.groups, scoped.act_as)
 
     async def worker_key(self, secret: str, scope: Scope) -> WorkerKey | None:
-        """Return what a worker's secret opens, or None if it opens nothing. Raises TooManyAttempts."""
+        """Return what a worker's secret opens, or None if it opens nothing. Raises TooManyRequests."""
         found = self._from_file.find(secret)
         if found is not None:
             return found
@@ -74,7 +74,7 @@ class Keyring:
         return None if token is None else WorkerKey(token.hash, token.namespace, KeyScope.of(token).groups)
 
     async def _open(self, kind: TokenKind, secret: str, peer: str) -> Token | None:
-        """Return the token of a secret if it opens something now. Raises TooManyAttempts."""
+        """Return the token of a secret if it opens something now. Raises TooManyRequests."""
         hash = hash_of(secret)
         if hash not in self._good:
             self._attempts.check(peer)

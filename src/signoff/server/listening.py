@@ -25,6 +25,7 @@ class ServerOptions(TypedDict, total=False):
     openid: OpenIdConnect | None
     require_auth: bool
     allowed_origins: Iterable[str]
+    public_url: str | None
     worker_lease_seconds: float | None
     retention_days: float | None
     channels: Sequence[Channel]

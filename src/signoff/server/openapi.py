@@ -14,7 +14,7 @@ from signoff.errors import (
     NotAuthenticated,
     PayloadTooLarge,
     StoreUnavailable,
-    TooManyAttempts,
+    TooManyRequests,
 )
 from signoff.server.examples import PATH_EXAMPLES, PROBLEMS
 from signoff.server.identity import TrustedProxy
@@ -111,7 +111,7 @@ class DescribedAPI(FastAPI):
             add_problem(replies, "503", StoreUnavailable)
             add_problem(replies, "401", NotAuthenticated)
             add_problem(replies, "403", AccessDenied)
-            add_problem(replies, "429", TooManyAttempts)
+            add_problem(replies, "429", TooManyRequests)
             anybody: list[dict[str, list[str]]] = [] if self._ways.required else [{}]
             operation["security"] = [*({name: []} for name in self._schemes), *anybody]
         operation["responses"] = dict(sorted(replies.items()))

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from signoff.errors import AccessDenied, InvalidValue, TooManyAttempts
+from signoff.errors import AccessDenied, InvalidValue, TooManyRequests
 from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
 from signoff.server.feeds import PING_SECONDS, UNBUFFERED
@@ -116,7 +116,7 @@ async def _do(services: Services, access: Access, asked: Asked) -> Any:
 async def _is_still(request: Request, access: Access) -> bool:
     try:
         return await access_of(request) == access
-    except (AccessDenied, TooManyAttempts):
+    except (AccessDenied, TooManyRequests):
         return False
 
 

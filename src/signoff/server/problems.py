@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from http import HTTPStatus
 from typing import Any
 
@@ -20,6 +19,7 @@ from signoff.errors import (
     InvalidState,
     InvalidValue,
     LeaseLost,
+    LinkEnded,
     LoginFailed,
     NotAllowed,
     NotAuthenticated,
@@ -32,7 +32,8 @@ from signoff.errors import (
     RequestConflict,
     SignoffError,
     StoreUnavailable,
-    TooManyAttempts,
+    TooManyRequests,
+    UnknownLink,
     WrongAnswer,
 )
 from signoff.server.headers import SAFE_HEADERS
@@ -52,11 +53,13 @@ STATUS: dict[type[SignoffError], int] = {
     InvalidState: 409,
     LeaseLost: 409,
     RequestConflict: 409,
+    UnknownLink: 404,
+    LinkEnded: 410,
     PayloadTooLarge: 413,
     InvalidValue: 422,
     NotSerializable: 422,
     WrongAnswer: 422,
-    TooManyAttempts: 429,
+    TooManyRequests: 429,
     ProviderUnavailable: 503,
     StoreUnavailable: 503,
     QuestionTooNew: 503,
@@ -69,8 +72,8 @@ def problem(error: SignoffError, status: int | None = None) -> Response:
     """Return the response for an error, with its own status unless another is given."""
     found = status or status_of(type(error))
     response = _response(to_body(found, error))
-    if isinstance(error, TooManyAttempts):
-        response.headers["retry-after"] = str(math.ceil(error.retry_after))
+    if isinstance(error, TooManyRequests):
+        response.headers["retry-after"] = str(error.retry_after_seconds)
     return response
 
 

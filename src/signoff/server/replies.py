@@ -17,6 +17,7 @@ from signoff.records import (
     Promise,
     Rule,
     Run,
+    Token,
 )
 from signoff.server.bodies import (
     Text,
@@ -40,6 +41,8 @@ def reply_with(record: Record, status: int = 200) -> Response:
     return reply(to_wire(record), status)
 
 
-def reply_page(page: Page[Run] | Page[Promise] | Page[AuditEvent] | Page[Delivery] | Page[Rule]) -> Response:
+def reply_page(
+    page: Page[Run] | Page[Promise] | Page[AuditEvent] | Page[Delivery] | Page[Rule] | Page[Token],
+) -> Response:
     """Return part of a list as a response: ``{"items": [...], "next": ... or null}``."""
     return reply({"items": [to_wire(item) for item in page.items], "next": page.next})

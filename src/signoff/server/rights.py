@@ -9,6 +9,7 @@ from typing import Final
 from starlette.routing import compile_path
 from starlette.types import Scope
 
+from signoff.people.links import PATH as LINKS_PATH
 from signoff.stores.operations import CHANGES_PATH, PATH
 
 
@@ -71,6 +72,9 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/questions/{question_id}/deadline"): _WORK,
     ("GET", "/v1/rules"): _ASKED_READ,
     ("POST", "/v1/rules/{rule_id}/revoke"): _ASKED_WORK,
+    ("POST", "/v1/questions/{question_id}/links"): _WORK,
+    ("GET", "/v1/questions/{question_id}/links"): _READ,
+    ("POST", "/v1/links/{link_id}/revoke"): _WORK,
     ("GET", "/v1/audit"): _ASKED_READ,
     ("GET", "/v1/audit/chain"): _READ,
     ("GET", "/v1/audit/export"): _READ,
@@ -108,6 +112,8 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", PATH): _NOBODY_IN_PARTICULAR,  # worker keys
     ("POST", PATH): _NOBODY_IN_PARTICULAR,
     ("GET", CHANGES_PATH): _NOBODY_IN_PARTICULAR,
+    ("GET", f"{LINKS_PATH}/{{secret}}"): _NOBODY_IN_PARTICULAR,  # the secret says for whom it is
+    ("POST", f"{LINKS_PATH}/{{secret}}"): _NOBODY_IN_PARTICULAR,
     ("GET", "/health"): _NOBODY_IN_PARTICULAR,
     ("GET", "/ready"): _NOBODY_IN_PARTICULAR,
     ("GET", "/metrics"): _NOBODY_IN_PARTICULAR,

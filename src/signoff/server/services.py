@@ -28,6 +28,7 @@ from signoff.server.feeds import (
     PING_SECONDS,
     Feeds,
 )
+from signoff.server.identity import TrustedProxy
 from signoff.server.inbox import (
     Inboxes,
 )
@@ -36,6 +37,9 @@ from signoff.server.keyring import (
 )
 from signoff.server.login_door import (
     LoginDoor,
+)
+from signoff.server.rates import (
+    LinkLimits,
 )
 from signoff.server.readiness import Readiness
 from signoff.server.scrape import Scrape
@@ -59,8 +63,11 @@ class Services:
         keyring: The keys that services and remote workers prove themselves by.
         ways: How requests say whose they are.
         login: Takes people to the identity provider; None: there is none.
+        proxy: What says in headers who people are, and passes on the requests of many; None: nothing does.
+        public_url: Where people reach the server; None: where whoever asks for a link does.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
+        link_limits: How often links may be asked for.
         feeds: What is told to remote stores.
         inboxes: What is told to people.
         scrape: What is told to Prometheus.
@@ -77,12 +84,15 @@ class Services:
     keyring: Keyring
     ways: Ways
     login: LoginDoor | None
+    proxy: TrustedProxy | None
+    public_url: str | None
     worker_lease_seconds: float | None
     feeds: Feeds
     inboxes: Inboxes
     scrape: Scrape
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
     sessions: Sessions = field(default_factory=Sessions)
+    link_limits: LinkLimits = field(default_factory=LinkLimits)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)
     _others: dict[str, Services] = field(default_factory=dict[str, "Services"], init=False)

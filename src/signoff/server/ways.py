@@ -50,7 +50,7 @@ class Way(Protocol):
 
         Raises:
             NotAuthenticated: It says something that is not true.
-            TooManyAttempts: So did many before it.
+            TooManyRequests: So did many before it.
         """
         ...
 
@@ -68,7 +68,7 @@ class Ways:
         self.required = required
 
     async def identify(self, scope: Scope) -> Identity | None:
-        """Return whose request it is, or None if it does not say. Raises NotAuthenticated, TooManyAttempts."""
+        """Return whose request it is, or None if it does not say. Raises NotAuthenticated, TooManyRequests."""
         for way in self._ways:
             identity = await way.identify(scope)
             if identity is not None:

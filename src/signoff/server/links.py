@@ -1,0 +1,225 @@
+"""Routes of answer links: their pages, for whoever has the address, and what makes and revokes them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Header, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from signoff.errors import (
+    AlreadySettled,
+    InvalidValue,
+    LinkEnded,
+    NotAllowed,
+    NotSerializable,
+    PayloadTooLarge,
+    SignoffError,
+    StoreError,
+    StoreUnavailable,
+    TooManyRequests,
+    UnknownLink,
+    WrongAnswer,
+)
+from signoff.http_connection import is_loopback
+from signoff.people.controls import note_of
+from signoff.people.filled import Filled
+from signoff.people.links import LIFETIME_SECONDS, PATH, answer_by_form, check_usable, find_link
+from signoff.people.responders import Responder
+from signoff.records import PromiseState, TokenKind
+from signoff.server.actors import ActorOf
+from signoff.server.bodies import Body, ExactRoute, Text
+from signoff.server.ids import Id
+from signoff.server.link_pages import HEADERS, message_page, question_page
+from signoff.server.problems import problem, status_of
+from signoff.server.replies import After, Limit, reply, reply_page, reply_with
+from signoff.server.services import Services, ServicesOf
+from signoff.stores.paging import TokenFilter
+from signoff.wire import to_wire
+
+router = APIRouter(tags=["links"], route_class=ExactRoute)
+
+FORMS: Final = f"{PATH}/"
+"""Where the paths of pages begin."""
+
+MOST_FIELDS: Final = 20_000
+"""How many values a page may send back: a question may have 10,000 options."""
+
+
+class CreateLink(Body):
+    """A link for a person to answer by, once."""
+
+    user_id: Text
+    groups: list[Text] = Field(default_factory=list[Text])
+    roles: list[Text] = Field(default_factory=list[Text])
+    lifetime_seconds: float = LIFETIME_SECONDS
+    by: Text | None = None
+
+
+class RevokeLink(Body):
+    """Who revokes a link."""
+
+    by: Text | None = None
+
+
+# What makes and revokes links
+
+
+@router.post("/v1/questions/{question_id}/links", status_code=201)
+async def create_link(
+    question_id: Id, body: CreateLink, services: ServicesOf, actor: ActorOf, request: Request
+) -> Response:
+    """Make a link by which a person answers a question once, without signing in. Its ``url`` is told here only."""
+    new = await services.backend.create_link(
+        question_id,
+        Responder(body.user_id, frozenset(body.groups), frozenset(body.roles)),
+        lifetime_seconds=body.lifetime_seconds,
+        by=actor.user_id("by", body.by),
+    )
+    base = services.public_url or f"{request.url.scheme}://{request.headers['host']}"
+    return reply({**to_wire(new.token), "path": new.path, "url": new.at(base)}, 201)
+
+
+@router.get("/v1/questions/{question_id}/links")
+async def list_links(
+    question_id: Id, services: ServicesOf, after: After = None, limit: Limit = 100
+) -> Response:
+    """List a question's links, open or not, oldest first, without their secrets."""
+    which = TokenFilter(TokenKind.LINK, question_id=question_id)
+    return reply_page(await services.store.list_tokens(which, after=after, limit=limit))
+
+
+@router.post("/v1/links/{link_id}/revoke")
+async def revoke_link(link_id: Id, body: RevokeLink, services: ServicesOf, actor: ActorOf) -> Response:
+    """Have a link open nothing any more."""
+    return reply_with(await services.backend.revoke_link(link_id, by=actor.user_id("by", body.by)))
+
+
+# Their pages
+
+
+@router.api_route(f"{PATH}/{{secret}}", methods=["GET", "HEAD"], include_in_schema=False)
+async def show_page(
+    secret: str, request: Request, services: ServicesOf, accept: Annotated[str, Header()] = ""
+) -> Response:
+    """Show a link's question. Nothing is changed by looking."""
+    store = services.store
+    try:
+        _admit(services, request, secret)
+        link = await _find(services, request, secret)
+        check_usable(link, store.clock.now())
+        return question_page(link, store.clock.now())
+    except SignoffError as error:
+        return _refusal(error, accept)
+
+
+@router.post(f"{PATH}/{{secret}}", include_in_schema=False)
+async def answer_page(
+    secret: str, request: Request, services: ServicesOf, accept: Annotated[str, Header()] = ""
+) -> Response:
+    """Answer a link's question with the form of its page."""
+    store = services.store
+    try:
+        _admit(services, request, secret)
+        link = await _find(services, request, secret)
+        filled = _form(await request.body())
+        try:
+            question = await answer_by_form(store, link, filled)
+        except (WrongAnswer, InvalidValue, NotSerializable, PayloadTooLarge) as error:
+            if _wants_problem(accept):
+                raise
+            link = await find_link(store, secret)
+            check_usable(link, store.clock.now())
+            return question_page(link, store.clock.now(), filled, _problems(error), status_of(type(error)))
+    except SignoffError as error:
+        return _refusal(error, accept)
+    if question.state is PromiseState.PENDING:
+        return message_page("Your vote is recorded", "Others have to agree yet. You can close this page.")
+    return message_page("Your answer is recorded", "Thank you. You can close this page.")
+
+
+async def _find(services: Services, request: Request, secret: str) -> Any:
+    try:
+        return await find_link(services.store, secret)
+    except UnknownLink:
+        services.link_limits.note_failure(_peer(services, request))
+        raise
+
+
+def _admit(services: Services, request: Request, secret: str) -> None:
+    services.link_limits.admit(_peer(services, request), secret)
+
+
+def _peer(services: Services, request: Request) -> str | None:
+    """Return whose requests are counted together; None if a proxy may have passed them on for many."""
+    peer = request.client.host if request.client else ""
+    if is_loopback(peer) or (services.proxy is not None and services.proxy.trusts(peer)):
+        return None
+    return peer
+
+
+def _form(body: bytes) -> Filled:
+    """Raises InvalidValue."""
+    try:
+        return parse_qs(
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
+        )
+    except ValueError:
+        raise InvalidValue("body", "this is no form as a browser sends it") from None
+
+
+def _problems(error: SignoffError) -> list[tuple[str, str]]:
+    if isinstance(error, WrongAnswer):
+        return error.problems
+    if isinstance(error, InvalidValue) and error.path == "note":
+        return [(".".join(note_of().path), error.reason)]
+    return [("", str(error))]
+
+
+def _wants_problem(accept: str) -> bool:
+    """Whether a program asks, which wants problem details and not a page."""
+    return "json" in accept and "html" not in accept
+
+
+def _refusal(error: SignoffError, accept: str) -> Response:
+    if isinstance(error, StoreError):  # whoever has a link need not know where the store is
+        error = StoreUnavailable("of this server", "it cannot be reached now")
+    response = problem(error)
+    if not _wants_problem(accept):
+        page = message_page(*_words(error), status_of(type(error)))
+        if "retry-after" in response.headers:
+            page.headers["retry-after"] = response.headers["retry-after"]
+        response = page
+    response.headers.update(HEADERS)
+    return response
+
+
+def _words(error: SignoffError) -> tuple[str, str]:
+    """Return a title and a text for people."""
+    match error:
+        case UnknownLink():
+            return "This link is not known", "Look whether all of its address was copied, or ask for another."
+        case LinkEnded(reason="used"):
+            return "This link was used", "The answer that it was for is recorded. You can close this page."
+        case LinkEnded(reason="expired"):
+            return "This link is too old", "If you are still asked, ask for another."
+        case LinkEnded(reason="revoked"):
+            return "This link was withdrawn", "If you are still asked, ask for another."
+        case LinkEnded():
+            return "There is nothing to answer any more", "The question was deleted."
+        case AlreadySettled(state="timed_out"):
+            return "The time for an answer is over", "Nothing was changed."
+        case AlreadySettled(state="cancelled"):
+            return "The question was withdrawn", "Nothing was changed."
+        case AlreadySettled(settled_by=by):
+            return "The question is answered", f"{by or 'Somebody'} was first. Nothing was changed."
+        case NotAllowed():
+            return "The question is not yours to answer any more", "Nothing was changed."
+        case TooManyRequests(retry_after_seconds=seconds):
+            return "Too many requests", f"Try again in {seconds} seconds."
+        case StoreUnavailable():
+            return "This cannot be done now", "Nothing was changed. Try again in a moment."
+        case _:
+            return "This was refused", f"Nothing was changed: {error}"
