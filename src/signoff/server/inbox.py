@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from signoff.errors import NotFound, QuestionTooNew
@@ -203,10 +204,16 @@ def _case(question: Promise) -> Case | None:
         return None  # whatever a worker has written: it must not keep others from being told
 
 
+class _Moved(BaseModel):
+    """What the trail has of a question that went to others."""
+
+    before: list[str] = Field(alias="from")
+
+
 def _former(event: AuditEvent, question: Promise) -> Case | None:
     """Return a question as it was asked before it went to others; None if it did not."""
-    match event.fact("from"):
-        case [*names] if all(isinstance(name, str) for name in names):
-            return _case(replace(question, assignees=tuple(names)))
-        case _:
-            return None
+    try:
+        moved = _Moved.model_validate_json(event.details or "null")
+    except ValidationError:
+        return None
+    return _case(replace(question, assignees=tuple(moved.before)))
