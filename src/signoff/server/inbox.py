@@ -19,11 +19,11 @@ from signoff.stores.base import Store
 from signoff.wire import to_wire
 
 KEPT: Final = 1000  # changes, for those who resume or are slow
-RESUMED: Final = (
-    200  # how far back a server looks that has just begun, for those whom another one told before
-)
 KEPT_BYTES: Final = 16 * 1024 * 1024
+RESUMED: Final = 200
+"""How far back a server looks that has just begun, for those whom another one told before."""
 AT_ONCE: Final = 100
+
 _NO_CHANGE: Final = frozenset({AuditKind.VIEWED, AuditKind.REFUSED})
 
 
@@ -186,7 +186,7 @@ class Inbox:
             if event.question_id not in questions:
                 questions[event.question_id] = await self._question(event.question_id)
             question = questions[event.question_id]
-            if question is not None:
+            if question is not None and event.at >= question.created_at:  # not of an earlier one of that id
                 found.append(Happening.of(seal, event, question))
         return found
 
