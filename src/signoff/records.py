@@ -308,10 +308,6 @@ class AuditEvent:
     seq: int | None = None  # its place in the namespace's chain, once it is sealed
     hash: str | None = None  # of it and all before it in the chain
 
-    def fact(self, key: str) -> Any:
-        """Return one of the details, or None."""
-        return None if self.details is None else json.loads(self.details).get(key)
-
 
 @dataclass(frozen=True, slots=True)
 class Seal:

@@ -80,7 +80,7 @@ async def read_chain(services: ServicesOf, after: Seq = -1, limit: Limit = 100) 
 @router.get(
     "/export",
     response_class=StreamingResponse,
-    responses=gives_text("application/x-ndjson", to_json(_EXAMPLE).decode() + "\n"),
+    responses=gives_text(["application/x-ndjson"], to_json(_EXAMPLE).decode() + "\n"),
 )
 async def export_chain(services: ServicesOf, after: Seq = -1) -> Response:
     """Give all sealed events after a ``seq`` as JSON lines, each as in the chain."""

@@ -32,7 +32,7 @@ async def _known_run(run_id: Id, services: ServicesOf) -> Run:
 @router.get(
     "/{run_id}/events",
     response_class=EventSourceResponse,
-    responses=gives_text("text/event-stream", _EXAMPLE, NotFound),
+    responses=gives_text(["text/event-stream"], _EXAMPLE, NotFound),
 )
 async def follow_journal(
     run: Annotated[Run, Depends(_known_run)],

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from signoff.errors import NotFound, QuestionTooNew
@@ -18,11 +19,11 @@ from signoff.stores.base import Store
 from signoff.wire import to_wire
 
 KEPT: Final = 1000  # changes, for those who resume or are slow
-RESUMED: Final = (
-    200  # how far back a server looks that has just begun, for those whom another one told before
-)
 KEPT_BYTES: Final = 16 * 1024 * 1024
+RESUMED: Final = 200
+"""How far back a server looks that has just begun, for those whom another one told before."""
 AT_ONCE: Final = 100
+
 _NO_CHANGE: Final = frozenset({AuditKind.VIEWED, AuditKind.REFUSED})
 
 
@@ -185,7 +186,7 @@ class Inbox:
             if event.question_id not in questions:
                 questions[event.question_id] = await self._question(event.question_id)
             question = questions[event.question_id]
-            if question is not None:
+            if question is not None and event.at >= question.created_at:  # not of an earlier one of that id
                 found.append(Happening.of(seal, event, question))
         return found
 
@@ -226,10 +227,16 @@ def _case(question: Promise) -> Case | None:
         return None  # whatever a worker has written: it must not keep others from being told
 
 
+class _Moved(BaseModel):
+    """What the trail has of a question that went to others."""
+
+    before: list[str] = Field(alias="from")
+
+
 def _former(event: AuditEvent, question: Promise) -> Case | None:
     """Return a question as it was asked before it went to others; None if it did not."""
-    match event.fact("from"):
-        case [*names] if all(isinstance(name, str) for name in names):
-            return _case(replace(question, assignees=tuple(names)))
-        case _:
-            return None
+    try:
+        moved = _Moved.model_validate_json(event.details or "null")
+    except ValidationError:
+        return None
+    return _case(replace(question, assignees=tuple(moved.before)))

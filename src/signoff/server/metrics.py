@@ -13,7 +13,11 @@ from signoff.server.services import ServicesOf
 router = APIRouter(tags=["health"])
 
 
-@router.get("/metrics", response_class=Response, responses=gives_text("text/plain", "signoff_store_up 1.0\n"))
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses=gives_text(["text/plain", "application/openmetrics-text"], "signoff_store_up 1.0\n"),
+)
 async def metrics(services: ServicesOf, accept: Annotated[str, Header()] = "") -> Response:
     """Tell Prometheus of this process and of the store."""
     return await services.scrape.answer(accept)

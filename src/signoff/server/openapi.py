@@ -78,7 +78,7 @@ class DescribedAPI(FastAPI):
                     self._describe(path, method, operation)
             components: dict[str, Any] = described["components"]
             for fastapis in ("HTTPValidationError", "ValidationError"):
-                del components["schemas"][fastapis]
+                components["schemas"].pop(fastapis, None)
             components["schemas"].update(_problem_schemas())
             components["securitySchemes"] = self._schemes
         assert self.openapi_schema is not None
@@ -88,7 +88,7 @@ class DescribedAPI(FastAPI):
         replies = operation["responses"]
         for parameter in operation.get("parameters", ()):
             if parameter["in"] == "path":
-                parameter["example"] = PATH_EXAMPLES[parameter["name"]]
+                parameter["example"] = PATH_EXAMPLES.get(parameter["name"])
         for status in ("414", "421", "431"):
             add_problem(replies, status, InvalidValue)
         if method == "get" and "application/json" in replies.get("200", {}).get("content", {}):

@@ -221,7 +221,7 @@ async def list_questions(
 @router.get(
     "/events",
     response_class=StreamingResponse,
-    responses=gives_text("text/event-stream", _EXAMPLE, AccessDenied),
+    responses=gives_text(["text/event-stream"], _EXAMPLE, AccessDenied),
 )
 async def follow_inbox(
     services: ServicesOf,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ def gives(
 
     Args:
         what: What it replies with.
-        errors: What it may refuse with, besides what any route may.
+        errors: What it may refuse with, besides what any route may; each has an example in ``server/examples.py``.
         statuses: What its statuses mean, if it has others than 200.
     """
     if issubclass(what, BaseModel):
@@ -50,9 +50,9 @@ def gives_page(
     return _described(page_of(shape, after), {"items": [example], "next": after("17")}, errors)
 
 
-def gives_text(media_type: str, example: str, *errors: type[SignoffError]) -> Responses:
+def gives_text(media_types: Sequence[str], example: str, *errors: type[SignoffError]) -> Responses:
     """Describe a route whose reply is no JSON document: a stream of events, JSON lines, metrics."""
-    content = {media_type: {"schema": {"type": "string"}, "example": example}}
+    content = {media_type: {"schema": {"type": "string"}, "example": example} for media_type in media_types}
     return _with_problems({200: {"description": "Successful Response", "content": content}}, errors)
 
 
