@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from starlette.responses import Response
 
+from signoff import telemetry
 from signoff.deliveries import DeliveryState
 from signoff.people.channels.channel import CALLS, Channel, Retry
 from signoff.people.channels.mail import MailSender, MailServer
@@ -329,6 +330,28 @@ async def test_a_channel_that_is_stuck_holds_up_no_other(
         assert [each.channel for each in await deliveries(scene.store)] == ["b"]
         await carry_out(scene, dispatcher)
         assert [each.channel for each in await deliveries(scene.store)] == ["b", "a"]
+
+
+@rule
+async def test_each_attempt_is_announced_with_what_came_of_it(scene: Scene) -> None:
+    heard: list[tuple[str, str, str]] = []
+
+    def note(event: telemetry.Event) -> None:
+        if isinstance(event, telemetry.DeliveryAttempted):
+            heard.append((event.channel, event.question_id, event.outcome))
+
+    stop = telemetry.subscribe(note)
+    try:
+        async with web(500, 200, 410) as server, dispatching(scene, hook(server)) as dispatcher:
+            await ask(scene, "q1")
+            await carry_out(scene, dispatcher)
+            scene.clock.advance(60)
+            await carry_out(scene, dispatcher)
+            await ask(scene, "q2")
+            await carry_out(scene, dispatcher)
+    finally:
+        stop()
+    assert heard == [("hook", "q1", "retried"), ("hook", "q1", "delivered"), ("hook", "q2", "dead")]
 
 
 @rule

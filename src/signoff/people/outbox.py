@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from signoff import telemetry
 from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue, NotFound, StoreError
 from signoff.names import check_assignee
@@ -17,6 +19,7 @@ from signoff.people.channels.channel import CALLS, Channel, Undelivered
 from signoff.people.notices import Linker, Notice, details_of, link_to
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.stores.base import Store
+from signoff.telemetry import DeliveryAttempted
 
 log = logging.getLogger("signoff.notifications")
 
@@ -180,8 +183,11 @@ class Dispatcher:
         try:
             taken: Sequence[Delivery] = [delivery]
             while taken:
-                report = await self._attempt(line, taken[0])
-                await self._store.finish_delivery(taken[0].id, taken[0].attempts, report)
+                delivery = taken[0]
+                began = time.perf_counter()
+                report = await self._attempt(line, delivery)
+                await self._store.finish_delivery(delivery.id, delivery.attempts, report)
+                _announce(delivery, report, time.perf_counter() - began)
                 if self._is_closed or line.held_until > self._store.clock.now():
                     return
                 taken, _ = await self._claim(line, 1)
@@ -258,6 +264,15 @@ class Dispatcher:
         if now >= self._clean_at:
             deleted = await self._store.delete_deliveries(now - KEPT_SECONDS, AT_ONCE)
             self._clean_at = now if deleted == AT_ONCE else now + CLEAN_EVERY_SECONDS
+
+
+def _announce(delivery: Delivery, report: Report, seconds: float) -> None:
+    outcome = "retried" if report.state is DeliveryState.PENDING else report.state.value
+    telemetry.announce(
+        DeliveryAttempted(
+            delivery.namespace, delivery.channel, delivery.id, delivery.question_id, outcome, seconds
+        )
+    )
 
 
 def _names(told: object) -> list[str]:
