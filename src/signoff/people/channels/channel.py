@@ -14,7 +14,7 @@ CALLS: Final = frozenset({AuditKind.ASKED, AuditKind.REMINDED, AuditKind.ESCALAT
 """Events that call for an answer."""
 
 LONGEST_WAIT_SECONDS: Final = 24 * 3600.0
-"""However much longer another side wants us to wait."""
+"""So long at most, whatever another side asks for."""
 
 
 class Undelivered(Exception):
