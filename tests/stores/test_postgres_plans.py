@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -25,7 +26,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Write
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, DeliveryFilter, PromiseFilter, RunFilter
 from signoff.stores.postgres import PostgresStore
 from tests.postgres.databases import fresh_database, versions
 from tests.stores.scene import GROUP, KEPT_FAILURE, NO, SUCCESS, WORKFLOW, YES, entry
@@ -80,7 +81,13 @@ SELECT 'group' || n, 'default', 5 FROM generate_series(1, 3000) AS n;
 INSERT INTO signoff.schedules (id, namespace, workflow, group_name, arguments, cron, timezone, catch_up, next_at,
     priority, created_at, is_paused)
 SELECT 'schedule' || n, 'default', 'refund', 'default', '{}', '* * * * *', 'UTC', 'skip', 4e9, 0, 1, false
-FROM generate_series(1, 2000) AS n
+FROM generate_series(1, 2000) AS n;
+INSERT INTO signoff.deliveries (namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at,
+    due_at, ended_at)
+SELECT 'default', 'delivery' || n, 'mail', 'user:bob', 'e', 1, 'asked', 'question' || n / 10,
+    CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'delivered' END, 1, CASE WHEN n % 20 = 0 THEN 4e9 END,
+    CASE WHEN n % 2 = 1 THEN 4e9 END
+FROM generate_series(1, 20000) AS n
 """
 
 READ = """
@@ -199,6 +206,32 @@ async def schedules(store: PostgresStore, id: str) -> None:
     await store.delete_schedule(id)
 
 
+async def notifications(store: PostgresStore, id: str) -> None:
+    cursor = await store.read_cursor("mail")
+    new = [NewDelivery(f"{id}-{n}", "user:ana", id, 1, AuditKind.ASKED, id) for n in range(2)]
+    assert await store.expand("mail", cursor, (cursor or 0) + 1, new)
+    for delivery in new:
+        [taken], _ = await store.claim_deliveries("mail", 5, 60.0)
+        assert taken.id == delivery.id
+        await store.finish_delivery(taken.id, 1, Report(DeliveryState.DELIVERED))
+    await store.redeliver(f"{id}-0")
+    await store.claim_deliveries("mail", 5, 60.0)
+    await store.finish_delivery(f"{id}-0", 2, Report(DeliveryState.DELIVERED))
+
+
+async def outbox(store: PostgresStore, id: str) -> None:
+    new = NewDelivery(id, "user:ana", id, 1, AuditKind.ASKED, id)
+    assert await store.expand(id, None, 1, [new])
+    [taken], _ = await store.claim_deliveries(id, 5, 60.0)
+    await store.finish_delivery(taken.id, 1, Report(DeliveryState.DEAD))
+    for state in (None, DeliveryState.PENDING):
+        for which in (None, "mail"):
+            page = await store.list_deliveries(DeliveryFilter(state, which), limit=5)
+            await store.list_deliveries(DeliveryFilter(state, which), after=page.next, limit=5)
+    assert len((await store.list_deliveries(DeliveryFilter(question_id=id), limit=5)).items) == 1
+    assert await store.delete_deliveries(time.time() + 60, 1) == 1
+
+
 async def lists(store: PostgresStore, id: str) -> None:
     await store.list_runs(RunFilter(), limit=5)
     await store.list_runs(RunFilter(states=frozenset({RunState.PAUSED, RunState.SUCCEEDED})), limit=5)
@@ -235,6 +268,8 @@ OPERATIONS: Sequence[Operation] = (
     keys,
     beats,
     schedules,
+    notifications,
+    outbox,
     lists,
     limits,
     deletes,
