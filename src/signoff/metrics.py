@@ -22,6 +22,7 @@ from signoff.telemetry import (
     AttemptStarted,
     AttemptSucceeded,
     DeadlineServed,
+    DeliveryAttempted,
     Event,
     RunClaimed,
     RunEnded,
@@ -89,6 +90,9 @@ WAITED = Histogram(
 ANSWERS = Counter(
     "signoff_answers_total", "Answers given through this process, the refused ones too.", ("outcome",)
 )
+DELIVERIES = Counter(
+    "signoff_deliveries_total", "Attempts of this process to deliver notifications.", ("channel", "outcome")
+)
 LATE = Histogram("signoff_deadline_late_seconds", "How late a deadline was served.", ("kind",), buckets=_LATE)
 COMMIT_SECONDS = Histogram(
     "signoff_store_commit_seconds", "How long a commit took.", ("store",), buckets=_SHORT
@@ -144,6 +148,8 @@ def count(event: Event) -> None:
             LATE.labels(event.kind).observe(event.late_seconds)
         case AnswerGiven():
             ANSWERS.labels(event.outcome).inc()
+        case DeliveryAttempted():
+            DELIVERIES.labels(event.channel, event.outcome).inc()
         case WorkerTakenOver():
             TAKEN_OVER.inc(event.runs)
         case StoreCommitted():

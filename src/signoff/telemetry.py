@@ -238,6 +238,27 @@ class AnswerGiven:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryAttempted:
+    """A channel of this process has tried to deliver a notification, and the store knows what came of it.
+
+    Attributes:
+        namespace: The tenant.
+        channel: The channel.
+        delivery_id: The delivery, the same over all attempts.
+        question_id: The question.
+        outcome: ``delivered``, ``dropped``, ``retried`` or ``dead``.
+        seconds: How long the attempt took.
+    """
+
+    namespace: str
+    channel: str
+    delivery_id: str
+    question_id: str
+    outcome: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class StoreCommitted:
     """A store of this process has committed so many operations at once. ``store`` is ``sqlite`` or ``postgres``."""
 
@@ -261,6 +282,7 @@ Event = (
     | WaitEnded
     | DeadlineServed
     | AnswerGiven
+    | DeliveryAttempted
     | StoreCommitted
 )
 Subscriber = Callable[[Event], None]

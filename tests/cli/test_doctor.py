@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.doctor.findings import Level, TookTooLong, clock, latency, ok, within
 from signoff.doctor.findings import examine as run_checks
-from signoff.records import NewPromise, NewRun, NewSchedule, PromiseKind, RunState
+from signoff.records import AuditKind, NewPromise, NewRun, NewSchedule, PromiseKind, RunState
 from signoff.stores import sqlite_inspection
 from signoff.stores.base import Store, Write
 from signoff.stores.sqlite_schema import connect_to_look
@@ -36,6 +37,42 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def new_run(id: str = "r", **more: object) -> NewRun:
     return NewRun(id, "add", "default", '{"args": [1], "kwargs": {}}', **more)  # type: ignore[arg-type]
+
+
+def test_notifications_that_nobody_sends_fail_or_were_given_up(
+    here: Here, tmp_path: Path, address: str
+) -> None:
+    new = [NewDelivery(f"d{n}", "user:ana", "e", 1, AuditKind.ASKED, f"q{n}") for n in range(3)]
+
+    async def leave(store: Store) -> None:
+        await store.expand("mail", None, 1, new[:2])
+        for delivery, report in zip(
+            (await store.claim_deliveries("mail", 2, 60.0))[0],
+            (
+                Report(DeliveryState.DEAD, error="no"),
+                Report(DeliveryState.PENDING, time.time() + 60, "HTTP 500"),
+            ),
+            strict=True,
+        ):
+            await store.finish_delivery(delivery.id, 1, report)
+        await store.expand("chat", None, 1, new[2:])
+
+    on_store(address, leave)
+    sql(address, "UPDATE signoff.deliveries SET due_at = 1 WHERE channel = 'chat'")
+    found = examine(here, "--store", address, cwd=tmp_path)
+    [late, failing, dead] = found["deliveries"]
+    assert (late[0], "channel chat has at least 1 deliveries that nobody sends" in late[1]) == (
+        "failure",
+        True,
+    )
+    assert (
+        failing[0],
+        "channel mail tries 1 deliveries again, the newest after: HTTP 500" in failing[1],
+    ) == (
+        "warning",
+        True,
+    )
+    assert (dead[0], "channel mail has given up at least 1 deliveries" in dead[1]) == ("warning", True)
 
 
 def test_a_database_that_is_well_and_at_work_has_no_findings_but_good_ones(

@@ -307,13 +307,15 @@ async def test_slack_shows_plain_text_and_buttons_where_a_click_is_enough() -> N
             await ask(scene, "q2", proposal={"a": 1})
             await ask(scene, "q3", input_type="text")
             await ask(scene, "q4", text="x" * 4000)
+            await ask(scene, "q5", text="x" + "\u202e" * 2000)
+            await ask(scene, "q6", metadata={"order": "o" * 4000})
             await carry_out(scene, dispatcher)
     buttons = []
     for got in server.got:
         *texts, actions = got.json["blocks"]
         assert {block["text"]["type"] for block in texts} == {"plain_text"}
         buttons.append([each["action_id"] for each in actions["elements"]])
-    assert sorted(buttons) == [["signoff_approve", "signoff_reject", "signoff_open"], *[["signoff_open"]] * 3]
+    assert sorted(buttons) == [["signoff_approve", "signoff_reject", "signoff_open"], *[["signoff_open"]] * 5]
     assert server.got[0].json["text"] == "Question: Pay &lt;!channel&gt;?"
 
 
@@ -344,6 +346,30 @@ async def test_a_bot_posts_to_channels_and_people_and_reads_what_slack_says() ->
         "pending",
         "pending",
     ]
+
+
+@in_asyncio
+async def test_a_message_shows_all_parts_of_a_question_however_many_there_are() -> None:
+    scene = new_scene()
+    files = [{"name": f"file {n}", "url": f"https://example.org/{n}"} for n in range(60)]
+    async with (
+        web() as server,
+        dispatching(scene, Channel("slack", SlackSender(webhook_url=server.url))) as dispatcher,
+    ):
+        await ask(
+            scene,
+            input_type="select",
+            options=[f"option {n}" for n in range(1000)],
+            help="Help",
+            metadata={"order": "o-1"},
+            attachments=files,
+        )
+        await carry_out(scene, dispatcher)
+    texts = [block["text"]["text"] for block in server.got[0].json["blocks"]]
+    assert len(texts) < 50, "more blocks are refused by Slack"
+    assert max(map(len, texts)) <= 3000
+    for part in ("Pay 70?", "Help", '"order": "o-1"', "option 0", "file 59 https://example.org/59"):
+        assert any(part in text for text in texts), part
 
 
 # Apprise

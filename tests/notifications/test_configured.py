@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ SECRETS = {
     "TOKEN": "xoxb-1",
     "SIGNING": "s",
     "PLACE": "https://hooks.slack.com/services/T/B/X",
-    "SERVICE": "json://localhost",
     "EMPTY": " ",
 }
 
@@ -87,16 +88,25 @@ def test_a_file_says_what_channels_there_are(tmp_path: Path) -> None:
     assert chat.sender.answering.users["U1"].names == {"user:ana", "group:finance"}  # type: ignore[attr-defined]
 
 
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
+def test_the_example_of_the_documentation_is_one() -> None:
+    docs = Path(__file__).parents[2] / "docs" / "notifications.md"
+    [example] = re.findall(r"```toml\n(.*?)```", docs.read_text(), re.DOTALL)
+    names = ("HOOK_SECRET", "SMTP_PASSWORD", "SLACK_TOKEN", "SLACK_SIGNING_SECRET")
+    environ = {**dict.fromkeys(names, SECRET), "APPRISE_URL": "json://localhost"}
+    channels = channels_of(tomllib.loads(example), environ)
+    assert [channel.name for channel in channels] == ["audit", "mail", "chat", "phone"]
+    assert channels[1].recipients_of(["user:ana", "user:bob"]) == ["user:ana"]
+
+
 HOOK = {"name": "a", "kind": "webhook", "url": "https://example.org", "secrets": ["$HOOK"]}
 MAIL = {"name": "a", "kind": "email", "host": "h", "from": "a@example.org"}
 SLACK = {"name": "a", "kind": "slack", "webhook_url": "$PLACE"}
 
 
 def test_the_smallest_channels_are_enough() -> None:
-    apprise = {"name": "a", "kind": "apprise", "url": "$SERVICE"}
     for channel in (HOOK, MAIL, SLACK):
         assert len(channels_of({"channels": [channel]}, SECRETS)) == 1
-    assert apprise["kind"] == "apprise"
     assert channels_of({}, SECRETS) == []
 
 

@@ -6,8 +6,10 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from starlette.responses import Response
 
+from signoff import telemetry
 from signoff.deliveries import DeliveryState
 from signoff.people.channels.channel import CALLS, Channel, Retry
 from signoff.people.channels.mail import MailSender, MailServer
@@ -16,7 +18,7 @@ from signoff.people.channels.webhook import WebhookSender
 from signoff.people.decisions import delegate, serve_questions
 from signoff.people.policies import Escalation, Policy
 from signoff.people.responders import Responder
-from signoff.records import AuditKind, PromiseState
+from signoff.records import AuditKind, NewAuditEvent, PromiseState
 from signoff.server.serving import bind
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import Web, mails, web
@@ -296,6 +298,60 @@ async def test_a_channel_tells_only_of_its_events_and_its_assignees(scene: Scene
             await carry_out(scene, dispatcher)
             told = [(got.json["type"], got.json["data"]["question_id"]) for got in server.got]
             assert told == [("question.asked", "q2")]
+
+
+@rule
+async def test_an_event_that_says_nonsense_holds_up_no_channel(scene: Scene) -> None:
+    async with mails() as server, dispatching(scene, mail(server.port)) as dispatcher:
+        for n, to in enumerate(("5", '["\\u0000"]', '["ana", 7, {}]', '"user:ana"', "null")):
+            details = f'{{"to": {to}}}'
+            await scene.store.record([NewAuditEvent(f"e{n}", AuditKind.REMINDED, "q", details=details)])
+        await ask(scene, assignees=["user:ana"])
+        await carry_out(scene, dispatcher)
+        assert [message["to"] for message in server.got] == ["ana@example.org"]
+
+
+@rule
+async def test_a_channel_that_is_stuck_holds_up_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web() as server, dispatching(scene, hook(server, "a"), hook(server, "b")) as dispatcher:
+        await ask(scene)
+        expand, calls = scene.store.expand, []
+
+        async def breaks(channel: str, *args: object) -> bool:
+            calls.append(channel)
+            if channel == "a" and calls.count("a") == 1:
+                raise RuntimeError("no")
+            return await expand(channel, *args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(scene.store, "expand", breaks)
+        await carry_out(scene, dispatcher)
+        assert [each.channel for each in await deliveries(scene.store)] == ["b"]
+        await carry_out(scene, dispatcher)
+        assert [each.channel for each in await deliveries(scene.store)] == ["b", "a"]
+
+
+@rule
+async def test_each_attempt_is_announced_with_what_came_of_it(scene: Scene) -> None:
+    heard: list[tuple[str, str, str]] = []
+
+    def note(event: telemetry.Event) -> None:
+        if isinstance(event, telemetry.DeliveryAttempted):
+            heard.append((event.channel, event.question_id, event.outcome))
+
+    stop = telemetry.subscribe(note)
+    try:
+        async with web(500, 200, 410) as server, dispatching(scene, hook(server)) as dispatcher:
+            await ask(scene, "q1")
+            await carry_out(scene, dispatcher)
+            scene.clock.advance(60)
+            await carry_out(scene, dispatcher)
+            await ask(scene, "q2")
+            await carry_out(scene, dispatcher)
+    finally:
+        stop()
+    assert heard == [("hook", "q1", "retried"), ("hook", "q1", "delivered"), ("hook", "q2", "dead")]
 
 
 @rule

@@ -232,11 +232,12 @@ async def test_what_is_signed_and_makes_no_sense_is_refused_or_passed_over() -> 
             (await on.post(b"payload=nothing")).status_code,
             (await on.post(b"payload=%ff")).status_code,
             (await on.click("[]")).status_code,
+            (await on.click('{"id": "a\\u0000", "digest": ""}')).status_code,
             (await on.click(value, "signoff_open")).status_code,
             (await on.click(value, type="view_submission")).status_code,
             (await on.post(b"payload=" + b"x" * 300_000)).status_code,
         ]
-        assert statuses == [422, 422, 422, 422, 200, 200, 413]
+        assert statuses == [422, 422, 422, 422, 422, 200, 200, 413]
         for channel in ("nobody", "silent"):
             assert (await on.http.post(f"/v1/slack/{channel}/actions")).status_code == 404
         assert await on.state() is PromiseState.PENDING

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -30,6 +31,7 @@ from signoff.records import (
 from signoff.stores.base import Write
 from signoff.stores.paging import (
     AuditFilter,
+    DeliveryFilter,
     PromiseFilter,
     RuleFilter,
     RunFilter,
@@ -95,7 +97,13 @@ SELECT 'schedule' || n, 'default', 'refund', 'default', '{}', '* * * * *', 'UTC'
 FROM generate_series(1, 2000) AS n;
 INSERT INTO signoff.tokens (namespace, id, kind, hash, subject, created_at, question_id, expires_at)
 SELECT 'default', 'token' || n, 'link', 'hash' || n, 'user:ana', 1, 'paused' || n || '.1', 4e9
-FROM generate_series(1, 5000) AS n
+FROM generate_series(1, 5000) AS n;
+INSERT INTO signoff.deliveries (namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at,
+    due_at, ended_at)
+SELECT 'default', 'delivery' || n, 'mail', 'user:bob', 'e', 1, 'asked', 'question' || n / 10,
+    CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'delivered' END, 1, CASE WHEN n % 20 = 0 THEN 4e9 END,
+    CASE WHEN n % 2 = 1 THEN 4e9 END
+FROM generate_series(1, 20000) AS n
 """
 
 READ = """
@@ -246,6 +254,32 @@ async def tokens(store: PostgresStore, id: str) -> None:
     assert await store.delete_tokens(time.time() + 60, 5) == 1
 
 
+async def notifications(store: PostgresStore, id: str) -> None:
+    cursor = await store.read_cursor("mail")
+    new = [NewDelivery(f"{id}-{n}", "user:ana", id, 1, AuditKind.ASKED, id) for n in range(2)]
+    assert await store.expand("mail", cursor, (cursor or 0) + 1, new)
+    for delivery in new:
+        [taken], _ = await store.claim_deliveries("mail", 5, 60.0)
+        assert taken.id == delivery.id
+        await store.finish_delivery(taken.id, 1, Report(DeliveryState.DELIVERED))
+    await store.redeliver(f"{id}-0")
+    await store.claim_deliveries("mail", 5, 60.0)
+    await store.finish_delivery(f"{id}-0", 2, Report(DeliveryState.DELIVERED))
+
+
+async def outbox(store: PostgresStore, id: str) -> None:
+    new = NewDelivery(id, "user:ana", id, 1, AuditKind.ASKED, id)
+    assert await store.expand(id, None, 1, [new])
+    [taken], _ = await store.claim_deliveries(id, 5, 60.0)
+    await store.finish_delivery(taken.id, 1, Report(DeliveryState.DEAD))
+    for state in (None, DeliveryState.PENDING):
+        for which in (None, "mail"):
+            page = await store.list_deliveries(DeliveryFilter(state, which), limit=5)
+            await store.list_deliveries(DeliveryFilter(state, which), after=page.next, limit=5)
+    assert len((await store.list_deliveries(DeliveryFilter(question_id=id), limit=5)).items) == 1
+    assert await store.delete_deliveries(time.time() + 60, 1) == 1
+
+
 async def lists(store: PostgresStore, id: str) -> None:
     await store.list_runs(RunFilter(), limit=5)
     await store.list_runs(RunFilter(states=frozenset({RunState.PAUSED, RunState.SUCCEEDED})), limit=5)
@@ -284,6 +318,8 @@ OPERATIONS: Sequence[Operation] = (
     beats,
     schedules,
     tokens,
+    notifications,
+    outbox,
     lists,
     limits,
     deletes,

@@ -39,6 +39,7 @@ LABELS = {
     "signoff_waits_started": {"workflow", "kind"},
     "signoff_wait_seconds": {"workflow", "kind", "state"},
     "signoff_answers": {"outcome"},
+    "signoff_deliveries": {"channel", "outcome"},
     "signoff_deadline_late_seconds": {"kind"},
     "signoff_store_commit_seconds": {"store"},
     "signoff_store_operations": {"store"},

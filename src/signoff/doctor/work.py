@@ -6,18 +6,21 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
+from signoff.deliveries import Delivery, DeliveryState
 from signoff.doctor.findings import Check, Verdict, failure, ok, skipped, warning
 from signoff.errors import AccessDenied
 from signoff.records import Group, Run, RunState, Schedule, WorkerInfo
 from signoff.stores.base import COUNTED_AT_MOST, ENLIST_SECONDS
 from signoff.stores.inspection import COUNTED_AT_MOST as LATE_COUNTED
 from signoff.stores.inspection import Late
-from signoff.stores.paging import Page, RunFilter
+from signoff.stores.paging import DeliveryFilter, Page, RunFilter
 
 T = TypeVar("T")
 
 LATE_SECONDS: Final = 10.0
 """How late something may be done that is due. Servers and workers look every second."""
+SENT_SECONDS: Final = 60.0
+"""How late a delivery may be taken up that is due."""
 SILENT_SECONDS: Final = 3 * ENLIST_SECONDS
 """After how long without a word a worker counts as silent."""
 LOOKED_AT: Final = 100
@@ -34,6 +37,9 @@ class Source(Protocol):
         self, which: RunFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Run]: ...
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]: ...
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]: ...
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ class Work:
     ready: Sequence[Run] = ()  # of the app's group, the newest
     failed: Sequence[Run] = ()  # the newest
     schedules: Sequence[Schedule] = ()
+    pending: Sequence[Delivery] = ()  # the newest
+    dead: Sequence[Delivery] = ()  # the newest
     closed: frozenset[str] = field(default_factory=frozenset[str])
 
     @property
@@ -86,6 +94,9 @@ async def look(source: Source, work: Work) -> Work:
     async def schedules() -> Sequence[Schedule]:
         return (await source.list_schedules(limit=LOOKED_AT)).items
 
+    async def sent(state: DeliveryState) -> Sequence[Delivery]:
+        return (await source.list_deliveries(DeliveryFilter(state), limit=LOOKED_AT)).items
+
     workers = await unless_closed("workers", source.list_workers())
     return replace(
         work,
@@ -94,6 +105,8 @@ async def look(source: Source, work: Work) -> Work:
         ready=await unless_closed("ready runs", runs(RunState.READY, work.known.group)) if work.known else (),
         failed=await unless_closed("failed runs", runs(RunState.FAILED, None)),
         schedules=await unless_closed("schedules", schedules()),
+        pending=await unless_closed("deliveries", sent(DeliveryState.PENDING)),
+        dead=await unless_closed("deliveries", sent(DeliveryState.DEAD)),
         closed=frozenset(closed),
     )
 
@@ -169,6 +182,32 @@ def schedules(work: Work) -> Iterable[Verdict]:
         yield ok(f"none{work.place} is late{first}")
 
 
+def deliveries(work: Work) -> Iterable[Verdict]:
+    late = [
+        each for each in work.pending if each.due_at is not None and each.due_at < work.now - SENT_SECONDS
+    ]
+    failing = [each for each in work.pending if each.error is not None]
+    for channel in sorted({each.channel for each in late}):
+        count = sum(each.channel == channel for each in late)
+        yield failure(
+            f"channel {channel}{work.place} has at least {count} deliveries that nobody sends: start a signoff server "
+            f"with --channels that has it, or look at the logs of those that run"
+        )
+    for channel in sorted({each.channel for each in failing} - {each.channel for each in late}):
+        errors = [each.error for each in failing if each.channel == channel]
+        yield warning(
+            f"channel {channel}{work.place} tries {len(errors)} deliveries again, the newest after: {errors[0]}"
+        )
+    for channel in sorted({each.channel for each in work.dead}):
+        count = sum(each.channel == channel for each in work.dead)
+        yield warning(
+            f"channel {channel}{work.place} has given up at least {count} deliveries: "
+            f"signoff deliveries list --state dead, then signoff deliveries redeliver"
+        )
+    if not (late or failing or work.dead):
+        yield ok(f"none{work.place} is late, fails or was given up")
+
+
 def unless_closed(name: str, check: Check[Work]) -> Check[Work]:
     """Return a check that says so if the worker key does not open what it looks at."""
 
@@ -185,6 +224,7 @@ WORK_CHECKS: Mapping[str, Check[Work]] = {
         "ready runs": claims,
         "failed runs": failed,
         "schedules": schedules,
+        "deliveries": deliveries,
     }.items()
 }
 

@@ -72,19 +72,29 @@ class Notice:
     @property
     def parts(self) -> list[tuple[str, str]]:
         """What there is to say: (label, text) each, safe to show as plain text."""
-        data = self.data
-        parts = [("", self.text), ("", data.get("help") or "")]
-        if data.get("proposal") is not None:
-            parts.append(("Proposed", json.dumps(data["proposal"], ensure_ascii=False, indent=2)))
-        options = [str(option.get("label", "")) for option in data.get("options", ())]
-        parts.append(("Options", "\n".join(options)))
-        files = data.get("attachments", ())
-        parts += [("Attached", f"{file.get('name', '')} {file.get('url', '')}") for file in files]
-        parts.append(("Due", self._due))
-        parts.append(("Answered", self._outcome))
-        return [(label, shown(text, LONGEST_TEXT)) for label, text in parts if text]
+        return [(label, shown(text, LONGEST_TEXT)) for label, text in self._said]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether ``parts`` leave nothing out."""
+        return all(len(text) <= LONGEST_TEXT for _, text in self._said)
+
+    @cached_property
+    def _said(self) -> list[tuple[str, str]]:
+        data = self.data
+        said = [
+            ("", self.text),
+            ("", data.get("help") or ""),
+            ("Details", _written(data.get("metadata") or None)),
+            ("Proposed", _written(data.get("proposal"))),
+            ("Options", "\n".join(str(option.get("label", "")) for option in data.get("options", ()))),
+            ("Attached", "\n".join(f"{each['name']} {each['url']}" for each in data.get("attachments", ()))),
+            ("Due", self._due),
+            ("Answered", self._outcome),
+        ]
+        return [(label, text) for label, text in said if text]
+
+    @cached_property
     def data(self) -> dict[str, Any]:
         """What is asked, as in the question's JSON; of a question that is gone what its event still says of it."""
         text = self.question.data if self.question is not None else self.details.get("data")
@@ -137,6 +147,10 @@ def details_of(event: AuditEvent) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
+
+
+def _written(value: object) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def shown(text: str, most: int) -> str:

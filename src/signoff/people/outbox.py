@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
+from signoff import telemetry
 from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
-from signoff.errors import NotFound, StoreError
+from signoff.errors import InvalidValue, NotFound, StoreError
+from signoff.names import check_assignee
 from signoff.people.channels.channel import CALLS, Channel, Undelivered
 from signoff.people.notices import Linker, Notice, details_of, link_to
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.stores.base import Store
+from signoff.telemetry import DeliveryAttempted
 
 log = logging.getLogger("signoff.notifications")
 
@@ -40,7 +46,8 @@ class _Line:
     cursor: int | None = None
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     held_until: float = 0.0  # the other side wants to hear nothing before
-    is_failing: bool = False
+    is_failing: bool = False  # its last attempt failed
+    is_stuck: bool = False  # what is to be told is not known
 
 
 class Dispatcher:
@@ -70,8 +77,17 @@ class Dispatcher:
         """Make deliveries of new events, and begin to send what is due. Returns when more is due, if it is known."""
         times: list[float] = []
         for line in self._lines:
-            await self._expand(line)
-            next_at = await self._begin(line)
+            try:
+                await self._expand(line)
+                next_at = await self._begin(line)
+            except StoreError:
+                raise
+            except Exception:  # of one channel: the others go on
+                if not line.is_stuck:
+                    log.exception("channel %s is stuck, and is tried again", line.channel.name)
+                line.is_stuck = True
+                continue
+            line.is_stuck = False
             if next_at is not None:
                 times.append(next_at)
         await self._clean()
@@ -132,7 +148,7 @@ class Dispatcher:
         """Return the assignees whom an event is for: whom it calls, or whose question it is."""
         if event.kind in CALLS:
             details = details_of(event)
-            return details["assignees"] if event.kind is AuditKind.ASKED else details.get("to", ())
+            return _names(details.get("assignees" if event.kind is AuditKind.ASKED else "to"))
         question = await self._question(event.question_id)
         return () if question is None else question.assignees
 
@@ -167,8 +183,11 @@ class Dispatcher:
         try:
             taken: Sequence[Delivery] = [delivery]
             while taken:
-                report = await self._attempt(line, taken[0])
-                await self._store.finish_delivery(taken[0].id, taken[0].attempts, report)
+                delivery = taken[0]
+                began = time.perf_counter()
+                report = await self._attempt(line, delivery)
+                await self._store.finish_delivery(delivery.id, delivery.attempts, report)
+                _announce(delivery, report, time.perf_counter() - began)
                 if self._is_closed or line.held_until > self._store.clock.now():
                     return
                 taken, _ = await self._claim(line, 1)
@@ -245,6 +264,24 @@ class Dispatcher:
         if now >= self._clean_at:
             deleted = await self._store.delete_deliveries(now - KEPT_SECONDS, AT_ONCE)
             self._clean_at = now if deleted == AT_ONCE else now + CLEAN_EVERY_SECONDS
+
+
+def _announce(delivery: Delivery, report: Report, seconds: float) -> None:
+    outcome = "retried" if report.state is DeliveryState.PENDING else report.state.value
+    telemetry.announce(
+        DeliveryAttempted(
+            delivery.namespace, delivery.channel, delivery.id, delivery.question_id, outcome, seconds
+        )
+    )
+
+
+def _names(told: object) -> list[str]:
+    """Return what are assignees of what an event says: a worker may have recorded anything."""
+    names: list[str] = []
+    for name in cast("list[object]", told) if isinstance(told, list) else ():
+        with contextlib.suppress(InvalidValue):
+            names.append(check_assignee("to", str(name)))
+    return names
 
 
 def _pointless(notice: Notice) -> str | None:

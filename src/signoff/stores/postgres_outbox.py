@@ -24,11 +24,7 @@ EXPAND = "SELECT signoff.expand(%s, %s, %s, %s, %s, %s)"
 
 CLAIM = f"SELECT number, {COLUMNS} FROM signoff.claim_deliveries(%s, %s, %s, %s, %s) ORDER BY number"
 
-NEXT_DUE = """
-SELECT due_at FROM signoff.deliveries
-WHERE namespace = %s AND channel = %s AND state = 'pending' AND due_at IS NOT NULL AND NOT id = ANY(%s)
-ORDER BY due_at LIMIT 1
-"""
+NEXT_DUE = "SELECT signoff.next_delivery(%s, %s, %s)"
 
 FINISH = "SELECT signoff.finish_delivery(%s, %s, %s, %s, %s, %s, %s)"
 
@@ -36,13 +32,7 @@ LIST = f"SELECT number, {COLUMNS} FROM signoff.list_deliveries(%s, %s, %s, %s, %
 
 REDELIVER = f"SELECT {COLUMNS} FROM signoff.redeliver(%s, %s, %s)"
 
-DELETE = """
-DELETE FROM signoff.deliveries WHERE namespace = %s AND id = ANY(ARRAY(
-    SELECT id FROM signoff.deliveries
-    WHERE namespace = %s AND ended_at < %s ORDER BY ended_at, number LIMIT %s
-    FOR UPDATE SKIP LOCKED
-))
-"""
+DELETE = "SELECT signoff.delete_deliveries(%s, %s, %s)"
 
 
 def read_cursor(db: Connection, namespace: str, channel: str) -> int | None:
@@ -111,7 +101,8 @@ def redeliver(
 
 def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
     """Delete deliveries that ended before then."""
-    return db.execute(DELETE, (namespace, namespace, before, checked(limit))).rowcount
+    row = db.execute(DELETE, (namespace, before, checked(limit))).fetchone()
+    return 0 if row is None else row[0]
 
 
 def _delivery(row: Sequence[Any]) -> Delivery:

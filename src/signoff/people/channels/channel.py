@@ -14,7 +14,7 @@ CALLS: Final = frozenset({AuditKind.ASKED, AuditKind.REMINDED, AuditKind.ESCALAT
 """Events that call for an answer."""
 
 LONGEST_WAIT_SECONDS: Final = 24 * 3600.0
-"""However long another side wants us to wait."""
+"""So long at most, whatever another side asks for."""
 
 
 class Undelivered(Exception):
@@ -29,7 +29,7 @@ class Undelivered(Exception):
     def __init__(self, reason: str, *, retry_after: float | None = None, is_final: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.retry_after = retry_after
+        self.retry_after = None if retry_after is None else min(retry_after, LONGEST_WAIT_SECONDS)
         self.is_final = is_final
 
 
@@ -85,7 +85,7 @@ class Retry:
         wait = min(self.max_seconds, self.first_seconds * 2.0 ** min(attempts - 1, 60))
         wait *= random.uniform(0.75, 1.25)
         if retry_after is not None:
-            wait = max(wait, min(retry_after, LONGEST_WAIT_SECONDS))
+            wait = max(wait, retry_after)
         return min(now + wait, max(end, now + (retry_after or 0.0)))
 
 

@@ -113,7 +113,7 @@ class SlackSender:
         data = notice.data
         is_simple = data.get("input_type") == "approval" and data.get("proposal") is None
         value = json.dumps({"id": notice.event.question_id, "digest": data.get("digest")})
-        is_whole = all(len(str(data.get(name) or "")) <= LONGEST_PART - 300 for name in ("text", "help"))
+        is_whole = notice.is_whole and all(len(text) <= LONGEST_PART for text in _texts(notice))
         if not (is_simple and is_whole and notice.is_open) or notice.event.kind not in CALLS:
             return []
         if len(value) > LONGEST_VALUE:
@@ -124,11 +124,14 @@ class SlackSender:
 
 def blocks_of(notice: Notice) -> list[dict[str, Any]]:
     """Return a notice as blocks of plain text: nothing that people wrote is markup, or mentions somebody."""
-    texts = [notice.title, *(f"{label}: {text}" if label else text for label, text in notice.parts)]
     return [
         {"type": "section", "text": {"type": "plain_text", "text": text[:LONGEST_PART], "emoji": False}}
-        for text in texts
+        for text in _texts(notice)
     ]
+
+
+def _texts(notice: Notice) -> list[str]:
+    return [notice.title, *(f"{label}: {text}" if label else text for label, text in notice.parts)]
 
 
 def escaped(text: str) -> str:

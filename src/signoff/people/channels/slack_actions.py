@@ -22,6 +22,7 @@ from signoff.people.notices import LONGEST_TEXT, shown
 from signoff.people.questions import Question
 from signoff.records import Promise, PromiseState
 from signoff.stores.base import Store
+from signoff.stores.limits import check_text
 
 log = logging.getLogger("signoff.notifications")
 
@@ -89,7 +90,7 @@ class Click:
 
 
 def answering_of(channel: Channel | None, name: str) -> tuple[SlackSender, Answering]:
-    """Return what sends to a channel, and how answers come through a channel. Raises NotFound."""
+    """Return what sends to a channel, and how answers come through it. Raises NotFound."""
     sender = None if channel is None else channel.sender
     if not isinstance(sender, SlackSender) or sender.answering is None:
         raise NotFound("Slack channel that takes answers", name)
@@ -124,6 +125,7 @@ def read_click(body: bytes) -> Click | None:
             return None
         action = clicked[0]
         value = _Value.model_validate(from_json(action.value))
+        check_text("id", value.id)
     except (ValueError, KeyError, ValidationError):
         raise InvalidValue("payload", "it is none that Slack sends of our buttons") from None
     user = payload.user

@@ -73,7 +73,9 @@ def _signer(secret: str) -> Webhook:
 
 def _body(notice: Notice) -> dict[str, Any]:
     event = notice.event
-    details = {name: value for name, value in notice.details.items() if name != "data"}  # the question has it
+    details = dict(notice.details)
+    if notice.question is not None:
+        details.pop("data", None)  # the question has it
     return {
         "type": f"question.{event.kind.value}",
         "timestamp": datetime.fromtimestamp(event.at, UTC).isoformat(),

@@ -29,16 +29,17 @@ CREATE TABLE signoff.deliveries (
     PRIMARY KEY (namespace, id)
 );
 
-CREATE INDEX deliveries_due ON signoff.deliveries (namespace, channel, due_at)
+-- Each leads with what only its own statements ask for, so that none is taken for another while the table is small.
+CREATE INDEX deliveries_due ON signoff.deliveries (channel, (namespace || ''), due_at)
 WHERE state = 'pending' AND due_at IS NOT NULL;
-CREATE INDEX deliveries_in_lane ON signoff.deliveries (namespace, channel, question_id, recipient, number)
-WHERE state = 'pending';
-CREATE INDEX deliveries_ended ON signoff.deliveries (namespace, ended_at) WHERE ended_at IS NOT NULL;
-CREATE INDEX deliveries_by_namespace ON signoff.deliveries (namespace, number);
-CREATE INDEX deliveries_by_state ON signoff.deliveries (namespace, state, number);
-CREATE INDEX deliveries_by_channel ON signoff.deliveries (namespace, channel, number);
-CREATE INDEX deliveries_by_channel_and_state ON signoff.deliveries (namespace, channel, state, number);
-CREATE INDEX deliveries_by_question ON signoff.deliveries (namespace, question_id, number);
+CREATE INDEX deliveries_in_lane ON signoff.deliveries (question_id, channel, recipient, namespace, number)
+WHERE ended_at IS NULL;  -- what is pending, said so that no other statement takes it
+CREATE INDEX deliveries_ended ON signoff.deliveries ((namespace || ''), ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX deliveries_by_question ON signoff.deliveries (question_id, namespace, number);
+CREATE INDEX deliveries_by_namespace ON signoff.deliveries ((namespace || ''), number);
+CREATE INDEX deliveries_by_state ON signoff.deliveries ((state || ''), namespace, number);
+CREATE INDEX deliveries_by_channel ON signoff.deliveries ((channel || ''), namespace, number);
+CREATE INDEX deliveries_by_channel_and_state ON signoff.deliveries ((channel || ''), (state || ''), namespace, number);
 
 -- Whoever makes deliveries or ends one holds the row of the channel, the first alone and the others together: so none
 -- is left to wait for an earlier one that ends meanwhile.
@@ -51,7 +52,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM signoff.deliveries
     WHERE namespace = p_namespace AND channel = p_channel AND question_id = p_question_id AND recipient = p_recipient
-        AND state = 'pending'
+        AND ended_at IS NULL
     LIMIT 1;
     RETURN CASE WHEN FOUND THEN NULL ELSE p_now END;
 END $$;
@@ -100,17 +101,52 @@ DECLARE
     v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));
     v_ids constant text[] := ARRAY(
         SELECT id FROM signoff.deliveries
-        WHERE namespace = p_namespace AND channel = p_channel AND state = 'pending' AND due_at <= v_now
+        WHERE namespace || '' = p_namespace AND channel = p_channel AND state = 'pending' AND due_at <= v_now
         ORDER BY due_at, number LIMIT p_limit
         FOR NO KEY UPDATE SKIP LOCKED
     );
+    v_id text;
 BEGIN
-    RETURN QUERY
-        UPDATE signoff.deliveries SET attempts = attempts + 1, due_at = v_now + p_lease_seconds
-        WHERE namespace = p_namespace AND id = ANY(v_ids)
-        RETURNING *;
+    FOREACH v_id IN ARRAY v_ids LOOP
+        RETURN QUERY
+            UPDATE signoff.deliveries SET attempts = attempts + 1, due_at = v_now + p_lease_seconds
+            WHERE namespace = p_namespace AND id = v_id
+            RETURNING *;
+    END LOOP;
 END $$;
 CALL signoff.plan_by_index('signoff.claim_deliveries');
+
+-- When the next delivery of a channel is due that is none of these.
+CREATE FUNCTION signoff.next_delivery(p_namespace text, p_channel text, p_ids text[]) RETURNS double precision
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT due_at FROM signoff.deliveries
+        WHERE namespace || '' = p_namespace AND channel = p_channel AND state = 'pending' AND due_at IS NOT NULL
+            AND id <> ALL(p_ids)
+        ORDER BY due_at LIMIT 1
+    );
+END $$;
+CALL signoff.plan_by_index('signoff.next_delivery');
+
+-- Delete deliveries that ended before then. Returns how many.
+CREATE FUNCTION signoff.delete_deliveries(p_namespace text, p_before double precision, p_limit integer)
+RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_ids constant text[] := ARRAY(
+        SELECT id FROM signoff.deliveries
+        WHERE namespace || '' = p_namespace AND ended_at < p_before ORDER BY ended_at, number LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    );
+    v_id text;
+BEGIN
+    FOREACH v_id IN ARRAY v_ids LOOP
+        DELETE FROM signoff.deliveries WHERE namespace = p_namespace AND id = v_id;
+    END LOOP;
+    RETURN cardinality(v_ids);
+END $$;
+CALL signoff.plan_by_index('signoff.delete_deliveries');
 
 -- Note what came of an attempt, unless somebody else took the delivery since; the next one of its lane may go then.
 CREATE FUNCTION signoff.finish_delivery(
@@ -141,7 +177,7 @@ BEGIN
     WHERE namespace = p_namespace AND id = (
         SELECT id FROM signoff.deliveries
         WHERE namespace = p_namespace AND channel = ended.channel AND question_id = ended.question_id
-            AND recipient = ended.recipient AND state = 'pending'
+            AND recipient = ended.recipient AND ended_at IS NULL
         ORDER BY number LIMIT 1
     );
 END $$;
@@ -181,22 +217,22 @@ BEGIN
     ELSIF p_state IS NOT NULL AND p_channel IS NOT NULL THEN
         RETURN QUERY
             SELECT * FROM signoff.deliveries
-            WHERE namespace = p_namespace AND channel = p_channel AND state = p_state AND number < p_before
+            WHERE namespace = p_namespace AND channel || '' = p_channel AND state || '' = p_state AND number < p_before
             ORDER BY number DESC LIMIT p_limit;
     ELSIF p_state IS NOT NULL THEN
         RETURN QUERY
             SELECT * FROM signoff.deliveries
-            WHERE namespace = p_namespace AND state = p_state AND number < p_before
+            WHERE namespace = p_namespace AND state || '' = p_state AND number < p_before
             ORDER BY number DESC LIMIT p_limit;
     ELSIF p_channel IS NOT NULL THEN
         RETURN QUERY
             SELECT * FROM signoff.deliveries
-            WHERE namespace = p_namespace AND channel = p_channel AND number < p_before
+            WHERE namespace = p_namespace AND channel || '' = p_channel AND number < p_before
             ORDER BY number DESC LIMIT p_limit;
     ELSE
         RETURN QUERY
             SELECT * FROM signoff.deliveries
-            WHERE namespace = p_namespace AND number < p_before
+            WHERE namespace || '' = p_namespace AND number < p_before
             ORDER BY number DESC LIMIT p_limit;
     END IF;
 END $$;
