@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from signoff import AsyncClient, Context, Quorum, RetryPolicy, Signoff
+from signoff import Action, Alike, AsyncClient, Context, Quorum, RetryPolicy, Signoff
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, EncryptionKey
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
 from signoff.people.audit import seal_events, verify
@@ -164,6 +164,9 @@ async def say_it_everywhere(store: Store) -> None:
         heard += [asked.note, asked.proposal]
         asked = await ctx.wait_for_user("Which?", input_type="text", default=WORD)
         heard += [asked.value, asked.note, await ctx.wait_for_signal("go")]
+        for _ in range(2):
+            asked = await ctx.wait_for_user("Do it?", action=Action("tell", said))
+            heard.append(asked.approved)
         return [*heard, await (await ctx.promise(id="outside", data=said)), await ctx.rfc(echo, said)]
 
     async with running(app) as client:
@@ -177,9 +180,13 @@ async def say_it_everywhere(store: Store) -> None:
         await client.inbox.delegate(asked.id, ["user:ana"], user_id="bob", note=WORD)
         await client.answer(asked.id, WORD, user_id="ana", note=WORD)
         await told.signal("go", said, request_id="once")
+        asked = await asking(app, "Do it?")
+        await client.answer(asked.id, True, user_id="ana", alike=Alike(3600, same=["/word"]))
         assert WORD in ((await opens(app, "outside")).data or "")
         await client.promises.resolve("outside", said)
-        assert await told.result() == [said, WORD, said, WORD, WORD, said, said, said]
+        assert await told.result() == [said, WORD, said, WORD, WORD, said, True, True, said, said]
+        [rule] = (await client.rules.list()).items
+        assert (WORD in rule.arguments, rule.uses) == (True, 1)
         with pytest.raises(LookupError, match=WORD):
             await failed.result()
         assert WORD in (await client.schedules.get("s")).arguments

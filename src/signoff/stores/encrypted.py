@@ -26,16 +26,18 @@ from signoff.records import (
     Message,
     NewAuditEvent,
     NewPromise,
+    NewRule,
     NewRun,
     NewSchedule,
     Promise,
     PromiseKind,
+    Rule,
     Run,
     Schedule,
     Settlement,
 )
 from signoff.stores.base import Claim, Outcome, Store, Write
-from signoff.stores.limits import check_events
+from signoff.stores.limits import check_events, check_rule
 from signoff.stores.paging import Page
 from signoff.stores.same import canonical, same_json
 
@@ -57,7 +59,14 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
     NewPromise: {"data": _Part.JSON},
     Promise: {"data": _Part.JSON, "value": _Part.JSON, "note": _Part.TEXT, "progress": _Part.JSON},
     Settlement: {"value": _Part.COMPARED, "note": _Part.TEXT},
-    Amendment: {"progress": _Part.JSON, "settlement": _Part.RECORDS, "events": _Part.RECORDS},
+    Amendment: {
+        "progress": _Part.JSON,
+        "settlement": _Part.RECORDS,
+        "events": _Part.RECORDS,
+        "rule": _Part.RECORDS,
+    },
+    NewRule: {"arguments": _Part.DETAILS},
+    Rule: {"arguments": _Part.DETAILS},
     NewAuditEvent: {"details": _Part.DETAILS},
     AuditEvent: {"details": _Part.DETAILS},
     Message: {"value": _Part.JSON, "error": _Part.JSON, "note": _Part.TEXT},
@@ -172,8 +181,10 @@ class _EncryptedStore:
         parts = _payloads_of(value)
         if parts is None:
             return value
-        if isinstance(value, NewAuditEvent):
-            check_events([value])  # what nobody could read back, the store cannot see any more
+        if isinstance(value, NewAuditEvent):  # what nobody could read back, the store cannot see any more
+            check_events([value])
+        if isinstance(value, NewRule):
+            check_rule(value)
         namespace = getattr(value, "namespace", self.inner.namespace)
         within = _place_of(value, place)
         return _changed(
