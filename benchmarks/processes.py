@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
@@ -29,3 +30,12 @@ async def command(place: Place, *arguments: str, **environment: str) -> AsyncGen
     finally:
         process.terminate()
         await process.communicate()
+
+
+async def url_of(server: Process) -> str:
+    """Return where a ``signoff server --json`` listens."""
+    assert server.stdout is not None
+    line = await server.stdout.readline()
+    if not line:
+        raise RuntimeError("the server did not start")
+    return json.loads(line)["url"]

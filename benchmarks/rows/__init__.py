@@ -11,6 +11,7 @@ from benchmarks.rows import (
     listeners,
     long_run,
     on_postgres,
+    paced,
     paused,
     resumed,
     sequential,
@@ -25,6 +26,7 @@ ON_SQLITE: tuple[Row, ...] = (
     *paused.ROWS,
     *inbox.ROWS,
     *listeners.ROWS,
+    *paced.ROWS,
 )
 
 NAMES = {"sqlite": [row.name for row in ON_SQLITE], "postgres": list(on_postgres.NAMES)}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from asyncio.subprocess import Process
 
-from benchmarks.processes import command
+from benchmarks.processes import command, url_of
 from benchmarks.programs import new_app, park, question_of
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import COMMIT
@@ -62,7 +60,7 @@ async def resumed_over_http(place: Place) -> Figures:
         command(place, "server", "--store", store, "--port", "0", "--json") as server,
         command(place, "worker", "benchmarks.remote_app:app", "--json", SIGNOFF_STORE=store),
     ):
-        url = await _url_of(server)
+        url = await url_of(server)
         async with AsyncClient(url) as client:
             await park(client, [*at_once, *after_rest], REPLAYED)
         async with AsyncClient(url) as client:  # with one connection, not those of all the starts
@@ -72,14 +70,6 @@ async def resumed_over_http(place: Place) -> Figures:
                 client, after_rest, REPLAYED, rest_seconds=REST_SECONDS
             )
     return {"wait": waits, "wait after rest": waits_after_rest}
-
-
-async def _url_of(server: Process) -> str:
-    assert server.stdout is not None
-    line = await server.stdout.readline()
-    if not line:
-        raise RuntimeError("the server did not start")
-    return json.loads(line)["url"]
 
 
 ROWS = (
