@@ -159,7 +159,7 @@ async def test_a_link_opens_one_question_of_one_namespace_while_it_is_good(scene
     link = await found(scene, short)
     with pytest.raises(WrongAnswer):
         await answer_by_link(scene.store, link, True, digest="another")
-    scene.clock.advance(10)
+    scene.clock.advance(11)  # a remote store's clock may be a little behind
     with pytest.raises(LinkEnded, match="too old"):
         await found(scene, short)
     await revoke_link(scene.store, new.token.id, by="bob")

@@ -28,9 +28,9 @@ from signoff.cli.target import DEFAULT_STORE, Command, json_option
 from signoff.cli.working import WorkerOptions, opened, work
 from signoff.engine.collector import relax_collector
 from signoff.logs import LogFormat, formatter
-from signoff.people.channels.configured import read_channels
 
 if TYPE_CHECKING:
+    from signoff.people.channels.channel import Channel
     from signoff.server import Server
 
 _IDLE_THREADS_END_SECONDS = 0.5
@@ -54,6 +54,14 @@ _log_format = click.option(
     show_default=True,
     help="Lines for people, or a JSON object a line, on stderr.",
 )
+
+
+def _channels_in(file: Path | None) -> Sequence[Channel]:
+    if file is None:
+        return ()
+    from signoff.people.channels.configured import read_channels  # brings httpx, which takes a while
+
+    return read_channels(file)
 
 
 def _listening_options(command: Command) -> Command:
@@ -238,7 +246,7 @@ def server(
             "require_auth": require_auth,
             "public_url": public_url,
             "worker_lease_seconds": worker_lease,
-            "channels": [] if channels_file is None else read_channels(channels_file),
+            "channels": _channels_in(channels_file),
             **listening,
         }
         async with _listening(app, out, **options) as server:

@@ -19,6 +19,7 @@ from typing import Protocol
 from signoff.errors import SignoffError
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.stores.base import Store
+from signoff.stores.encrypted import unwrapped
 
 log = logging.getLogger("signoff.people")
 
@@ -122,10 +123,11 @@ async def verify(chain: Chain, *, expected: tuple[int, str] | None = None) -> Ve
         chain: Of the namespace.
         expected: A seq and its hash that were written down before.
     """
+    kept = unwrapped(chain)
     problems: list[str] = []
     seq, hash = -1, GENESIS
     while not problems:
-        links = await chain.read_chain(after=seq, limit=AT_ONCE)
+        links = await kept.read_chain(after=seq, limit=AT_ONCE)
         if not links:
             break
         for seal, event in links:

@@ -31,8 +31,8 @@ class QuestionStore(Protocol):
 
         Raises:
             NotFound: There is no such question.
-            InvalidValue: It would be settled as pending, an event cannot be recorded (see ``record``), or a rule cannot
-                be kept.
+            InvalidValue: It would be settled as pending, or settled and have another deadline; an event cannot be
+                recorded (see ``record``), or a rule cannot be kept.
         """
         ...
 

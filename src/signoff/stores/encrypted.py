@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from inspect import iscoroutinefunction
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, is_encrypted
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
@@ -83,6 +83,8 @@ _TELLING: Final = (CallKind.QUESTION, CallKind.PROGRESS)
 _TOLD: Final = {**_PAYLOADS[Entry], "name": _Part.TEXT}
 """The payloads of an entry whose name is what a person reads."""
 
+S = TypeVar("S")
+
 _WHOLE: Final = "encrypted"
 _PARTS: Final = ("data", "value", "note")
 
@@ -107,8 +109,8 @@ def encrypted(store: Store, ciphers: Ciphers) -> Store:
     return cast("Store", _EncryptedStore(store, ciphers))
 
 
-def unwrapped(store: Store) -> Store:
-    """Return the store on the database itself."""
+def unwrapped(store: S) -> S | Store:
+    """Return the store on the database itself; what is no store that encrypts, as it is."""
     return store.inner if isinstance(store, _EncryptedStore) else store
 
 

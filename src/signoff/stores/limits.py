@@ -86,6 +86,8 @@ def check_amendment(amendment: Amendment) -> None:
         raise InvalidValue("settlement.version", "the amendment itself says for which version it was made")
     if amendment.due_at is not None and not math.isfinite(amendment.due_at):
         raise InvalidValue("due_at", f"{amendment.due_at} is no time")
+    if amendment.due_at is not None and settlement is not None:
+        raise InvalidValue("due_at", "a question that is settled has no deadline any more")
     if (amendment.rule or amendment.by_rule) and settlement is None:
         raise InvalidValue("rule", "a rule is made with an answer, and used to give one")
     if amendment.rule is not None and amendment.by_rule is not None:
