@@ -26,11 +26,16 @@ from signoff.server.ways import Ways
 TAGS: Final = [
     {"name": "runs", "description": "Executions of workflows, and what happened in them"},
     {"name": "questions", "description": "What people are asked: the inbox, and answers"},
+    {"name": "links", "description": "Addresses by which a person answers a question once"},
+    {"name": "rules", "description": "What people have approved in their name for some time"},
     {"name": "promises", "description": "What others settle: addressable durable futures"},
     {"name": "audit", "description": "What happened to questions, chained by hashes"},
+    {"name": "notifications", "description": "What was sent to people, waits, or was given up"},
     {"name": "groups", "description": "Where runs are routed to, paused and limited"},
     {"name": "workers", "description": "The processes that drive runs"},
     {"name": "schedules", "description": "Workflows that are started again and again"},
+    {"name": "keys", "description": "What services and workers prove themselves by"},
+    {"name": "login", "description": "Who sends a request"},
     {"name": "health", "description": "For orchestrators and Prometheus"},
 ]
 
