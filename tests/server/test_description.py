@@ -77,6 +77,7 @@ def test_each_route_has_a_name_a_summary_and_a_known_tag(route: str) -> None:
 def test_no_two_operations_have_one_name() -> None:
     names = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(set(names)) == len(names)
+    assert "follow_journal" in names  # and not with its path
 
 
 def test_each_parameter_in_a_path_has_an_example() -> None:
