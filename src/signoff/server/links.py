@@ -30,7 +30,7 @@ from signoff.people.controls import note_of
 from signoff.people.filled import Filled
 from signoff.people.links import LIFETIME_SECONDS, PATH, answer_by_form, check_usable, find_link
 from signoff.people.responders import Responder
-from signoff.records import PromiseState, Token, TokenKind
+from signoff.records import PromiseState, Token
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.examples import example
@@ -40,7 +40,6 @@ from signoff.server.problems import problem, status_of
 from signoff.server.replies import After, Limit, reply, reply_page, reply_with
 from signoff.server.responses import gives, gives_more, gives_page
 from signoff.server.services import Services, ServicesOf
-from signoff.stores.paging import TokenFilter
 from signoff.wire import to_wire
 
 router = APIRouter(tags=["links"], route_class=ExactRoute)
@@ -101,13 +100,12 @@ async def create_link(
     return reply({**to_wire(new.token), "path": new.path, "url": new.at(base)}, 201)
 
 
-@router.get("/v1/questions/{question_id}/links", responses=gives_page(Token))
+@router.get("/v1/questions/{question_id}/links", responses=gives_page(Token, NotFound))
 async def list_links(
     question_id: Id, services: ServicesOf, after: After = None, limit: Limit = 100
 ) -> Response:
     """List a question's links, open or not, oldest first, without their secrets."""
-    which = TokenFilter(TokenKind.LINK, question_id=question_id)
-    return reply_page(await services.store.list_tokens(which, after=after, limit=limit))
+    return reply_page(await services.backend.list_links(question_id, after=after, limit=limit))
 
 
 @router.post("/v1/links/{link_id}/revoke", responses=gives(Token, NotFound))
