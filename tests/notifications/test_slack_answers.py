@@ -216,7 +216,7 @@ async def test_what_slack_has_not_signed_just_now_is_refused() -> None:
             await on.post(body, headers={"x-slack-signature": "v0=" + "0" * 64}),
             await on.post(body, headers={"x-slack-signature": ""}),
             await on.post(body, headers={"x-slack-request-timestamp": "soon"}),
-            await on.http.post("/v1/slack/chat/actions", content=body),
+            await on.http.post("/v1/slack/chat/actions", data={"payload": "{}"}),
         ]
         assert [response.status_code for response in (*old, *forged)] == [403] * 6
         assert await on.state() is PromiseState.PENDING

@@ -95,7 +95,9 @@ class DescribedAPI(FastAPI):
         """Return what operations are called: as their functions."""
         routes = (route for route in self.routes if isinstance(route, APIRoute))
         return {
-            (route.path_format, method.lower()): route.name for route in routes for method in route.methods
+            (route.path_format, method.lower()): route.name
+            for route in routes
+            for method in route.methods or ()
         }
 
     def _describe(self, path: str, method: str, operation: dict[str, Any]) -> None:
