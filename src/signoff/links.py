@@ -66,7 +66,7 @@ class AsyncLinks:
         )
 
     async def list(self, question_id: str, *, after: str | None = None, limit: int = 100) -> Page[Token]:
-        """List a question's links, open or not, oldest first."""
+        """List a question's links, open or not, oldest first. Raises NotFound."""
         return await self._backend.list_links(question_id, after=after, limit=limit)
 
     async def revoke(self, link_id: str, *, by: str | None = None) -> Token:

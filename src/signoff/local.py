@@ -18,7 +18,7 @@ from signoff.people import (
     links,
     rules,
 )
-from signoff.people.answers import answer
+from signoff.people.answers import answer, get_question
 from signoff.people.bulk import GivenAnswer, answer_each
 from signoff.people.links import NewLink
 from signoff.people.responders import Responder
@@ -254,6 +254,7 @@ class LocalBackend:
     async def list_links(
         self, question_id: str, *, after: str | None = None, limit: int = 100
     ) -> Page[Token]:
+        await get_question(self._store, question_id)
         which = TokenFilter(TokenKind.LINK, question_id=question_id)
         return await self._store.list_tokens(which, after=after, limit=limit)
 

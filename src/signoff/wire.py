@@ -91,7 +91,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Token: {"kind": TokenKind},
 }
 
-_UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
+UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
 """What no client is told, and what it reads instead."""
 
 
@@ -101,7 +101,7 @@ def to_wire(record: Record) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for field in fields(record):
         value = getattr(record, field.name)
-        if value is not None and field.name not in _UNSAID.get(type(record), ()):
+        if value is not None and field.name not in UNSAID.get(type(record), ()):
             if field.name in texts:
                 value = from_json(value)
             written[field.name] = asdict(value) if isinstance(value, Rate) else value
@@ -111,7 +111,7 @@ def to_wire(record: Record) -> dict[str, Any]:
 def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
     """Read a record back. Fields that this version does not know are passed over."""
     texts, parsed = JSON_FIELDS[kind], _PARSED[kind]
-    read: dict[str, Any] = dict(_UNSAID.get(kind, {}))
+    read: dict[str, Any] = dict(UNSAID.get(kind, {}))
     for field in fields(kind):
         if field.name in data:
             value = data[field.name]
@@ -151,7 +151,6 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
         StoreFull,
         StoreReadOnly,
         StoreUnavailable,
-        TooManyRequests,
         TooManyRequests,
         UnknownLink,
         WrongAnswer,

@@ -8,8 +8,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from signoff.deliveries import Delivery
 from signoff.errors import SignoffError
-from signoff.records import AuditEvent, Entry, Group, Promise, Run, Schedule, WorkerInfo
+from signoff.records import AuditEvent, Entry, Group, Promise, Rule, Run, Schedule, Token, WorkerInfo
 from signoff.server.examples import PROBLEMS, RECORDS
 from signoff.server.openapi import TAGS
 from signoff.server.problems import STATUS, status_of
@@ -76,6 +77,7 @@ def test_each_route_has_a_name_a_summary_and_a_known_tag(route: str) -> None:
 def test_no_two_operations_have_one_name() -> None:
     names = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(set(names)) == len(names)
+    assert "follow_journal" in names  # and not with its path
 
 
 def test_each_parameter_in_a_path_has_an_example() -> None:
@@ -96,7 +98,7 @@ def test_every_error_with_a_status_has_an_example_that_is_read_back() -> None:
 
 
 def test_every_record_has_an_example_that_is_read_back() -> None:
-    kinds = (Run, Promise, Entry, AuditEvent, Group, WorkerInfo, Schedule)
+    kinds = (Run, Promise, Entry, AuditEvent, Group, WorkerInfo, Schedule, Token, Delivery, Rule)
     assert set(kinds) == set(RECORDS)
     for kind in kinds:
         written = to_wire(RECORDS[kind])
@@ -112,10 +114,16 @@ def test_behind_a_proxy_every_route_of_people_says_that_it_needs_somebody() -> N
     assert scheme["name"] == PROXY.user_header
     for _, path, operation in operations(BEHIND_PROXY):
         needs = path.startswith("/v1/")
-        assert (operation.get("security") == [{"person": []}]) == needs
+        assert (operation.get("security") == [{"key": []}, {"person": []}]) == needs
         assert ("401" in operation["responses"]) == needs
-    assert "securitySchemes" not in LAPTOP["components"]
-    assert not [route for route, operation in OPERATIONS.items() if "401" in operation["responses"]]
+
+
+def test_on_a_laptop_a_key_may_be_given_and_need_not() -> None:
+    assert set(LAPTOP["components"]["securitySchemes"]) == {"key"}
+    for _, path, operation in operations(LAPTOP):
+        needs = path.startswith("/v1/")
+        assert (operation.get("security") == [{"key": []}, {}]) == needs
+        assert ("401" in operation["responses"]) == needs  # a key that is none
 
 
 def test_an_error_of_ours_that_nobody_gave_a_status_is_a_500() -> None:

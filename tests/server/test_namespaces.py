@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -14,13 +15,16 @@ from typing import Any
 import httpx
 import pytest
 
-from signoff.records import NewPromise, NewSchedule, Run, RunState, WorkerInfo
-from signoff.server import Role
+from signoff.deliveries import NewDelivery
+from signoff.people.links import create_link
+from signoff.records import AuditKind, NewPromise, NewRule, NewSchedule, Run, RunState, WorkerInfo
+from signoff.server import Role, services
 from signoff.server.issued import IssuedKeys
 from signoff.server.rights import RIGHTS
 from signoff.stores.base import Outcome, Store
 from tests.server.keyed import Keyed, keyed
-from tests.stores.scene import Scene, question
+from tests.stores.scene import YES, Scene, question
+from tests.stores.test_question_rules import amendment
 from tests.support import OnThread
 
 ROUTES = sorted(route for route in RIGHTS if route[1].startswith("/v1/"))
@@ -37,6 +41,15 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/questions/{question_id}/claim": {},
     "/v1/questions/{question_id}/release": {},
     "/v1/questions/{question_id}/delegate": {"to": ["user:eve"]},
+    "/v1/questions/answers": {"answers": [{"question_id": "{who}-run.0", "value": True}]},
+    "/v1/questions/{question_id}/cancel": {},
+    "/v1/questions/{question_id}/reassign": {"to": ["user:eve"]},
+    "/v1/questions/{question_id}/deadline": {"timeout_seconds": 60},
+    "/v1/questions/{question_id}/links": {"user_id": "theirs"},
+    "/v1/links/{link_id}/revoke": {},
+    "/v1/rules/{rule_id}/revoke": {},
+    "/v1/deliveries/{delivery_id}/redeliver": {},
+    "/v1/slack/{channel}/actions": {},
     "/v1/promises": {"id": "{who}-new"},
     "/v1/promises/{promise_id}/resolve": {"value": 1},
     "/v1/promises/{promise_id}/reject": {"value": 1},
@@ -53,6 +66,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/keys/{key_id}/revoke": {},
     "/v1/store": {"session": "s", "floor": 0, "operations": []},
 }
+INBOX = "/v1/questions/events"  # it has no end
 KEPT_FRESH = ("workers", "worker")  # tables in which processes say that they live
 
 
@@ -80,14 +94,12 @@ class Two:
             {"group": f"{who}-group"},
             {"workflow": f"{who}-workflow"},
         ]
-        body = {
-            name: value.replace("{who}", who) if isinstance(value, str) else value
-            for name, value in BODIES.get(path, {}).items()
-        }
+        body = json.loads(json.dumps(BODIES.get(path, {})).replace("{who}", who))
         with self.here.http(self.worker if path.startswith("/v1/store") else self.admin) as http:
             if method == "POST":
                 return [http.post(path.format(**names), params=filters[0], json=body)]
-            return [http.get(path.format(**names), params=query) for query in filters]
+            read = told if path == INBOX else httpx.Client.get
+            return [read(http, path.format(**names), params=query) for query in filters]
 
     def plain(self, answer: httpx.Response, who: str) -> tuple[int, str]:
         """What an answer says, apart from what it was asked for and what is random."""
@@ -114,8 +126,25 @@ class Two:
         return found
 
 
-async def hide(store: Store, clock: Any) -> str:
-    """Fill a namespace, and return the id of its key."""
+def told(http: httpx.Client, path: str, **more: Any) -> httpx.Response:
+    """What a stream says from the beginning on, until it has nothing more to say."""
+    with http.stream("GET", path, headers={"last-event-id": "-1"}, **more) as answer:
+        lines: list[str] = []
+        if answer.status_code == 200:
+            frames = 0
+            for line in answer.iter_lines():
+                lines.append(line)
+                is_quiet = not line and len(lines) > 1 and lines[-2].startswith("id: ")
+                frames += is_quiet
+                if frames == 2:  # where it begins, and where it is
+                    break
+        else:
+            lines.append(answer.read().decode())
+    return httpx.Response(answer.status_code, headers=answer.headers, text="\n".join(lines))
+
+
+async def hide(store: Store, clock: Any) -> dict[str, str]:
+    """Fill a namespace, and return the ids of its link and its key."""
     scene = Scene(store, clock, None)  # type: ignore[arg-type]  # nothing here needs the other clock
     work = {"group": "confidential-group", "workflow": "confidential-workflow"}
 
@@ -128,8 +157,17 @@ async def hide(store: Store, clock: Any) -> str:
     for id in ("theirs-run", "confidential-run"):
         run = await leased(id)
         await scene.pause(run, opens=[question(id, data=asks, assignees=("user:theirs",))])
+    link = await create_link(store, "confidential-run.0", user_id="theirs", by="confidential")
     ended = await leased("theirs-new")
     await scene.complete(ended, Outcome(RunState.SUCCEEDED, '"confidential"'))
+    run = await leased("approved-run")
+    await scene.pause(run, opens=[question("approved-run", data=asks)])
+    approved = await store.get_promise("approved-run.0")
+    rule = NewRule("theirs-rule", "confidential", "mail", "{}", clock.now() + 9e8, approved.id)
+    assert (await store.amend(approved.id, amendment(approved, settlement=YES, rule=rule)))[1]
+    delivery = NewDelivery("theirs-delivery", "user:confidential", "e", 1, AuditKind.ASKED, approved.id)
+    assert await store.expand("theirs-channel", None, -1, [])
+    assert await store.expand("theirs-channel", -1, 1, [delivery])
     for id in ("theirs-promise", "theirs-new", "confidential-promise"):
         await store.create_promise(NewPromise(id, data='"confidential"'))
     for id in ("theirs-schedule", "theirs-new", "confidential-schedule"):
@@ -145,7 +183,7 @@ async def hide(store: Store, clock: Any) -> str:
         WorkerInfo("confidential-worker", "host", 1, 1.5, "confidential-group", store.namespace)
     )
     _, key = await IssuedKeys(store).create_for_service("confidential", [Role.ADMIN])
-    return key.id
+    return {"link_id": link.token.id, "key_id": key.id}
 
 
 @pytest.fixture(scope="module", params=[("default", "acme"), ("acme", "default")], ids="-sees-no-".join)
@@ -153,12 +191,14 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("namespaces")
     mine, theirs = request.param
     with OnThread(lambda: keyed(folder)) as here:
-        key_id = asyncio.run(hide(here.app.store.within(theirs), here.clock))
+        hidden = asyncio.run(hide(here.app.store.within(theirs), here.clock))
         admin, _ = here.key("boss", Role.ADMIN, namespace=mine)
         worker, _ = here.worker_key("boss", namespace=mine)
         ids = {who: _ids(who) for who in ("theirs", "nobody")}
-        ids["theirs"] |= {"key_id": key_id, "namespace": theirs}
-        yield Two(here, folder / "signoff.db", mine, theirs, admin, worker, ids)
+        ids["theirs"] |= {**hidden, "namespace": theirs}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(services, "PING_SECONDS", 0.05)
+            yield Two(here, folder / "signoff.db", mine, theirs, admin, worker, ids)
 
 
 def _ids(who: str) -> dict[str, str]:
@@ -169,6 +209,10 @@ def _ids(who: str) -> dict[str, str]:
         "schedule_id": f"{who}-schedule",
         "name": f"{who}-group",
         "key_id": "0" * 32,
+        "link_id": "1" * 32,
+        "rule_id": f"{who}-rule",
+        "delivery_id": f"{who}-delivery",
+        "channel": f"{who}-channel",
         "namespace": f"{who}-namespace",
     }
 
@@ -188,9 +232,7 @@ def test_what_is_in_another_namespace_is_as_what_is_nowhere(two: Two, method: st
     assert two.rows() == before
 
 
-LISTS = sorted(
-    path for method, path in ROUTES if method == "GET" and "{" not in path and path.startswith("/v1")
-)
+LISTS = sorted(path for method, path in ROUTES if method == "GET" and "{" not in path and path != INBOX)
 
 
 @pytest.mark.parametrize("path", [path for path in LISTS if not path.startswith("/v1/store")])

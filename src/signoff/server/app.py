@@ -119,6 +119,7 @@ def create_server_app(
         InvalidValue: The days are not above 0, or an origin is none, or the URL is none.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
+    forms = (slack.router.prefix, links.FORMS)
     store, group, function = app.store, app.group, app.registry.function
 
     login_path = None if openid is None else login.PATH
@@ -196,7 +197,7 @@ def create_server_app(
             Middleware(
                 HostCheck,
                 allowed_hosts=hosts,
-                forms=(slack.router.prefix, links.FORMS),
+                forms=forms,
                 allowed_origins=origins,
             ),
             *([Middleware(CORSMiddleware, **cross_origin_options(origins))] if origins else []),
@@ -208,6 +209,7 @@ def create_server_app(
                 login_path=login_path,
                 allowed_hosts=hosts,
                 allowed_origins=origins,
+                forms=forms,
             ),
             Middleware(BodyLimit, unread=(PATH,)),
             Middleware(EntityTags),

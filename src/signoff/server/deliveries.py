@@ -5,21 +5,24 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from signoff.deliveries import DeliveryState
+from signoff.deliveries import Delivery, DeliveryState
+from signoff.errors import NotFound
+from signoff.server.bodies import Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import DeliveryFilter
 
 router = APIRouter(prefix="/v1/deliveries", tags=["notifications"])
 
 
-@router.get("")
+@router.get("", responses=gives_page(Delivery))
 async def list_deliveries(
     services: ServicesOf,
     state: DeliveryState | None = None,
-    channel: str | None = None,
-    question_id: str | None = None,
+    channel: Text | None = None,
+    question_id: Text | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
@@ -28,7 +31,7 @@ async def list_deliveries(
     return reply_page(await services.backend.list_deliveries(which, after=after, limit=limit))
 
 
-@router.post("/{delivery_id}/redeliver")
+@router.post("/{delivery_id}/redeliver", responses=gives(Delivery, NotFound))
 async def redeliver(delivery_id: Id, services: ServicesOf) -> Response:
     """Have a delivery that has ended sent again."""
     return reply_with(await services.backend.redeliver(delivery_id))

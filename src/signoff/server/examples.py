@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pydantic.config import JsonDict
 
+from signoff.deliveries import Delivery, DeliveryState
 from signoff.errors import (
     AccessDenied,
     AlreadySettled,
@@ -15,17 +16,21 @@ from signoff.errors import (
     IdConflict,
     InvalidState,
     InvalidValue,
+    LinkEnded,
+    LoginFailed,
     NotAllowed,
     NotAuthenticated,
     NotFound,
     NotSerializable,
     PayloadTooLarge,
+    ProviderUnavailable,
     QuestionClaimed,
     QuestionTooNew,
     RequestConflict,
     SignoffError,
     StoreUnavailable,
     TooManyRequests,
+    UnknownLink,
     WrongAnswer,
 )
 from signoff.records import (
@@ -40,10 +45,13 @@ from signoff.records import (
     PromiseKind,
     PromiseState,
     Rate,
+    Rule,
     Run,
     RunState,
     Schedule,
     Seal,
+    Token,
+    TokenKind,
     WorkerInfo,
 )
 from signoff.wire import Record
@@ -52,6 +60,11 @@ RUN_ID: Final = "refund-o-1"
 QUESTION_ID: Final = "refund-o-1.1"
 PROMISE_ID: Final = "payment-o-1"
 SCHEDULE_ID: Final = "nightly"
+RULE_ID: Final = "5b0f0c3e9d6f4f0f8b1c2d3e4f5a6b7c"
+LINK_ID: Final = "0d9f3c7be5a24c6a9f0e1d2c3b4a5968"
+KEY_ID: Final = "a1b2c3d4e5f60718293a4b5c6d7e8f90"
+DELIVERY_ID: Final = "finance.e4c1b1d20f5d4d6fb6a3c6d2f4a70c11"
+CHANNEL: Final = "finance"
 
 _AT = 1795363664.5
 _ARGUMENTS = json.dumps({"args": ["o-1", 7000], "kwargs": {}})
@@ -106,6 +119,17 @@ EVENT: Final = AuditEvent(
     seq=1,
     hash="9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 )
+KEY: Final = Token(
+    namespace="default",
+    id=KEY_ID,
+    kind=TokenKind.API_KEY,
+    hash="",
+    subject="service:shop",
+    created_at=_AT,
+    data=json.dumps({"roles": ["operator"], "act_as": False, "groups": ["default"]}),
+    created_by="root",
+    expires_at=_AT + 90 * 86400,
+)
 SEAL: Final = Seal(seq=1, event_id=EVENT.id, hash=EVENT.hash or "")
 
 RECORDS: Final[Mapping[type[Record], Record]] = {
@@ -138,6 +162,48 @@ RECORDS: Final[Mapping[type[Record], Record]] = {
         next_at=_AT + 3600,
         created_at=_AT,
     ),
+    Token: Token(
+        namespace="default",
+        id=LINK_ID,
+        kind=TokenKind.LINK,
+        hash="",
+        subject="ana",
+        created_at=_AT + 2,
+        question_id=QUESTION_ID,
+        data=json.dumps({"groups": ["finance"], "roles": []}),
+        created_by="user:req",
+        expires_at=_AT + 86401,
+    ),
+    Delivery: Delivery(
+        namespace="default",
+        id=DELIVERY_ID,
+        channel=CHANNEL,
+        recipient="user:ana",
+        event_id=EVENT.id,
+        seq=SEAL.seq,
+        kind=AuditKind.ASKED,
+        question_id=QUESTION_ID,
+        state=DeliveryState.DEAD,
+        created_at=_AT + 2,
+        run_id=RUN_ID,
+        attempts=12,
+        ended_at=_AT + 86400,
+        error="connection refused",
+    ),
+    Rule: Rule(
+        namespace="default",
+        id=RULE_ID,
+        created_at=_AT + 60,
+        by="ana",
+        tool="refund",
+        arguments=json.dumps({"order": "o-1"}),
+        expires_at=_AT + 3660,
+        question_id=QUESTION_ID,
+        run_id=RUN_ID,
+        groups=("finance",),
+        max_uses=5,
+        uses=1,
+    ),
 }  # fmt: skip
 """What replies are made of in the description."""
 
@@ -149,17 +215,21 @@ PROBLEMS: Final[Mapping[type[SignoffError], SignoffError]] = {
         AlreadyVoted(QUESTION_ID, "user:ana"),
         IdConflict(RUN_ID, "it has other arguments"),
         InvalidState(RUN_ID, "succeeded", "retry"),
+        LinkEnded("used"),
+        LoginFailed("it took too long"),
         InvalidValue("limit", "Input should be less than or equal to 1000"),
         NotAllowed(QUESTION_ID, "user:eve", "it is assigned to others"),
         NotAuthenticated("the proxy names nobody: there is no X-Forwarded-User"),
         NotFound("run", RUN_ID),
         NotSerializable("args.0", "NaN is not JSON"),
         PayloadTooLarge("body", 2_000_000, 1_114_112),
+        ProviderUnavailable("https://login.example.com", "it does not answer"),
         QuestionClaimed(QUESTION_ID, "user:bob"),
         QuestionTooNew(QUESTION_ID, "a policy 'lottery'"),
         RequestConflict("mobile-17", QUESTION_ID),
         TooManyRequests(30),
         StoreUnavailable("postgresql://db/signoff", "connection refused"),
+        UnknownLink(),
         WrongAnswer(QUESTION_ID, [("approved", '"yes" is not of type "boolean"')]),
     )
 }
@@ -170,6 +240,10 @@ PATH_EXAMPLES: Final = {
     "question_id": QUESTION_ID,
     "promise_id": PROMISE_ID,
     "schedule_id": SCHEDULE_ID,
+    "rule_id": RULE_ID,
+    "link_id": LINK_ID,
+    "key_id": KEY_ID,
+    "delivery_id": DELIVERY_ID,
     "name": "default",
 }
 """The parameters of paths."""

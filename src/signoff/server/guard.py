@@ -54,6 +54,7 @@ class Guard:
         login_path: Where browsers are sent whose person is not signed in; None: nowhere.
         allowed_hosts: Names of the server besides the local ones.
         allowed_origins: Other sites whose pages may write.
+        forms: How paths begin whose forms may come from pages of any site: their routes see to who sends them.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class Guard:
         login_path: str | None = None,
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Collection[str] = (),
+        forms: tuple[str, ...] = (),
     ) -> None:
         self._app = app
         self._origins = allowed_origins
+        self._forms = forms
         self._ways = ways
         self._clock = clock
         self._login_path = login_path
@@ -123,7 +126,7 @@ class Guard:
             return ANYBODY
         if identity is None and rights is not None:
             raise NotAuthenticated("sign in, or give an API key")
-        if method not in SAFE:
+        if method not in SAFE and not path.startswith(self._forms):
             self._check_site(Headers(scope=scope))
         if identity is None or rights is None:
             return ANYBODY

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from signoff.errors import AccessDenied, InvalidValue
+from signoff.errors import AccessDenied, InvalidState, InvalidValue, NotFound
 from signoff.records import Token, TokenKind
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
+from signoff.server.examples import KEY, example
 from signoff.server.ids import Id
 from signoff.server.issued import GRACE_SECONDS, IssuedKeys, key_to_wire
 from signoff.server.replies import After, Limit, reply
+from signoff.server.responses import gives, gives_page
 from signoff.server.rights import Role
 from signoff.server.services import ServicesOf
 
@@ -24,7 +26,7 @@ Kind = Literal["service", "worker"]
 _KINDS: dict[Kind, TokenKind] = {"service": TokenKind.API_KEY, "worker": TokenKind.WORKER_KEY}
 
 
-class CreateKey(Body):
+class CreateKey(Body, json_schema_extra=example(name="shop", roles=["operator"], groups=["default"])):
     """A key for a service, with roles, or for workers. ``groups`` are those it starts runs in, or works on."""
 
     name: Text
@@ -35,10 +37,37 @@ class CreateKey(Body):
     lifetime_seconds: float | None = None
 
 
-class RotateKey(Body):
+class RotateKey(Body, json_schema_extra=example(grace_seconds=3600)):
     """How long the old secret still opens something."""
 
     grace_seconds: float = GRACE_SECONDS
+
+
+_KEY = key_to_wire(KEY)
+_MADE = {201: "It is made"}
+
+
+class Key(BaseModel, json_schema_extra=example(**_KEY)):
+    """What is known of a key. ``groups`` null: all."""
+
+    id: str
+    kind: Kind
+    name: str
+    namespace: str
+    roles: list[Role]
+    groups: list[str] | None
+    act_as: bool
+    created_at: float
+    created_by: str | None = None
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None
+
+
+class NewKey(Key, json_schema_extra=example(**_KEY, secret="6tLx0lSWd6h3v0fW0v3V5pM9b8hUuWkqX1o2r4t5y6E")):
+    """A key with its secret, which is told once."""
+
+    secret: str
 
 
 async def _keys(services: ServicesOf) -> IssuedKeys:
@@ -53,7 +82,7 @@ async def _keys(services: ServicesOf) -> IssuedKeys:
 KeysOf = Annotated[IssuedKeys, Depends(_keys)]
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=gives(NewKey, statuses=_MADE))
 async def create_key(body: CreateKey, keys: KeysOf, actor: ActorOf) -> Response:
     """Make a key. Its secret is in this answer and nowhere else."""
     by = actor.user_id("created_by", None)
@@ -75,7 +104,7 @@ async def create_key(body: CreateKey, keys: KeysOf, actor: ActorOf) -> Response:
     return _told(*made)
 
 
-@router.get("")
+@router.get("", responses=gives_page(Key))
 async def list_keys(
     keys: KeysOf, kind: Kind = "service", after: After = None, limit: Limit = 100
 ) -> Response:
@@ -84,7 +113,9 @@ async def list_keys(
     return reply({"items": [key_to_wire(token) for token in page.items], "next": page.next})
 
 
-@router.post("/{key_id}/rotate", status_code=201)
+@router.post(
+    "/{key_id}/rotate", status_code=201, responses=gives(NewKey, NotFound, InvalidState, statuses=_MADE)
+)
 async def rotate_key(key_id: Id, keys: KeysOf, actor: ActorOf, body: RotateKey | None = None) -> Response:
     """Make another key that opens the same, and have the old one end after a while."""
     grace = (body or RotateKey()).grace_seconds
@@ -93,7 +124,7 @@ async def rotate_key(key_id: Id, keys: KeysOf, actor: ActorOf, body: RotateKey |
     )
 
 
-@router.post("/{key_id}/revoke")
+@router.post("/{key_id}/revoke", responses=gives(Key, NotFound))
 async def revoke_key(key_id: Id, keys: KeysOf) -> Response:
     """Have a key open nothing any more."""
     return reply(key_to_wire(await keys.revoke(key_id)))

@@ -14,8 +14,10 @@ from signoff.errors import (
     InvalidValue,
     LinkEnded,
     NotAllowed,
+    NotFound,
     NotSerializable,
     PayloadTooLarge,
+    QuestionTooNew,
     SignoffError,
     StoreError,
     StoreUnavailable,
@@ -28,15 +30,16 @@ from signoff.people.controls import note_of
 from signoff.people.filled import Filled
 from signoff.people.links import LIFETIME_SECONDS, PATH, answer_by_form, check_usable, find_link
 from signoff.people.responders import Responder
-from signoff.records import PromiseState, TokenKind
+from signoff.records import PromiseState, Token
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
+from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.link_pages import HEADERS, message_page, question_page
 from signoff.server.problems import problem, status_of
 from signoff.server.replies import After, Limit, reply, reply_page, reply_with
+from signoff.server.responses import gives, gives_more, gives_page
 from signoff.server.services import Services, ServicesOf
-from signoff.stores.paging import TokenFilter
 from signoff.wire import to_wire
 
 router = APIRouter(tags=["links"], route_class=ExactRoute)
@@ -48,7 +51,7 @@ MOST_FIELDS: Final = 20_000
 """How many values a page may send back: a question may have 10,000 options."""
 
 
-class CreateLink(Body):
+class CreateLink(Body, json_schema_extra=example(user_id="ana", groups=["finance"], lifetime_seconds=86400)):
     """A link for a person to answer by, once."""
 
     user_id: Text
@@ -58,16 +61,31 @@ class CreateLink(Body):
     by: Text | None = None
 
 
-class RevokeLink(Body):
+class RevokeLink(Body, json_schema_extra=example(by="user:req")):
     """Who revokes a link."""
 
     by: Text | None = None
 
 
+_SECRET: Final = f"{FORMS}6tLx0lSWd6h3v0fW0v3V5pM9b8hUuWkqX1o2r4t5y6E"
+
 # What makes and revokes links
 
 
-@router.post("/v1/questions/{question_id}/links", status_code=201)
+@router.post(
+    "/v1/questions/{question_id}/links",
+    status_code=201,
+    responses=gives_more(
+        Token,
+        "NewLink",
+        {"path": _SECRET, "url": f"https://signoff.example.com{_SECRET}"},
+        NotFound,
+        NotAllowed,
+        AlreadySettled,
+        QuestionTooNew,
+        statuses={201: "It is made"},
+    ),
+)
 async def create_link(
     question_id: Id, body: CreateLink, services: ServicesOf, actor: ActorOf, request: Request
 ) -> Response:
@@ -82,16 +100,15 @@ async def create_link(
     return reply({**to_wire(new.token), "path": new.path, "url": new.at(base)}, 201)
 
 
-@router.get("/v1/questions/{question_id}/links")
+@router.get("/v1/questions/{question_id}/links", responses=gives_page(Token, NotFound))
 async def list_links(
     question_id: Id, services: ServicesOf, after: After = None, limit: Limit = 100
 ) -> Response:
     """List a question's links, open or not, oldest first, without their secrets."""
-    which = TokenFilter(TokenKind.LINK, question_id=question_id)
-    return reply_page(await services.store.list_tokens(which, after=after, limit=limit))
+    return reply_page(await services.backend.list_links(question_id, after=after, limit=limit))
 
 
-@router.post("/v1/links/{link_id}/revoke")
+@router.post("/v1/links/{link_id}/revoke", responses=gives(Token, NotFound))
 async def revoke_link(link_id: Id, body: RevokeLink, services: ServicesOf, actor: ActorOf) -> Response:
     """Have a link open nothing any more."""
     return reply_with(await services.backend.revoke_link(link_id, by=actor.user_id("by", body.by)))

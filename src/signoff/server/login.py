@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from signoff.errors import LoginFailed, NotFound, ProviderUnavailable
 from signoff.server.actors import ActorOf
+from signoff.server.examples import example
 from signoff.server.login_door import LoginDoor, own_path, page
 from signoff.server.replies import reply
+from signoff.server.responses import gives
 from signoff.server.services import ServicesOf
 
 PATH: Final = "/login"
@@ -27,7 +30,22 @@ async def _door(services: ServicesOf) -> LoginDoor:
 DoorOf = Annotated[LoginDoor, Depends(_door)]
 
 
-@router.get(PATH)
+class Me(
+    BaseModel,
+    json_schema_extra=example(
+        user_id="ana", groups=["finance"], roles=["responder"], way="login", namespace="default"
+    ),
+):
+    """Who sends a request."""
+
+    user_id: str | None
+    groups: list[str]
+    roles: list[str]
+    way: str | None
+    namespace: str
+
+
+@router.get(PATH, include_in_schema=False)
 async def begin_login(
     request: Request, door: DoorOf, next: Annotated[str, Query(description="A path of this server")] = "/"
 ) -> Response:
@@ -38,7 +56,7 @@ async def begin_login(
         return door.failed(request, error)
 
 
-@router.get("/login/callback")
+@router.get("/login/callback", include_in_schema=False)
 async def finish_login(request: Request, door: DoorOf) -> Response:
     """Take whom the identity provider sends back, and sign them in."""
     try:
@@ -47,7 +65,7 @@ async def finish_login(request: Request, door: DoorOf) -> Response:
         return door.failed(request, error)
 
 
-@router.post("/logout")
+@router.post("/logout", include_in_schema=False)
 async def log_out(request: Request, door: DoorOf) -> Response:
     """Sign out. Who is not signed in may, too."""
     is_page = "text/html" in request.headers.get("accept", "")
@@ -56,7 +74,7 @@ async def log_out(request: Request, door: DoorOf) -> Response:
     return answer
 
 
-@router.get("/v1/me")
+@router.get("/v1/me", responses=gives(Me))
 async def who_am_i(services: ServicesOf, actor: ActorOf) -> Response:
     """Say who sends this request, and what they are. Where the server asks nobody, ``user_id`` is null."""
     person, identity = actor.person, actor.identity

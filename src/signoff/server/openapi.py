@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
@@ -26,11 +27,16 @@ from signoff.server.ways import Ways
 TAGS: Final = [
     {"name": "runs", "description": "Executions of workflows, and what happened in them"},
     {"name": "questions", "description": "What people are asked: the inbox, and answers"},
+    {"name": "links", "description": "Addresses by which a person answers a question once"},
+    {"name": "rules", "description": "What people have approved in their name for some time"},
     {"name": "promises", "description": "What others settle: addressable durable futures"},
     {"name": "audit", "description": "What happened to questions, chained by hashes"},
+    {"name": "notifications", "description": "What was sent to people, waits, or was given up"},
     {"name": "groups", "description": "Where runs are routed to, paused and limited"},
     {"name": "workers", "description": "The processes that drive runs"},
     {"name": "schedules", "description": "Workflows that are started again and again"},
+    {"name": "keys", "description": "What services and workers prove themselves by"},
+    {"name": "login", "description": "Who sends a request"},
     {"name": "health", "description": "For orchestrators and Prometheus"},
 ]
 
@@ -63,7 +69,6 @@ class DescribedAPI(FastAPI):
             title="Signoff",
             description=_SUMMARY,
             openapi_tags=TAGS,
-            generate_unique_id_function=lambda route: route.name,
             **options,
         )
         self._ways = ways
@@ -73,8 +78,10 @@ class DescribedAPI(FastAPI):
         """Return the description."""
         if self.openapi_schema is None:
             described = super().openapi()
+            names = self._names()
             for path, operations in described["paths"].items():
                 for method, operation in operations.items():
+                    operation["operationId"] = names[path, method]
                     self._describe(path, method, operation)
             components: dict[str, Any] = described["components"]
             for fastapis in ("HTTPValidationError", "ValidationError"):
@@ -83,6 +90,15 @@ class DescribedAPI(FastAPI):
             components["securitySchemes"] = self._schemes
         assert self.openapi_schema is not None
         return self.openapi_schema
+
+    def _names(self) -> dict[tuple[str, str], str]:
+        """Return what operations are called: as their functions."""
+        routes = (route for route in self.routes if isinstance(route, APIRoute))
+        return {
+            (route.path_format, method.lower()): route.name
+            for route in routes
+            for method in route.methods or ()
+        }
 
     def _describe(self, path: str, method: str, operation: dict[str, Any]) -> None:
         replies = operation["responses"]

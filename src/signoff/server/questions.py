@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired
 
 from fastapi import APIRouter, Header, Query
-from pydantic import Field
+from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
+from typing_extensions import TypedDict
 
 from signoff.errors import (
     AccessDenied,
@@ -44,6 +45,7 @@ from signoff.server.bodies import (
 )
 from signoff.server.examples import (
     QUESTION,
+    QUESTION_ID,
     example,
 )
 from signoff.server.feeds import (
@@ -72,12 +74,19 @@ from signoff.server.responses import (
     gives_text,
 )
 from signoff.server.services import ServicesOf
+from signoff.server.shapes import shape_of
 from signoff.stores.paging import PromiseFilter
 from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
 
 _CHANGED: Final = gives(Promise, NotFound, NotAllowed, QuestionClaimed, AlreadySettled, QuestionTooNew)
+_OPERATED: Final = gives(Promise, NotFound, AlreadySettled, QuestionTooNew)
+
+if TYPE_CHECKING:
+    _Question = dict[str, Any]
+else:
+    _Question = shape_of(Promise)
 
 MANY_NAMES: Final = 200
 """How many assignees an inbox is asked for at most."""
@@ -112,7 +121,7 @@ class Delegate(
     note: Text | None = None
 
 
-class SayAlike(Body):
+class SayAlike(Body, json_schema_extra=example(seconds=3600, same=["order"], max_uses=5)):
     """Which other questions about the same action are approved with this one, for some time."""
 
     seconds: float
@@ -146,7 +155,7 @@ class GiveAnswer(
     alike: SayAlike | None = None
 
 
-class OneAnswer(Body):
+class OneAnswer(Body, json_schema_extra=example(question_id=QUESTION_ID, value={"approved": True})):
     """One of several answers; see ``GiveAnswer``."""
 
     question_id: Text
@@ -161,13 +170,45 @@ class OneAnswer(Body):
         return GivenAnswer(self.question_id, self.value, self.note, self.request_id, self.digest)
 
 
-class GiveAnswers(Said):
+class GiveAnswers(
+    Said,
+    json_schema_extra=example(
+        user_id="ana",
+        groups=["finance"],
+        answers=[
+            {"question_id": QUESTION_ID, "value": {"approved": True}, "request_id": "mobile-17"},
+            {"question_id": "refund-o-2.1", "value": {"approved": False}, "note": "it was refunded before"},
+        ],
+    ),
+):
     """Answers of one person to several questions, each by itself."""
 
     answers: list[OneAnswer] = Field(max_length=MOST_ANSWERS)
 
 
-class CancelQuestion(Body):
+class Result(TypedDict):
+    """What came of one of several answers: the question as it is, or why it was refused."""
+
+    question_id: str
+    question: NotRequired[_Question]
+    problem: NotRequired[Annotated[dict[str, Any], Field(description="As the answer alone is refused with")]]
+
+
+class Results(
+    BaseModel,
+    json_schema_extra=example(
+        items=[
+            {"question_id": QUESTION_ID, "question": to_wire(QUESTION)},
+            {"question_id": "refund-o-2.1", "problem": to_body(404, NotFound("question", "refund-o-2.1"))},
+        ]
+    ),
+):
+    """What came of several answers, in their order."""
+
+    items: list[Result]
+
+
+class CancelQuestion(Body, json_schema_extra=example(by="user:req", reason="the order is gone")):
     """Who withdraws a question, and why; the workflow is told."""
 
     by: Text | None = None
@@ -175,7 +216,7 @@ class CancelQuestion(Body):
     request_id: Text | None = None
 
 
-class Reassign(Body):
+class Reassign(Body, json_schema_extra=example(to=["user:bob"], by="user:req", reason="ana is away")):
     """Who answers from now on, who says so, and why."""
 
     to: list[Text]
@@ -191,7 +232,9 @@ def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> froz
     return which.answerable_by
 
 
-class MoveDeadline(Body):
+class MoveDeadline(
+    Body, json_schema_extra=example(timeout_seconds=86400, by="user:req", reason="ana is back tomorrow")
+):
     """Until when people answer, in seconds from now, who says so, and why."""
 
     timeout_seconds: float
@@ -284,7 +327,7 @@ async def answer_question(
     return reply_with(promise)
 
 
-@router.post("/answers")
+@router.post("/answers", responses=gives(Results))
 async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: ActorOf) -> Response:
     """Answer several questions, each by itself: one that is refused changes nothing about the others.
 
@@ -341,7 +384,10 @@ async def delegate_question(
     return reply_with(await services.backend.delegate_question(question_id, responder, body.to, body.note))
 
 
-@router.post("/{question_id}/cancel")
+@router.post(
+    "/{question_id}/cancel",
+    responses=gives(Promise, NotFound, AlreadySettled, RequestConflict, QuestionTooNew),
+)
 async def cancel_question(
     question_id: Id, services: ServicesOf, actor: ActorOf, body: CancelQuestion | None = None
 ) -> Response:
@@ -353,7 +399,7 @@ async def cancel_question(
     return reply_with(promise)
 
 
-@router.post("/{question_id}/reassign")
+@router.post("/{question_id}/reassign", responses=_OPERATED)
 async def reassign_question(
     question_id: Id, body: Reassign, services: ServicesOf, actor: ActorOf
 ) -> Response:
@@ -364,7 +410,7 @@ async def reassign_question(
     return reply_with(promise)
 
 
-@router.post("/{question_id}/deadline")
+@router.post("/{question_id}/deadline", responses=_OPERATED)
 async def move_deadline(
     question_id: Id, body: MoveDeadline, services: ServicesOf, actor: ActorOf
 ) -> Response:

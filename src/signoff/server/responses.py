@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from signoff.errors import SignoffError
 from signoff.server.examples import PROBLEMS, RECORDS
 from signoff.server.problems import status_of, to_body
-from signoff.server.shapes import page_of, problem_of, shape_of
+from signoff.server.shapes import more_than, page_of, problem_of, shape_of
 from signoff.wire import Record, to_wire
 
 Responses = dict[int | str, dict[str, Any]]
@@ -35,6 +35,18 @@ def gives(
     if issubclass(what, BaseModel):
         return _described(what, _first_example(what), errors, statuses)
     return _described(shape_of(what), to_wire(RECORDS[what]), errors, statuses)
+
+
+def gives_more(
+    what: type[Record],
+    name: str,
+    more: Mapping[str, str],
+    *errors: type[SignoffError],
+    statuses: Mapping[int, str] | None = None,
+) -> Responses:
+    """Describe a route that replies with a record and more texts beside its members: their names and examples."""
+    example = {**to_wire(RECORDS[what]), **more}
+    return _described(more_than(what, name, tuple(more)), example, errors, statuses)
 
 
 def gives_page(

@@ -7,29 +7,33 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from signoff.errors import NotFound
+from signoff.records import Rule
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, Text
+from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
+from signoff.server.responses import gives, gives_page
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import RuleFilter
 
 router = APIRouter(prefix="/v1/rules", tags=["rules"])
 
 
-class RevokeRule(Body):
+class RevokeRule(Body, json_schema_extra=example(by="user:ana", reason="the shop was told")):
     """Who revokes a rule, and why."""
 
     by: Text | None = None
     reason: Text | None = None
 
 
-@router.get("")
+@router.get("", responses=gives_page(Rule))
 async def list_rules(
     services: ServicesOf,
     actor: ActorOf,
-    by: Annotated[str | None, Query(description="Who made them, without user:")] = None,
-    tool: str | None = None,
+    by: Annotated[Text | None, Query(description="Who made them, without user:")] = None,
+    tool: Text | None = None,
     in_force: Annotated[bool, Query(description="Only those that approve something now")] = False,
     after: After = None,
     limit: Limit = 100,
@@ -39,7 +43,7 @@ async def list_rules(
     return reply_page(await services.backend.list_rules(which, after=after, limit=limit))
 
 
-@router.post("/{rule_id}/revoke")
+@router.post("/{rule_id}/revoke", responses=gives(Rule, NotFound))
 async def revoke_rule(
     rule_id: Id, services: ServicesOf, actor: ActorOf, body: RevokeRule | None = None
 ) -> Response:

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from signoff.errors import InvalidValue, NotSerializable, SignoffError, WrongAnswer
 from signoff.records import AuditKind
-from signoff.wire import JSON_FIELDS, URN, Record
+from signoff.wire import JSON_FIELDS, UNSAID, URN, Record
 
 Json = Annotated[Any, Field(description="Any JSON")]
 
@@ -33,13 +33,25 @@ class Wrong(TypedDict):
 @cache
 def shape_of(kind: type[Record]) -> Any:
     """Return what a record is on the wire, as ``to_wire`` writes it: a type that pydantic knows."""
+    return _typed_dict(kind.__name__, _members(kind), kind.__doc__)
+
+
+@cache
+def more_than(kind: type[Record], name: str, texts: tuple[str, ...]) -> Any:
+    """Return what a record is on the wire with texts beside it that are told once."""
+    return _typed_dict(name, {**_members(kind), **dict.fromkeys(texts, Required[str])}, kind.__doc__)
+
+
+def _members(kind: type[Record]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     members: dict[str, Any] = {}
     for field in fields(kind):
+        if field.name in UNSAID.get(kind, ()):
+            continue
         hint, is_optional = _without_none(hints[field.name])
         what = Json if field.name in JSON_FIELDS[kind] else _RENAMED.get(hint, hint)
         members[field.name] = NotRequired[what] if is_optional else Required[what]
-    return _typed_dict(kind.__name__, members, kind.__doc__)
+    return members
 
 
 @cache

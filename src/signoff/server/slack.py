@@ -10,7 +10,7 @@ from signoff.errors import NotFound, PayloadTooLarge
 from signoff.server.ids import Id
 from signoff.server.services import ServicesOf
 
-router = APIRouter(prefix="/v1/slack", tags=["notifications"])
+router = APIRouter(prefix="/v1/slack", include_in_schema=False)  # Slack says what it sends
 
 
 @router.post("/{channel}/actions")
