@@ -348,7 +348,7 @@ def test_an_id_token_that_nobody_has_signed_signs_nobody_in(
         (NEXT, {"alg": "RS256", "kid": "rsa-2"}),
         (RSA, {"alg": "RS256"}),
     ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
+    ids=["another algorithm", "another key", "a key of its own", "an unknown key", "no key named"],
 )
 def test_an_id_token_counts_only_with_an_agreed_algorithm_and_a_published_key(
     here: World, browser: Browser, key: Any, header: dict[str, Any]
