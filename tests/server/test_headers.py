@@ -46,7 +46,8 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     ("method", "path"), [route for route in sorted(RIGHTS) if not route[1].endswith("/changes")]
 )
 def test_every_reply_forbids_what_pages_could_do_with_it(http: httpx.Client, method: str, path: str) -> None:
-    for parameter, example in {**PATH_EXAMPLES, "asset": "swagger-ui.css"}.items():
+    # No group that has runs: it would be paused for all tests that share the server.
+    for parameter, example in {**PATH_EXAMPLES, "asset": "swagger-ui.css", "name": "nobodys"}.items():
         path = path.replace(f"{{{parameter}}}", example)
     with http.stream(method, path) as reply:  # some have no end
         assert set(SAFE_HEADERS) <= set(reply.headers)
