@@ -12,6 +12,7 @@ RUN pip install --no-cache-dir uv==0.13.9
 WORKDIR /src
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src ./src
+COPY studio ./studio
 RUN uv build --wheel --out-dir /wheels
 # What uv.lock says, by its hashes; the wheel itself brings nothing more.
 RUN uv export --frozen --quiet --no-dev --extra server --extra postgres --extra oidc --no-emit-project --output-file /requirements.txt

@@ -52,6 +52,7 @@ lint: ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python studio/check.py
 
 format: ready
 	$(BIN)/ruff check --fix .

@@ -13,7 +13,7 @@ from benchmarks.postgres import Bench
 from benchmarks.processes import command
 from benchmarks.programs import new_app, park
 from benchmarks.row import Figures, Line, Place, Row
-from benchmarks.rows import answered, concurrent, inbox, resumed, sequential
+from benchmarks.rows import answered, concurrent, inbox, paced, resumed, sequential
 from benchmarks.rows.resumed import REPLAYED, answer_one_by_one
 from signoff import AsyncClient
 from signoff.stores.postgres import PostgresStore
@@ -24,6 +24,7 @@ NAMES = (
     "concurrent",
     "across",
     "resumed-over-http",
+    "paced",
     "answered",
     "workers",
     "claims",
@@ -164,6 +165,7 @@ def rows(bench: Bench) -> Sequence[Row]:
             lambda sizes: sizes.answers,
         ),
         _row(over_http, bench, "commit", target=None),
+        paced.row(bench.commit),
         _row(parked, bench, "batches", target=None),
         Row(
             "workers",

@@ -31,7 +31,7 @@ async def paced(place: Place) -> Figures:
     await app.store.close()
     async with (
         command(place, "server", "--store", address, "--port", "0", "--json") as server,
-        httpx.AsyncClient(base_url=await url_of(server)) as client,
+        httpx.AsyncClient(base_url=await url_of(server), timeout=60) as client,  # a slow one is measured, too
     ):
         await client.get("/health")
         with place.measured():

@@ -31,11 +31,12 @@ from signoff.errors import (
 from signoff.people.actions import Action
 from signoff.people.answers import Answer
 from signoff.people.bulk import GivenAnswer
+from signoff.people.callbacks import Callback
 from signoff.people.cases import Vote
 from signoff.people.hours import BusinessHours
 from signoff.people.policies import Escalation, Quorum
 from signoff.people.rules import Alike
-from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Rule, Run, RunState, Schedule
+from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Rule, Run, RunState, Schedule, Session
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ __all__ = [
     "AsyncHandle",
     "AuditEvent",
     "BusinessHours",
+    "Callback",
     "Client",
     "Concurrency",
     "Context",
@@ -76,6 +78,7 @@ __all__ = [
     "RunState",
     "RunTimeout",
     "Schedule",
+    "Session",
     "SignalTimeout",
     "Signoff",
     "SignoffError",

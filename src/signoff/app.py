@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from signoff.client import Workflow
 from signoff.concurrency import Concurrency
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
+from signoff.public_url import checked_public_url
 from signoff.records import Promise, Schedule
 from signoff.registry import Registry, workflow_name
 from signoff.stores.address import store_at
@@ -33,6 +35,11 @@ class Signoff:
         store: ``sqlite:///file.db`` (relative to the working directory), ``postgresql://user@host/db``, or a store.
         group: The group that runs are started in and that workers poll.
         namespace: The tenant.
+        public_url: Where others reach the server, such as ``https://signoff.example.com``: callbacks begin with it. By
+            default SIGNOFF_PUBLIC_URL; None: there are no callbacks.
+
+    Raises:
+        InvalidValue: ``store`` or ``public_url`` is none.
 
     Example::
 
@@ -52,14 +59,29 @@ class Signoff:
         *,
         group: str = "default",
         namespace: str = "default",
+        public_url: str | None = None,
     ) -> None:
+        public_url = public_url or os.environ.get("SIGNOFF_PUBLIC_URL") or None
+        if public_url is not None:
+            public_url, _ = checked_public_url(public_url)
         self.store: Store = store_at(store, namespace=namespace) if isinstance(store, str) else store
         self.group = group
-        self.registry = Registry(group)
+        self.registry = Registry(group, public_url)
+
+    @property
+    def public_url(self) -> str | None:
+        """Where people and callbacks from elsewhere reach the server; None if nobody has said so."""
+        return self.registry.public_url
 
     @classmethod
     def remote(
-        cls, url: str, *, key: str | None = None, group: str = "default", namespace: str = "default"
+        cls,
+        url: str,
+        *,
+        key: str | None = None,
+        group: str = "default",
+        namespace: str = "default",
+        public_url: str | None = None,
     ) -> Signoff:
         """Return an app whose store is kept by a ``signoff server``: no database credentials, no inbound port.
 
@@ -68,6 +90,7 @@ class Signoff:
             key: A worker key, see ``signoff keys create``.
             group: The group that runs are started in and that workers poll.
             namespace: The tenant; the key must be one of it.
+            public_url: Where others reach the server, which may be elsewhere than where the worker does.
 
         Raises:
             InvalidValue: ``url`` is no such URL.
@@ -78,7 +101,7 @@ class Signoff:
         """
         from signoff.stores.remote import RemoteStore  # brings httpx, which takes a while
 
-        return cls(RemoteStore(url, key=key, namespace=namespace), group=group)
+        return cls(RemoteStore(url, key=key, namespace=namespace), group=group, public_url=public_url)
 
     # Registering
 
@@ -206,6 +229,7 @@ class Signoff:
         start_at: datetime | None = None,
         delay_seconds: float | None = None,
         started_by: str | None = None,
+        session_id: str | None = None,
     ) -> Starter:
         """Return a way to start runs elsewhere, or later.
 
@@ -216,6 +240,7 @@ class Signoff:
             start_at: When to start it, with a time zone.
             delay_seconds: After how long to start it, instead of ``start_at``.
             started_by: Who asks for it, such as ``user:ana``.
+            session_id: The session it belongs to: it waits until the runs before it there have ended.
 
         Example::
 
@@ -228,6 +253,7 @@ class Signoff:
             start_at=start_at,
             delay_seconds=delay_seconds,
             started_by=started_by,
+            session_id=session_id,
         )
 
     def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
@@ -258,6 +284,7 @@ class Starter:
     start_at: datetime | None = None
     delay_seconds: float | None = None
     started_by: str | None = None
+    session_id: str | None = None
 
     def options(
         self,
@@ -268,6 +295,7 @@ class Starter:
         start_at: datetime | None = None,
         delay_seconds: float | None = None,
         started_by: str | None = None,
+        session_id: str | None = None,
     ) -> Starter:
         """Return one with these options changed. See ``Signoff.options``."""
         return replace(
@@ -278,6 +306,7 @@ class Starter:
             start_at=self.start_at if start_at is None else start_at,
             delay_seconds=self.delay_seconds if delay_seconds is None else delay_seconds,
             started_by=self.started_by if started_by is None else started_by,
+            session_id=self.session_id if session_id is None else session_id,
         )
 
     def begin_run(self, id: str, workflow: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Handle:
@@ -301,6 +330,7 @@ class Starter:
             start_at=self.start_at,
             delay_seconds=self.delay_seconds,
             started_by=self.started_by,
+            session_id=self.session_id,
             **kwargs,
         )
 

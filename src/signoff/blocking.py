@@ -47,6 +47,7 @@ from signoff.records import (
     Run,
     RunState,
     Schedule,
+    Session,
     Token,
     WorkerInfo,
 )
@@ -54,6 +55,7 @@ from signoff.rules import (
     AsyncRules,
 )
 from signoff.schedules import AsyncSchedules
+from signoff.sessions import AsyncSessions
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
 
@@ -194,6 +196,7 @@ class Client:
         self.groups = Groups(self._async.groups, self._background)
         self.inbox = Inbox(self._async.inbox, self._background)
         self.rules = Rules(self._async.rules, self._background)
+        self.sessions = Sessions(self._async.sessions, self._background)
         self.links = Links(self._async.links, self._background)
         self.schedules = Schedules(self._async.schedules, self._background)
         self.notifications = Notifications(self._async.notifications, self._background)
@@ -288,7 +291,7 @@ class Client:
         self._call("retry", self._async.retry(run_id))
 
     def prune(self, older_than: timedelta) -> int:
-        """Delete runs that ended so long ago. See ``AsyncClient.prune``."""
+        """Delete runs, and what else, that ended so long ago. See ``AsyncClient.prune``."""
         return self._call("prune", self._async.prune(older_than))
 
     def workers(self) -> Sequence[WorkerInfo]:
@@ -483,6 +486,22 @@ class Inbox:
     def history(self, **which: Any) -> Page[AuditEvent]:
         """List what happened to questions, in order. See ``AsyncInbox.history``."""
         return self._background.call(self._async.history(**which), "inbox.history")
+
+
+class Sessions:
+    """Sessions by their ids, for code that may block. See ``AsyncSessions``."""
+
+    def __init__(self, sessions: AsyncSessions, background: Background) -> None:
+        self._async = sessions
+        self._background = background
+
+    def get(self, session_id: str) -> Session:
+        """Return a session. See ``AsyncSessions.get``."""
+        return self._background.call(self._async.get(session_id), "sessions.get")
+
+    def list(self, **which: Any) -> Page[Session]:
+        """List sessions, that in which a run was started last first. See ``AsyncSessions.list``."""
+        return self._background.call(self._async.list(**which), "sessions.list")
 
 
 class Rules:

@@ -20,6 +20,7 @@ from signoff.local import LocalBackend
 from signoff.notifications import AsyncNotifications, DeliveryBackend
 from signoff.people.responders import Responder
 from signoff.people.rules import Alike
+from signoff.pruned import Pruned
 from signoff.records import (
     Entry,
     NewPromise,
@@ -35,7 +36,8 @@ from signoff.records import (
 from signoff.registry import workflow_name
 from signoff.rules import AsyncRules, RuleBackend
 from signoff.schedules import AsyncSchedules, ScheduleBackend
-from signoff.start_options import check_id, check_priority, unix_time
+from signoff.sessions import AsyncSessions, SessionBackend
+from signoff.start_options import check_id, check_priority, check_session, unix_time
 from signoff.stores.base import Store
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
 from signoff.traceparent import current_traceparent
@@ -43,7 +45,7 @@ from signoff.traceparent import current_traceparent
 T = TypeVar("T")
 Workflow = Callable[..., Any] | str
 
-PRUNED_AT_ONCE = 100  # runs in one transaction
+PRUNED_AT_ONCE = 100  # of each kind in one transaction
 
 
 class Functions(Protocol):
@@ -67,7 +69,14 @@ class App(Protocol):
 
 
 class Backend(
-    GroupBackend, InboxBackend, RuleBackend, LinkBackend, ScheduleBackend, DeliveryBackend, Protocol
+    GroupBackend,
+    InboxBackend,
+    RuleBackend,
+    SessionBackend,
+    LinkBackend,
+    ScheduleBackend,
+    DeliveryBackend,
+    Protocol,
 ):
     """What a client talks to: a store in this process, or a server."""
 
@@ -99,7 +108,7 @@ class Backend(
     ) -> Page[Promise]: ...
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise: ...
     async def list_workers(self) -> Sequence[WorkerInfo]: ...
-    async def delete_ended(self, older_than_seconds: float, limit: int) -> int: ...
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned: ...
     async def answer(
         self,
         question_id: str,
@@ -148,6 +157,7 @@ class AsyncClient:
         self.groups = AsyncGroups(self.backend)
         self.inbox = AsyncInbox(self.backend)
         self.rules = AsyncRules(self.backend)
+        self.sessions = AsyncSessions(self.backend)
         self.links = AsyncLinks(self.backend)
         self.schedules = AsyncSchedules(self.backend, self._group, self._function)
         self.notifications = AsyncNotifications(self.backend)
@@ -175,6 +185,7 @@ class AsyncClient:
         start_at: datetime | None = None,
         delay_seconds: float | None = None,
         started_by: str | None = None,
+        session_id: str | None = None,
         **kwargs: Any,
     ) -> AsyncHandle:
         """Start a run, now or later. It is durable when this returns.
@@ -189,13 +200,15 @@ class AsyncClient:
             start_at: When to start it, with a time zone; at once if that is past.
             delay_seconds: After how long to start it, instead of ``start_at``.
             started_by: Who asks for it, such as ``user:ana``; a question with four eyes is not for them to answer.
+            session_id: The session it belongs to, such as a conversation: it waits until the session's runs that were
+                started before it have ended.
             kwargs: Its keyword arguments.
 
         Returns:
             The handle of the run, whether it was started now or before.
 
         Raises:
-            IdConflict: The id belongs to another workflow or other arguments.
+            IdConflict: The id belongs to another workflow, other arguments or another session.
             NotSerializable, PayloadTooLarge: An argument cannot be stored.
             InvalidValue: The arguments do not fit the function, or an option makes no sense.
         """
@@ -213,6 +226,7 @@ class AsyncClient:
             concurrency_limit=concurrency_limit,
             traceparent=current_traceparent(),
             started_by=started_by,
+            session_id=check_session(session_id),
         )
         run, _ = await self.backend.create_run(
             new, timeout_seconds=timeout_seconds, delay_seconds=delay_seconds
@@ -237,12 +251,14 @@ class AsyncClient:
         states: Sequence[RunState | str] = (),
         workflow: str | None = None,
         group: str | None = None,
+        session_id: str | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> Page[Run]:
         """List runs, newest first; ``after`` is a former page's ``next``."""
         chosen = frozenset(RunState(state) for state in states) or None
-        return await self.backend.list_runs(RunFilter(chosen, workflow, group), after=after, limit=limit)
+        which = RunFilter(chosen, workflow, group, session_id=session_id)
+        return await self.backend.list_runs(which, after=after, limit=limit)
 
     async def signal(
         self,
@@ -274,16 +290,17 @@ class AsyncClient:
     async def prune(self, older_than: timedelta) -> int:
         """Delete runs that ended so long ago, with their journals and promises, in small batches.
 
-        Runs that failed because of their code are kept: retry or cancel them.
+        Runs that failed because of their code are kept: retry or cancel them. Links, keys and logins that expired or
+        were revoked so long ago are deleted, too, and so are deliveries that ended.
 
         Returns:
-            How many.
+            How many runs.
         """
         total = 0
         while True:
             deleted = await self.backend.delete_ended(older_than.total_seconds(), PRUNED_AT_ONCE)
-            total += deleted
-            if deleted < PRUNED_AT_ONCE:
+            total += deleted.runs
+            if max(deleted.runs, deleted.tokens, deleted.deliveries) < PRUNED_AT_ONCE:
                 return total
 
     async def workers(self) -> Sequence[WorkerInfo]:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 from signoff import codec
 from signoff.bodies import LocalCall, function_name, is_workflow_code
+from signoff.calling_back import CallbackCall, CallbackOpening
 from signoff.concurrency import slot_of
 from signoff.engine.calls import (
     ChildCall,
@@ -33,6 +34,7 @@ from signoff.names import check_user
 from signoff.people.actions import Action
 from signoff.people.answers import Answer, read_answer
 from signoff.people.attachments import Attachment
+from signoff.people.callbacks import Callback, Terms
 from signoff.people.cases import excluded_users
 from signoff.people.checks import checked_default
 from signoff.people.hours import BusinessHours
@@ -48,6 +50,7 @@ class Names(Protocol):
     """What a context needs of the registry."""
 
     group: str
+    public_url: str | None
 
     def function(self, workflow: Function | str) -> Function | None:
         """Return the newest function of a workflow's name; None if it is not registered."""
@@ -63,6 +66,7 @@ class Context:
 
     Attributes:
         run_id: The run's id.
+        session_id: The session that the run belongs to, if any.
         version: The workflow's version when this run began.
     """
 
@@ -70,6 +74,7 @@ class Context:
         self._execution = execution
         self._names = names
         self.run_id = execution.run.id
+        self.session_id = execution.run.session_id
         self.version = execution.version
 
     @cached_property
@@ -362,6 +367,63 @@ class Context:
                 hours, self._execution.loop.time(), timeout_seconds
             )  # refused here, not when awaited
         return QuestionCall(self._execution, asked, policy, timeout_seconds, declared, hours)
+
+    def callback(
+        self,
+        question: str,
+        *,
+        answer_type: Any = None,
+        timeout_seconds: float | None = None,
+        methods: Sequence[str] = ("POST",),
+        headers: Sequence[str] = (),
+        then: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        help: str | None = None,
+    ) -> CallbackOpening:
+        """Open a question that something elsewhere answers: a payment, a webhook, an OAuth server.
+
+        Awaiting this gives the callback with its ``url``, open from then on; awaiting that waits for its answer.
+
+        Args:
+            question: What is waited for, as people read it in the inbox.
+            answer_type: A pydantic model or dataclass (or a JSON Schema) that the body must fit, as JSON or as a form,
+                or for GET the query; ``answer.value`` is then an instance. By default it is a ``Callback``: all that
+                came.
+            timeout_seconds: After how long to give up.
+            methods: By which it is made. ``GET`` is for browsers that are sent back: whatever fetches the address
+                answers.
+            headers: Names of headers to keep, without an ``answer_type``.
+            then: Where to send a browser that has called back.
+            metadata: What else to show to people.
+            help: A longer text beside the question.
+
+        Raises:
+            RegistrationError: The parts do not fit together. Where nobody has said where others reach the server, the
+                run itself fails with it, and can be retried when somebody has.
+            SignalTimeout: (when the callback is awaited) Nothing came in time.
+            QuestionCancelled: (when the callback is awaited) Somebody has withdrawn it.
+            InvalidValue: (when the callback is awaited) What came fits the JSON Schema of ``answer_type``, but not the
+                type itself.
+
+        Example::
+
+            paid = await ctx.callback("Payment of order o-1", answer_type=Payment, timeout_seconds=86_400)
+            await ctx.step(create_checkout, order, paid.url)
+            payment = (await paid).value
+        """
+        terms = Terms(methods, headers, then, is_whole=answer_type is None)
+        asked = Question.make(
+            question,
+            input_type="external",
+            answer_type=answer_type,
+            metadata=metadata,
+            help=help,
+            callback=terms,
+        )
+        declared = Callback if answer_type is None else answer_type
+        return CallbackOpening(
+            CallbackCall(self._execution, asked, declared, timeout_seconds, self._names.public_url)
+        )
 
     def wait_for_signal(
         self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any

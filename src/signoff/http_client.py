@@ -34,6 +34,7 @@ from signoff.people.policies import (
 )
 from signoff.people.responders import Responder, check_names
 from signoff.people.rules import Alike
+from signoff.pruned import Pruned
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -48,6 +49,7 @@ from signoff.records import (
     Run,
     Schedule,
     Seal,
+    Session,
     Settlement,
     Token,
     WorkerInfo,
@@ -64,7 +66,7 @@ from signoff.stores.paging import (
 )
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery, Rule, Token)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery, Rule, Session, Token)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -130,6 +132,7 @@ class HttpBackend:
             "concurrency_key": new.concurrency_key,
             "concurrency_limit": new.concurrency_limit,
             "started_by": new.started_by,
+            "session_id": new.session_id,
         }
         headers = {"traceparent": new.traceparent} if new.traceparent else None
         response = await self._post("/v1/runs", body, pauses=QUICK, headers=headers)
@@ -144,6 +147,7 @@ class HttpBackend:
             "workflow": which.workflow,
             "group": which.group,
             "parent_id": which.parent_id,
+            "session_id": which.session_id,
         }
         return await self._list(Run, "/v1/runs", query, after, limit)
 
@@ -210,9 +214,12 @@ class HttpBackend:
         response = await self._post(_path("runs", run_id, "signals"), body, pauses=_repeatable(request_id))
         return self._read(response, lambda answer: answer["sent"])
 
-    async def delete_ended(self, older_than_seconds: float, limit: int) -> int:
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned:
         body = {"older_than_seconds": older_than_seconds, "limit": limit}
-        return self._read(await self._post("/v1/prune", body, pauses=QUICK), lambda answer: answer["deleted"])
+        response = await self._post("/v1/prune", body, pauses=QUICK)
+        return self._read(
+            response, lambda answer: Pruned(answer["deleted"], answer["tokens"], answer["deliveries"])
+        )
 
     # Promises
 
@@ -356,12 +363,25 @@ class HttpBackend:
     async def redeliver(self, delivery_id: str) -> Delivery:
         return self._record(Delivery, await self._post(_path("deliveries", delivery_id, "redeliver"), {}))
 
+    # Sessions
+
+    async def get_session(self, session_id: str) -> Session:
+        return self._record(Session, await self._get(_path("sessions", session_id)))
+
+    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        return await self._list(Session, "/v1/sessions", {}, after, limit)
+
     # Rules
 
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Rule]:
-        query = {"by": which.by, "tool": which.tool, "in_force": which.in_force or None}
+        query = {
+            "by": which.by,
+            "tool": which.tool,
+            "in_force": which.in_force or None,
+            "session_id": which.session_id,
+        }
         return await self._list(Rule, "/v1/rules", query, after, limit)
 
     async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:

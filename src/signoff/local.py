@@ -20,9 +20,12 @@ from signoff.people import (
 )
 from signoff.people.answers import answer, get_question
 from signoff.people.bulk import GivenAnswer, answer_each
+from signoff.people.callbacks import veiled
+from signoff.people.checks import check_texts
 from signoff.people.links import NewLink
 from signoff.people.responders import Responder
 from signoff.people.rules import Alike
+from signoff.pruned import Pruned
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -37,11 +40,13 @@ from signoff.records import (
     Run,
     Schedule,
     Seal,
+    Session,
     Settlement,
     Token,
     TokenKind,
     WorkerInfo,
 )
+from signoff.request_ids import check_free, check_length
 from signoff.stores.base import Store
 from signoff.stores.encrypted import (
     unwrapped,
@@ -100,7 +105,7 @@ class LocalBackend:
         entries = await self._store.read_journal(run_id, after=after, limit=limit)
         if not entries:
             await self._store.get_run(run_id)
-        return entries
+        return [veiled(entry) for entry in entries]
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
@@ -110,7 +115,7 @@ class LocalBackend:
                 entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
                 for entry in entries:
                     after = entry.seq
-                    yield entry
+                    yield veiled(entry)
                 if len(entries) == _ENTRIES_AT_ONCE:
                     continue
                 if run.state.is_final:
@@ -135,6 +140,7 @@ class LocalBackend:
     async def signal(
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
     ) -> bool:
+        check_length(request_id)
         return await self._store.signal(run_id, name, value, by=by, request_id=request_id)
 
     async def create_promise(
@@ -154,6 +160,8 @@ class LocalBackend:
 
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
         """Settle a promise. A question it does not find: ``answer`` checks first what comes for one."""
+        check_texts(note=settlement.note)
+        check_length(settlement.request_id)
         return (await self._store.settle(promise_id, PromiseKind.PROMISE, settlement))[0]
 
     async def answer(
@@ -169,6 +177,7 @@ class LocalBackend:
         digest: str | None = None,
         alike: Alike | None = None,
     ) -> Promise:
+        check_free(request_id)
         return await answer(
             self._store,
             question_id,
@@ -217,6 +226,7 @@ class LocalBackend:
     async def cancel_question(
         self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
     ) -> Promise:
+        check_free(request_id)
         return await decisions.cancel(self._store, question_id, by, reason, request_id)
 
     async def reassign_question(
@@ -228,6 +238,12 @@ class LocalBackend:
         self, question_id: str, timeout_seconds: float, *, by: str | None, reason: str | None
     ) -> Promise:
         return await decisions.move_deadline(self._store, question_id, timeout_seconds, by, reason)
+
+    async def get_session(self, session_id: str) -> Session:
+        return await self._store.get_session(session_id)
+
+    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        return await self._store.list_sessions(after=after, limit=limit)
 
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
@@ -279,12 +295,17 @@ class LocalBackend:
     async def redeliver(self, delivery_id: str) -> Delivery:
         return await self._store.redeliver(delivery_id)
 
-    async def delete_ended(self, older_than_seconds: float, limit: int) -> int:
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned:
         if not 0 <= older_than_seconds < math.inf:
             raise InvalidValue(
                 "older_than_seconds", f"{older_than_seconds} is no number of seconds from 0 on"
             )
-        return await self._store.delete_ended(self._store.clock.now() - older_than_seconds, limit)
+        before = self._store.clock.now() - older_than_seconds
+        return Pruned(
+            await self._store.delete_ended(before, limit),
+            await self._store.delete_tokens(before, limit),
+            await self._store.delete_deliveries(before, limit),
+        )
 
     async def put_schedule(self, new: NewSchedule) -> Schedule:
         next_at = next_time(new.cron, new.timezone, self._store.clock.now())

@@ -141,6 +141,7 @@ class TokenKind(_Growing):
     WORKER_KEY = "worker_key"
     LINK = "link"
     LOGIN = "login"
+    CALLBACK = "callback"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,7 @@ class NewRun:
     started_by: str | None = (
         None  # who asked for it, such as user:ana; no part of what makes it this run either
     )
+    session_id: str | None = None  # it waits until the runs of this session before it have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +200,30 @@ class Run:
     concurrency_limit: int | None = None
     traceparent: str | None = None
     started_by: str | None = None
+    session_id: str | None = None
+    position: int | None = None  # in its session, from 1
 
     @property
     def is_delayed(self) -> bool:
-        """Whether it waits for its start."""
+        """Whether it waits for its start: for its time, or for its turn."""
         return self.state is RunState.PAUSED and self.epoch == 0
+
+    @property
+    def awaits_turn(self) -> bool:
+        """Whether it waits for runs of its session that come before it."""
+        return self.is_delayed and self.wake_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An ordered chain of runs of which one at most is active at a time, such as a conversation."""
+
+    namespace: str
+    id: str
+    created_at: float
+    last_at: float  # when the last run was started in it
+    last_position: int  # that run's: so many runs were ever started in it
+    active_run_id: str | None = None  # whose turn it is; None: all of its runs have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +264,8 @@ class NewPromise:
         str, ...
     ] = ()  # of a question: who may answer, such as user:ana, group:finance; () is anybody
     act_at: float | None = None  # of a question: when its policy has something to do
+    callback: str | None = field(default=None, repr=False)
+    # of a question: SHA-256, in hex, of the secret of its callback; kept as a token, not in the promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +330,9 @@ class AuditEvent:
     details: str | None = None  # JSON object
     seq: int | None = None  # its place in the namespace's chain, once it is sealed
     hash: str | None = None  # of it and all before it in the chain
+    redacted: bool | None = (
+        None  # whether some of its details were hidden on their way out; no store keeps it
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,12 +352,13 @@ class NewRule:
     by: str  # who made it, without `user:`
     tool: str
     arguments: str  # JSON object: JSON Pointers, and what the arguments of a question must have there
-    expires_at: float
+    expires_at: float | None  # None, for a session: at no time
     question_id: str  # it was made with the answer to this one
     run_id: str | None = None  # only what this run asks; None: whoever asks
     groups: tuple[str, ...] = ()  # its maker's, when they made it
     roles: tuple[str, ...] = ()  # likewise
     max_uses: int | None = None
+    session_id: str | None = None  # only what runs of this session ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,8 +371,8 @@ class Rule:
     by: str
     tool: str
     arguments: str  # JSON
-    expires_at: float
     question_id: str
+    expires_at: float | None = None
     run_id: str | None = None
     groups: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
@@ -353,11 +380,13 @@ class Rule:
     uses: int = 0
     revoked_at: float | None = None
     revoked_by: str | None = None
+    session_id: str | None = None
 
     def is_in_force(self, now: float) -> bool:
         """Whether it approves anything at that time, in unix seconds."""
         is_used_up = self.max_uses is not None and self.uses >= self.max_uses
-        return self.revoked_at is None and self.expires_at > now and not is_used_up
+        is_over = self.expires_at is not None and self.expires_at <= now
+        return self.revoked_at is None and not is_over and not is_used_up
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,10 +61,12 @@ class Registry:
 
     Args:
         group: The group in which child runs are started unless they say otherwise.
+        public_url: Where others reach the server, for callbacks; None: nobody has said so.
     """
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, public_url: str | None = None) -> None:
         self.group = group
+        self.public_url = public_url
         self._programs: dict[str, dict[str, WorkflowProgram]] = {}
 
     def add(

@@ -35,6 +35,7 @@ class AsyncRules:
         user_id: str | None = None,
         tool: str | None = None,
         in_force: bool = False,
+        session_id: str | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> Page[Rule]:
@@ -44,11 +45,13 @@ class AsyncRules:
             user_id: Only whose maker this is.
             tool: Only about this tool.
             in_force: Only those that approve something now.
+            session_id: Only those for this session; empty: only those for none.
             after: A former page's ``next``.
             limit: How many at most.
         """
         by = None if user_id is None else user_id.removeprefix("user:")
-        return await self._backend.list_rules(RuleFilter(by, tool, in_force), after=after, limit=limit)
+        which = RuleFilter(by, tool, in_force, session_id)
+        return await self._backend.list_rules(which, after=after, limit=limit)
 
     async def revoke(self, rule_id: str, *, by: str | None = None, reason: str | None = None) -> Rule:
         """Have a rule approve nothing more. What it has approved stays; revoking it again changes nothing.

@@ -12,9 +12,12 @@ LOWEST_PRIORITY = -(2**31)
 
 def check_id(id: str) -> str:
     """Return a chosen id if it can be one. Raises InvalidValue."""
-    if not 0 < len(id) <= 256 or not id.isprintable() or id != id.strip():
-        raise InvalidValue("id", f"{id!r} is not 1 to 256 printable characters without spaces at the ends")
-    return id
+    return _check("id", id)
+
+
+def check_session(session_id: str | None) -> str | None:
+    """Return the id of a session if it can be one. Raises InvalidValue."""
+    return None if session_id is None else _check("session_id", session_id)
 
 
 def check_priority(priority: int) -> int:
@@ -36,3 +39,9 @@ def unix_time(moment: datetime | None) -> float | None:
             "start_at", f"{moment.isoformat()} has no time zone; pass one, such as datetime.now(UTC)"
         )
     return moment.timestamp()
+
+
+def _check(field: str, id: str) -> str:
+    if not 0 < len(id) <= 256 or not id.isprintable() or id != id.strip():
+        raise InvalidValue(field, f"{id!r} is not 1 to 256 printable characters without spaces at the ends")
+    return id

@@ -22,6 +22,7 @@ PREFIXES: Final[Mapping[TokenKind, str]] = {
     TokenKind.WORKER_KEY: "sgw_",
     TokenKind.LINK: "sgl_",
     TokenKind.LOGIN: "sgs_",
+    TokenKind.CALLBACK: "sgc_",
 }
 """What the secrets of a kind begin with, so that people and scanners know one that lies about."""
 
@@ -29,12 +30,13 @@ _BYTES: Final = 32
 _SECRET: Final = re.compile("[A-Za-z0-9_-]{43}")  # what 32 bytes are in urlsafe base64
 
 
-def new_token(kind: TokenKind, subject: str, **more: Any) -> tuple[str, NewToken]:
+def new_token(kind: TokenKind, subject: str, *, id: str | None = None, **more: Any) -> tuple[str, NewToken]:
     """Make a token.
 
     Args:
         kind: What it is good for.
         subject: Who or what it stands for.
+        id: Its public id, if not a random one.
         more: What else ``NewToken`` has.
 
     Returns:
@@ -44,8 +46,13 @@ def new_token(kind: TokenKind, subject: str, **more: Any) -> tuple[str, NewToken
         secret, new = new_token(TokenKind.API_KEY, "service:billing", label="billing")
         token = await store.create_token(new)
     """
-    secret = PREFIXES[kind] + secrets.token_urlsafe(_BYTES)
-    return secret, NewToken(uuid.uuid4().hex, kind, hash_of(secret), subject, **more)
+    secret = new_secret(kind)
+    return secret, NewToken(id or uuid.uuid4().hex, kind, hash_of(secret), subject, **more)
+
+
+def new_secret(kind: TokenKind) -> str:
+    """Return a secret that nobody has had before."""
+    return PREFIXES[kind] + secrets.token_urlsafe(_BYTES)
 
 
 def hash_of(secret: str) -> str:

@@ -57,13 +57,16 @@ from signoff.records import (
     Run,
     RunState,
     Schedule,
+    Session,
     Token,
     TokenKind,
     WorkerInfo,
 )
 
-Record = Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token | Delivery | Rule
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token, Delivery, Rule)
+Record = (
+    Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token | Delivery | Rule | Session
+)
+R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token, Delivery, Rule, Session)
 
 JSON_FIELDS: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -76,6 +79,7 @@ JSON_FIELDS: Mapping[type, frozenset[str]] = {
     Token: frozenset({"data"}),
     Delivery: frozenset(),
     Rule: frozenset({"arguments"}),
+    Session: frozenset(),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -89,6 +93,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Delivery: {"kind": AuditKind, "state": DeliveryState},
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
     Token: {"kind": TokenKind},
+    Session: {},
 }
 
 UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}

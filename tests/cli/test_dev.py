@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cli.commands import ORDERS, Running, until
@@ -79,3 +80,38 @@ def test_a_port_that_is_taken_ends_it(shop: Path) -> None:
         with Running("dev", "orders:app", "--port", str(port), cwd=shop) as dev:
             assert dev.ends() == 5
             assert f"port {port}" in dev.err
+
+
+PAID = """
+@app.workflow
+async def paid(ctx: Context) -> dict:
+    payment = await ctx.callback("Payment")
+    await ctx.step("tell", lambda: pathlib.Path(f"url-{ctx.run_id}").write_text(payment.url))
+    answer = await payment
+    return {"said": answer.value.body, "by": answer.user_id}
+"""
+
+
+def test_callbacks_come_to_its_own_address_which_nothing_shows(here: Here, shop: Path) -> None:
+    (shop / "orders.py").write_text(ORDERS + PAID)
+    with Running("dev", "orders:app", "--port", "0", cwd=shop) as dev:
+        url = dev.wait_for("listening")["url"]
+        dev.wait_for("working")
+        for run in ("p-1", "p-2"):
+            here("start", "paid", "--id", run, cwd=shop)
+            until(lambda run=run: (shop / f"url-{run}").exists() and (shop / f"url-{run}").read_text())
+        told = (shop / "url-p-1").read_text()
+        assert told.startswith(f"{url}/c/sgc_")
+        secret = told.rpartition("/")[2]
+        for command in (("show", "p-1"), ("show", "p-1", "--json"), ("export", "p-1"), ("inbox", "--json")):
+            assert secret not in here(*command, cwd=shop).out
+        assert httpx.post(told, content=b"yes", trust_env=False).json() == {"received": True}
+        assert here("start", "paid", "--id", "p-1", "--wait", cwd=shop).json == {"said": "yes", "by": None}
+
+        value = ("--value", '{"body": "by bank"}')
+        assert here("answer", "p-2.1", *value, "--user", "ana", cwd=shop).code == 4
+        assert here("answer", "p-2.1", *value, "--user", "ana", "--role", "operator", cwd=shop).code == 0
+        assert here("start", "paid", "--id", "p-2", "--wait", cwd=shop).json == {
+            "said": "by bank",
+            "by": "ana",
+        }

@@ -122,6 +122,19 @@ def test_others_like_it_are_approved_until_the_rule_is_revoked(here: Here, open_
     assert here("rules", "revoke", "none", cwd=open_shop).code == 3
 
 
+def test_others_like_it_in_its_session_are_approved_without_a_time(here: Here, open_shop: Path) -> None:
+    alone = ask(here, open_shop, "alone-1", "mail", "--arg", '"bob"')
+    refused = here("answer", alone, "--approve", "--session", cwd=open_shop)
+    assert (refused.code, "no run that belongs to a session" in refused.err) == (2, True)
+    question = ask(here, open_shop, "turn-1", "mail", "--arg", '"bob"', "--session", "c-1")
+    assert here("answer", question, "--approve", "--session", "--user", "ana", cwd=open_shop).code == 0
+    here("start", "mail", "--arg", '"bob"', "--id", "turn-2", "--session", "c-1", cwd=open_shop)
+    assert result(here, open_shop, "turn-2") == {"approved": True, "by": "ana"}
+    row = here("rules", "list", "--session", "c-1", cwd=open_shop).out.splitlines()[1]
+    assert [part in row for part in ("session c-1", "it is revoked")] == [True, True]
+    assert here("rules", "list", "--session", "c-2", cwd=open_shop).err == "no rules are in force\n"
+
+
 def test_a_question_is_withdrawn_in_the_login_name(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "gone-1", "refund", "--arg", '"o-1"')
     moved = signoff("reassign", question, "user:bob", "--reason", "ill", cwd=open_shop, LOGNAME="olga")

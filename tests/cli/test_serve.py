@@ -8,10 +8,11 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from signoff.engine.collector import YOUNG_OBJECTS
-from tests.cli.commands import Running, until
+from tests.cli.commands import Running, signoff, until
 from tests.cli.conftest import Here
 from tests.remote.processes import free_port
 
@@ -118,3 +119,35 @@ def test_waiting_for_postgres_is_told_of_and_ends_when_asked_to(shop: Path, comm
         assert waiting.ends() == 0
         assert time.monotonic() - began_at < 20, "it would be tried for a minute"
         assert "Traceback" not in waiting.err
+
+
+@pytest.mark.parametrize("command", [["server"], ["dev", "orders:app"]], ids=["server", "dev"])
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_a_server_hides_what_it_is_told_to(here: Here, shop: Path, command: list[str], by: str) -> None:
+    paths = ["--redact", "order", "--redact", "['x','y']"] if by == "option" else []
+    variables = {} if paths else {"SIGNOFF_REDACT": " order , ['x','y']"}
+    with Running(*command, "--port", "0", *paths, cwd=shop, **variables) as server:
+        url = server.wait_for("listening")["url"]
+        run = {"workflow": "other", "id": "r", "kwargs": {"order": "o-1", "x": 1, "y": 2, "z": 3}}
+        shown = httpx.post(f"{url}/v1/runs", json=run, trust_env=False).json()["arguments"]["kwargs"]
+    assert shown == {"order": "[redacted]", "x": "[redacted]", "y": "[redacted]", "z": 3}
+
+
+def test_a_path_of_what_is_hidden_that_is_none_is_refused_by_name(here: Here, shop: Path) -> None:
+    ended = signoff("server", "--redact", "card[", cwd=shop)
+    assert ended.code == 2
+    assert "'card[' is no path" in " ".join(ended.err.split())
+
+
+def test_who_edits_on_a_terminal_what_is_shown_without_something_leaves_that_as_it_is(
+    here: Here, shop: Path
+) -> None:
+    with Running("dev", "orders:app", "--port", "0", "--redact", "street", cwd=shop) as server:
+        url = server.wait_for("listening")["url"]
+        here("start", "send", "--id", "s-1", "--url", url, cwd=shop)
+        until(lambda: here("inbox", "--url", url, "--json", cwd=shop).json["items"])
+        done = here("answer", "s-1.1", "--edit", '{"parcels": 3}', "--url", url, "--json", cwd=shop)
+        assert "Main St" not in done.out
+        settled = here("export", "s-1", cwd=shop)
+    assert "Main St" in settled.out
+    assert "redacted" not in settled.out

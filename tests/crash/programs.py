@@ -1,4 +1,4 @@
-"""Five programs to be killed at every place, and the effects that their steps leave in a file."""
+"""Programs to be killed at every place, and the effects that their steps leave in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("sequential", "parallel", "children", "timers", "questions")
 
 def make_app(store: Store, effects: Path) -> Signoff:
     """Register the programs on a store. Each execution of a step is a line ``time run.n name`` in ``effects``."""
-    app = Signoff(store)
+    app = Signoff(store, public_url="https://signoff.example")
 
     def effect(value: object) -> object:
         step = current_step()
@@ -90,7 +90,25 @@ def make_app(store: Store, effects: Path) -> Signoff:
         done.append(await ctx.step("act", effect, "acted", effect="once"))
         return done
 
+    @app.workflow
+    async def paid(ctx: Context) -> list[object]:
+        payment = await ctx.callback("paid?")
+
+        def checkout() -> object:
+            with urls_of(effects).open("a") as told:
+                told.write(f"{payment.url}\n")
+            return effect("sent")
+
+        sent = await ctx.step("checkout", checkout)
+        answer = await payment
+        return [sent, answer.value.body, await ctx.step("thank", effect, "thanked")]
+
     return app
+
+
+def urls_of(effects: Path) -> Path:
+    """Where the addresses of callbacks are told, one a line."""
+    return effects.with_suffix(".urls")
 
 
 ANSWERS = {"first?": True, "colour?": "blue", "why?": "because"}

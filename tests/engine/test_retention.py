@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from signoff import AsyncClient, Client, Context, Signoff
+from signoff import client as client_module
+from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.engine import retention
 from signoff.engine.retention import Retention
 from signoff.errors import InvalidValue
-from signoff.records import TokenKind
+from signoff.records import AuditKind, Token, TokenKind
 from signoff.server import Server
-from signoff.stores.paging import TokenFilter
+from signoff.stores.base import Store
+from signoff.stores.paging import DeliveryFilter, TokenFilter
 from signoff.testing import VirtualClock
 from signoff.tokens import new_token
 from tests.support import in_asyncio, new_app, opened, running, until
@@ -34,6 +38,27 @@ async def app_with_ended_runs(folder: Path, count: int) -> tuple[Signoff, Virtua
         for handle in [await client.start(quick) for _ in range(count)]:
             await handle.result()
     return app, clock
+
+
+NEW_DELIVERY = NewDelivery("d", "user:ana", "event", 1, AuditKind.ASKED, "q")
+
+
+async def send(store: Store, *ids: str) -> None:
+    """Have deliveries made, and delivered."""
+    at = await store.read_cursor("mail")
+    made = [replace(NEW_DELIVERY, id=id, question_id=id) for id in ids]
+    assert await store.expand("mail", at, 0, made)
+    for delivery in (await store.claim_deliveries("mail", 100, 60.0))[0]:
+        await store.finish_delivery(delivery.id, 1, Report(DeliveryState.DELIVERED))
+
+
+async def delivered(store: Store) -> list[str]:
+    return [each.id for each in (await store.list_deliveries(DeliveryFilter())).items]
+
+
+async def tokens(store: Store) -> list[Token]:
+    kinds = (TokenKind.LINK, TokenKind.LOGIN, TokenKind.API_KEY)
+    return [each for kind in kinds for each in (await store.list_tokens(TokenFilter(kind))).items]
 
 
 async def gone(client: AsyncClient) -> bool:
@@ -81,6 +106,41 @@ async def test_expired_tokens_go_with_the_runs(tmp_path: Path, monkeypatch: pyte
         clock.advance(7 * DAY + 10)
         await Retention(app.store, 7).delete()
         assert len((await app.store.list_tokens(TokenFilter(TokenKind.LINK))).items) == 2
+
+
+@in_asyncio
+async def test_deliveries_that_ended_go_with_the_runs(tmp_path: Path) -> None:
+    app, clock = await app_with_ended_runs(tmp_path, 0)
+    async with opened(app):
+        await send(app.store, "ended")
+        await app.store.expand("mail", 0, 1, [replace(NEW_DELIVERY, id="pending")])
+        clock.advance(7 * DAY + 10)
+        await Retention(app.store, 7).delete()
+        assert await delivered(app.store) == ["pending"]
+
+
+@in_asyncio
+async def test_a_client_deletes_tokens_and_deliveries_with_the_runs_from_here_and_from_afar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "PRUNED_AT_ONCE", 2)
+    app, clock = await app_with_ended_runs(tmp_path, 0)
+    async with opened(app) as client, Server(app, port=0) as server, AsyncClient(server.url) as remote:
+        for each in (client, remote):
+            await send(app.store, *(f"{number}-{clock.now()}" for number in range(5)))
+            for kind in (TokenKind.LINK, TokenKind.LOGIN, TokenKind.API_KEY):
+                for _ in range(3):
+                    await app.store.create_token(new_token(kind, "user:ana", expires_at=clock.now() + 1)[1])
+            open_key = await app.store.create_token(new_token(TokenKind.API_KEY, "service:new")[1])
+            revoked = await app.store.create_token(new_token(TokenKind.API_KEY, "service:old")[1])
+            await app.store.revoke_token(revoked.id)
+            clock.advance(DAY)
+            await each.prune(timedelta(days=2))
+            assert (len(await delivered(app.store)), len(await tokens(app.store))) == (5, 11)
+            assert await each.prune(timedelta(hours=1)) == 0, "what it counts is runs"
+            assert (await delivered(app.store), await tokens(app.store)) == ([], [open_key])
+            await app.store.revoke_token(open_key.id)
+            await app.store.delete_tokens(clock.now() + 1, 1)
 
 
 @in_asyncio

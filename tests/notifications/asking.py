@@ -33,13 +33,16 @@ async def ask(
     **form: Any,
 ) -> Promise:
     question = Question.make(text, **form)
+    first_act = None if policy is None else policy.first_act
+    if question.action is not None:  # a rule may answer it
+        first_act = 0.0
     new = NewPromise(
         id,
         PromiseKind.QUESTION,
         data=question.to_json(policy),
         assignees=tuple(assignees),
         due_at=due_at,
-        act_at=None if policy is None or policy.first_act is None else scene.clock.now() + policy.first_act,
+        act_at=None if first_act is None else scene.clock.now() + first_act,
     )
     return (await scene.store.create_promise(new))[0]
 

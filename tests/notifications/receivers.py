@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email
 import email.policy
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -76,12 +77,17 @@ async def web(*script: Script, otherwise: Script = 200) -> AsyncIterator[Web]:
 
 @dataclass
 class Mails:
-    """An SMTP server: what it has taken, and whom it refuses."""
+    """An SMTP server: what it has taken, and whom it refuses.
+
+    Attributes:
+        replies: What it says of the next mails, which it takes whatever it says of them.
+    """
 
     port: int = 0
     got: list[EmailMessage] = field(default_factory=list[EmailMessage])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     to: list[str] = field(default_factory=list[str])
+    replies: list[str] = field(default_factory=list[str])
 
     async def handle_RCPT(  # noqa: N802
         self, server: Any, session: Any, envelope: Any, address: str, options: list[str]
@@ -95,19 +101,19 @@ class Mails:
         message = email.message_from_bytes(envelope.content, policy=email.policy.default)
         self.got.append(cast("EmailMessage", message))
         self.to += envelope.rcpt_tos
-        return "250 OK"
+        return self.replies.pop(0) if self.replies else "250 OK"
 
 
 @asynccontextmanager
-async def mails(port: int = 0, **options: Any) -> AsyncIterator[Mails]:
-    """Serve SMTP on this loop."""
+async def mails(port: int = 0, tls: ssl.SSLContext | None = None, **options: Any) -> AsyncIterator[Mails]:
+    """Serve SMTP on this loop: in TLS from its first byte on with ``tls``, after STARTTLS with ``tls_context``."""
     taken = Mails()
     listener = bind("127.0.0.1", port)
     listener.listen()
     taken.port = listener.getsockname()[1]
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        lambda: SMTP(taken, hostname="localhost", loop=loop, **options), sock=listener
+        lambda: SMTP(taken, hostname="localhost", loop=loop, **options), sock=listener, ssl=tls
     )
     try:
         yield taken

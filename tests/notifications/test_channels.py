@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from signoff.deliveries import DeliveryState
 from signoff.errors import InvalidValue
+from signoff.people.actions import Action
 from signoff.people.channels.apprise import AppriseSender
 from signoff.people.channels.channel import LONGEST_WAIT_SECONDS, Channel, Retry
 from signoff.people.channels.mail import MailSender, MailServer, check_address
@@ -309,14 +310,48 @@ async def test_slack_shows_plain_text_and_buttons_where_a_click_is_enough() -> N
             await ask(scene, "q4", text="x" * 4000)
             await ask(scene, "q5", text="x" + "\u202e" * 2000)
             await ask(scene, "q6", metadata={"order": "o" * 4000})
+            await ask(scene, "q7", action=Action("pay", {"to": "o" * 4000}))
             await carry_out(scene, dispatcher)
     buttons = []
     for got in server.got:
         *texts, actions = got.json["blocks"]
         assert {block["text"]["type"] for block in texts} == {"plain_text"}
         buttons.append([each["action_id"] for each in actions["elements"]])
-    assert sorted(buttons) == [["signoff_approve", "signoff_reject", "signoff_open"], *[["signoff_open"]] * 5]
+    assert sorted(buttons) == [["signoff_approve", "signoff_reject", "signoff_open"], *[["signoff_open"]] * 6]
     assert server.got[0].json["text"] == "Question: Pay &lt;!channel&gt;?"
+
+
+@in_asyncio
+async def test_what_is_approved_in_slack_is_shown_there_with_its_very_arguments() -> None:
+    scene = new_scene()
+    async with web() as server:
+        channel = Channel("slack", SlackSender(webhook_url=server.url, answering=Answering("s")))
+        async with dispatching(scene, channel) as dispatcher:
+            await ask(scene, action=Action("drop_table", {"table": "customers", "rows": 1.0}))
+            await carry_out(scene, dispatcher)
+    *texts, actions = server.got[0].json["blocks"]
+    shown = [block["text"]["text"] for block in texts]
+    assert shown[2:] == ["Tool: drop_table", 'Arguments: {\n  "table": "customers",\n  "rows": 1.0\n}']
+    assert [each["action_id"] for each in actions["elements"]] == ["signoff_approve", "signoff_reject"]
+
+
+@in_asyncio
+async def test_a_mail_shows_what_is_done_if_it_is_approved() -> None:
+    scene = new_scene()
+    async with mails() as server, dispatching(scene, mail_channel(server.port)) as dispatcher:
+        await ask(scene, "q1", action=Action("drop_table", {"table": "<customers>"}))
+        await carry_out(scene, dispatcher)
+        await ask(scene, "q2", action=Action("pay", {"cents": 7}), proposal={"cents": 7})
+        await carry_out(scene, dispatcher)
+    bodies = [message.get_body((kind,)) for message in server.got for kind in ("plain", "html")]
+    plain, html, other, _ = (
+        "" if each is None else each.get_content().replace("\r\n", "\n") for each in bodies
+    )
+    assert 'Tool:\ndrop_table\n\nArguments:\n{\n  "table": "<customers>"\n}\n' in plain
+    assert "drop_table" in html
+    assert "&lt;customers&gt;" in html
+    assert 'Tool:\npay\n\nProposed:\n{\n  "cents": 7\n}\n' in other
+    assert "Arguments" not in other
 
 
 @in_asyncio

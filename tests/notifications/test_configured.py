@@ -45,6 +45,7 @@ assignees = ["group:finance"]
 events = ["asked", "resolved"]
 public_url = "https://inside.example.org"
 retry = { first_seconds = 1, max_attempts = 3 }
+begin = "open"
 
 [channels.recipients]
 "group:finance" = "finance@example.org"
@@ -54,6 +55,7 @@ name = "chat"
 kind = "slack"
 token = "$TOKEN"
 signing_secret = "$SIGNING"
+team = "T024BE7LD"
 to = ["C1"]
 
 [channels.users]
@@ -76,6 +78,7 @@ def test_a_file_says_what_channels_there_are(tmp_path: Path) -> None:
         "https://inside.example.org",
     )
     assert mail.events == {AuditKind.ASKED, AuditKind.RESOLVED}
+    assert (audit.begin, mail.begin) == ("now", "open")
     assert (mail.retry.first_seconds, mail.retry.max_attempts, mail.retry.max_seconds) == (1.0, 3, 3600.0)
     assert mail.recipients_of(["user:ana"]) == []
     assert mail.recipients_of(["group:finance", "user:bob@example.org"]) == [
@@ -85,6 +88,7 @@ def test_a_file_says_what_channels_there_are(tmp_path: Path) -> None:
     ]
     assert chat.events == room.events == CALLS
     assert (room.recipients_of([]), chat.recipients_of(["user:ana"])) == ([""], ["C1"])
+    assert chat.sender.answering.team == "T024BE7LD"  # type: ignore[attr-defined]
     assert chat.sender.answering.users["U1"].names == {"user:ana", "group:finance"}  # type: ignore[attr-defined]
 
 
@@ -124,6 +128,8 @@ def test_the_smallest_channels_are_enough() -> None:
         {**HOOK, "secrets": ["$MISSING"]},
         {**HOOK, "secrets": ["$EMPTY"]},
         {**HOOK, "events": []},
+        {**HOOK, "begin": "yesterday"},
+        {**HOOK, "begin": "open", "events": ["resolved"]},
         {**HOOK, "events": ["sneezed"]},
         {**HOOK, "assignees": ["ana"]},
         {**HOOK, "recipients": {"user:ana": "x"}},
@@ -137,12 +143,20 @@ def test_the_smallest_channels_are_enough() -> None:
         {**MAIL, "recipients": {"user:ana": "nobody"}},
         {**MAIL, "recipients": {"ana": "ana@example.org"}},
         {**MAIL, "password": "plain"},
+        {**MAIL, "answer_links": True},
+        {**MAIL, "answer_links": "yes"},
+        {**MAIL, "answer_link_seconds": 0},
+        {**HOOK, "answer_links": True},
+        {**SLACK, "answer_links": True},
         {**MAIL, "port": 0},
         {**MAIL, "security": "maybe"},
         {**SLACK, "token": "$TOKEN"},
         {**SLACK, "to": ["C1"]},
         {**SLACK, "webhook_url": "https://hooks.slack.com/services/T/B/X"},
         {**SLACK, "users": {"U1": {"user": "ana"}}},
+        {**SLACK, "team": "T024BE7LD"},
+        {**SLACK, "signing_secret": "$SIGNING", "team": "acme"},
+        {**SLACK, "signing_secret": "$SIGNING", "team": ""},
         {**SLACK, "signing_secret": "$SIGNING", "users": {"U1": {"user": "signoff:timeout"}}},
         {"name": "a", "kind": "slack"},
         {"name": "a", "kind": "slack", "token": "$TOKEN"},
@@ -154,6 +168,16 @@ def test_what_makes_no_sense_is_refused_and_no_secret_is_said(channel: dict[str,
         channels_of({"channels": [channel]}, SECRETS)
     for secret in ("T/B/X", SECRET, SECRETS["PASSWORD"]):
         assert secret not in str(refused.value)
+
+
+def test_mails_have_answer_links_only_if_it_is_said_and_only_where_the_server_is_known() -> None:
+    [plain] = channels_of({"public_url": "https://signoff.example", "channels": [MAIL]})
+    assert (plain.answer_links, plain.answer_link_seconds) == (False, 7 * 24 * 3600.0)
+    linked = {**MAIL, "answer_links": True, "answer_link_seconds": 3600.0}
+    [channel] = channels_of({"public_url": "https://signoff.example", "channels": [linked]})
+    assert (channel.answer_links, channel.answer_link_seconds) == (True, 3600.0)
+    with pytest.raises(InvalidValue, match=r"a\.answer_links.*public_url"):
+        channels_of({"channels": [linked]})
 
 
 def test_two_channels_have_two_names() -> None:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from signoff import telemetry
 from signoff.deliveries import DeliveryState
+from signoff.people.callbacks import Terms
 from signoff.people.channels.channel import CALLS, Channel, Retry
 from signoff.people.channels.mail import MailSender, MailServer
 from signoff.people.channels.slack import SlackSender
@@ -374,3 +375,15 @@ async def test_deliveries_are_forgotten_a_month_after_they_ended(scene: Scene) -
         scene.clock.advance(2 * 24 * 3600)
         await carry_out(scene, dispatcher)
         assert await deliveries(scene.store) == []
+
+
+@rule
+async def test_nobody_is_notified_of_what_something_elsewhere_answers(scene: Scene) -> None:
+    async with web() as server, dispatching(scene, hook(server)) as dispatcher:
+        await ask(scene, "paid", "Payment", input_type="external", callback=Terms())
+        await ask(scene)
+        await carry_out(scene, dispatcher)
+        await scene.settle("paid")
+        await carry_out(scene, dispatcher)
+        assert kinds(server) == ["question.asked"]
+        assert [each.question_id for each in await deliveries(scene.store)] == ["q"]

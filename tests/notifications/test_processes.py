@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from signoff.people.questions import Question
 from signoff.records import NewPromise, PromiseKind
 from signoff.stores.sqlite import SqliteStore
-from tests.cli.commands import Running, signoff, until
+from tests.cli.commands import ORDERS, Running, signoff, until
 from tests.notifications.asking import SECRET
 
 CHANNELS = """
@@ -84,8 +84,8 @@ def sql(folder: Path, statement: str) -> list[Any]:
         return found
 
 
-def serve(folder: Path, hook: Hook) -> Running:
-    (folder / "channels.toml").write_text(CHANNELS)
+def serve(folder: Path, hook: Hook, channels: str = CHANNELS) -> Running:
+    (folder / "channels.toml").write_text(channels)
     options = ("--store", "sqlite:///signoff.db", "--port", "0", "--channels", "channels.toml")
     return Running("server", *options, cwd=folder, HOOK_URL=hook.url, HOOK_SECRET=SECRET)
 
@@ -108,6 +108,27 @@ def test_a_server_that_is_killed_while_it_sends_has_another_one_send_it_again(
         assert len(hook.ids) == 2
         assert len(set(hook.ids)) == 1
         assert sql(tmp_path, "SELECT attempts FROM deliveries") == [(2,)]
+
+
+def test_three_servers_at_once_tell_once_of_what_is_open_also_if_one_is_killed_meanwhile(
+    tmp_path: Path, hook: Hook
+) -> None:
+    for number in range(12):
+        ask(tmp_path, f"q{number}")
+    channels = CHANNELS + 'begin = "open"\nconcurrency = 1\n'
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serve(tmp_path, hook, channels)) for _ in range(3)]
+        hook.before_reply = servers[0].process.kill
+        until(lambda: len(hook.ids) >= 5)
+        servers[0].ends()
+        until(lambda: sql(tmp_path, "SELECT count(*) >= 11 FROM deliveries WHERE state = 'delivered'")[0][0])
+        sql(
+            tmp_path, "UPDATE deliveries SET due_at = 0 WHERE state = 'pending'"
+        )  # the lease of the killed one
+        until(lambda: sql(tmp_path, "SELECT count(*) = 12 FROM deliveries WHERE state = 'delivered'")[0][0])
+    assert sql(tmp_path, "SELECT count(*), count(DISTINCT question_id) FROM deliveries") == [(12, 12)]
+    assert len(set(hook.ids)) == 12
+    assert len(hook.ids) <= 13, "one, whose server was killed, came twice"
 
 
 def test_what_was_given_up_is_listed_and_sent_again(tmp_path: Path, hook: Hook) -> None:
@@ -145,6 +166,29 @@ def test_what_was_given_up_is_listed_and_sent_again(tmp_path: Path, hook: Hook) 
         assert "gives up delivery" in server.err
         for secret in ("T0KEN", SECRET):
             assert secret not in server.err
+
+
+def test_signoff_dev_tells_of_what_is_asked_and_loads_changed_channels(tmp_path: Path, hook: Hook) -> None:
+    (tmp_path / "orders.py").write_text(ORDERS)
+    channels = tmp_path / "channels.toml"
+    channels.write_text(CHANNELS)
+    environment = {"HOOK_URL": hook.url, "HOOK_SECRET": SECRET}
+    options = ("--port", "0", "--channels", "channels.toml", "--public-url", "https://dev.example.org")
+    with Running("dev", "orders:app", *options, cwd=tmp_path, **environment) as dev:
+        url = dev.wait_for("working") and dev.events("listening")[0]["url"]
+        until(lambda: sql(tmp_path, "SELECT seq FROM channels"))
+        started = signoff("start", "refund", "--arg", '"o-1"', "--id", "r-1", "--url", url, cwd=tmp_path)
+        assert started.code == 0
+        until(lambda: hook.ids)
+        link = signoff("links", "create", "r-1.2", "--user", "ana", "--url", url, cwd=tmp_path)
+        assert link.out.startswith("https://dev.example.org/l/")
+
+        channels.write_text(CHANNELS + "colour = 1\n")
+        assert dev.wait_for("broken")["running"] is True
+        assert "colour" in dev.err
+        channels.write_text(CHANNELS.replace('"hook"', '"other"'))
+        dev.wait_for("working", times=2)
+        until(lambda: sql(tmp_path, "SELECT seq FROM channels WHERE name = 'other'"))
 
 
 def test_a_server_does_not_start_with_channels_that_make_no_sense(tmp_path: Path, hook: Hook) -> None:

@@ -57,13 +57,14 @@ class Stage:
         action: str = "signoff_approve",
         *,
         user: str = "U1",
+        team: dict[str, str] | None = None,
         at: float | None = None,
         ts: str = "1.5",
         **more: Any,
     ) -> httpx.Response:
         payload = {
             "type": "block_actions",
-            "user": {"id": user, "team_id": "T1"},
+            "user": {"id": user, **({"team_id": "T1"} if team is None else team)},
             "actions": [{"action_id": action, "value": value, "action_ts": ts}],
             "response_url": f"{self.slack.url}/response",
             **more,
@@ -98,11 +99,11 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(**options: Any) -> AsyncIterator[Stage]:
+async def stage(team: str | None = None, **options: Any) -> AsyncIterator[Stage]:
     clock = VirtualClock(time.time())
     scene = Scene(MemoryStore(clock=clock), clock, VirtualClock())
     async with web() as slack:
-        sender = SlackSender(webhook_url=f"{slack.url}/post", answering=Answering(SECRET, USERS))
+        sender = SlackSender(webhook_url=f"{slack.url}/post", answering=Answering(SECRET, USERS, team))
         channel = Channel("chat", sender)
         plain = Channel("silent", SlackSender(webhook_url=f"{slack.url}/silent"))
         async with Server(scene.store, port=0, channels=[channel, plain], **options) as server:
@@ -145,6 +146,7 @@ async def test_a_click_is_the_answer_of_whoever_clicked(action: str, approved: b
         assert json.loads(question.value or "")["approved"] is approved
         [event] = await on.trail(AuditKind.RESOLVED)
         assert event.by == "ana"
+        assert json.loads(event.details or "")["request_id"] == "slack:T1:U1:1.5"
         told = await on.told()
         assert told["replace_original"] is True
         assert f"{'Approved' if approved else 'Rejected'} by ana: Pay 70?" in told["text"]
@@ -178,8 +180,24 @@ async def test_whom_nobody_knows_or_asked_is_refused_with_an_explanation_and_rec
             told = await on.told()
             assert (told["response_type"], told["replace_original"]) == ("ephemeral", False)
             assert said in told["text"]
-            assert (await on.trail(AuditKind.REFUSED))[-1].by == by
+            refused = (await on.trail(AuditKind.REFUSED))[-1]
+            assert refused.by == by
+            assert json.loads(refused.details or "")["request_id"] == f"slack:T1:{user}:1.5"
         assert await on.state() is PromiseState.PENDING
+
+
+@in_asyncio
+async def test_a_click_of_another_team_is_refused_where_the_team_is_named() -> None:
+    async with stage(team="T1") as on:
+        value = await asked(on)
+        for team in ({"team_id": "T2"}, {"team_id": "t1"}, {}):
+            on.slack.got.clear()
+            assert (await on.click(value, team=team)).status_code == 200
+            assert "who this user of Slack is" in (await on.told())["text"]
+            assert (await on.trail(AuditKind.REFUSED))[-1].by == "slack:U1"
+        assert await on.state() is PromiseState.PENDING
+        await on.click(value)
+        assert (await on.scene.store.get_promise("q")).settled_by == "ana"
 
 
 @in_asyncio

@@ -131,7 +131,14 @@ async def test_serving_tells_when_there_is_something_to_do_next(scene: Scene) ->
 @rule
 async def test_a_question_that_cannot_be_read_keeps_nobody_from_being_served(scene: Scene) -> None:
     run = await scene.run("broken")
-    new = NewPromise("broken.0", PromiseKind.QUESTION, "broken", 0, data="no JSON", act_at=1_000_001.0)
+    new = NewPromise(
+        "broken.0",
+        PromiseKind.QUESTION,
+        "broken",
+        0,
+        data='{"policy": {"lottery": true}}',
+        act_at=1_000_001.0,
+    )
     assert await scene.store.pause(Write("broken", run.epoch, opens=[new]), wakes=0, wake_at=None)
     await ask(scene, remind_every=60.0)
     scene.clock.advance(61)
@@ -214,7 +221,9 @@ async def test_progress_of_a_newer_version_is_not_written_over(scene: Scene) -> 
 async def test_many_questions_that_cannot_be_read_keep_nobody_waiting(scene: Scene) -> None:
     for n in range(150):
         await scene.store.create_promise(
-            NewPromise(f"q{n}", PromiseKind.QUESTION, data="no JSON", act_at=1_000_001.0)
+            NewPromise(
+                f"q{n}", PromiseKind.QUESTION, data='{"policy": {"lottery": true}}', act_at=1_000_001.0
+            )
         )
     question = await ask(scene, remind_every=60.0)
     scene.clock.advance(61)

@@ -18,10 +18,12 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
+from signoff.people.answers import answer
 from signoff.people.decisions import claim, delegate
 from signoff.people.links import (
     NewLink,
     OpenedLink,
+    answer_by_form,
     answer_by_link,
     check_usable,
     create_link,
@@ -33,6 +35,7 @@ from signoff.people.policies import Policy, Quorum
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.records import NewPromise, NewToken, PromiseKind, PromiseState, Settlement, TokenKind
+from signoff.redaction import Redaction
 from signoff.stores.paging import AuditFilter
 from signoff.tokens import hash_of
 from tests.stores.scene import Scene, rule
@@ -177,3 +180,41 @@ async def test_an_overdue_question_is_closed_before_anybody_has_served_it(scene:
     assert closed.value.state == "timed_out"
     with pytest.raises(AlreadySettled):
         await answer_by_link(scene.store, link, True, digest=ASKED.digest)
+
+
+@rule
+async def test_the_trail_says_which_link_each_answer_and_each_refused_one_came_by(scene: Scene) -> None:
+    await ask(scene, policy=Policy(quorum=Quorum(2, 2)))
+    ana = await found(scene, await create_link(scene.store, "q", user_id="ana"))
+    ben = await found(scene, await create_link(scene.store, "q", user_id="ben"))
+    with pytest.raises(WrongAnswer):
+        await answer_by_form(scene.store, ana, {"digest": [ASKED.digest]}, Redaction([]))
+    with pytest.raises(WrongAnswer):
+        await answer_by_link(scene.store, ana, True, digest="another")
+    for link in (ana, ben):
+        await answer_by_link(scene.store, link, True, digest=ASKED.digest)
+    events = (await scene.store.list_audit(AuditFilter("q"))).items
+    told = [(event.kind.value, json.loads(event.details or "{}").get("request_id")) for event in events]
+    assert [each for each in told if each[0] not in ("asked", "linked")] == [
+        ("refused", ana.request_id),
+        ("refused", ana.request_id),
+        ("voted", ana.request_id),
+        ("voted", ben.request_id),
+        ("resolved", ben.request_id),
+    ]
+
+
+@rule
+@pytest.mark.parametrize("several", [False, True])
+async def test_a_link_is_used_by_nobody_but_its_person(scene: Scene, several: bool) -> None:
+    policy = Policy.make("Pay?", input_type="approval", quorum=2) if several else None
+    await ask(scene, policy=policy)
+    link = await create_link(scene.store, "q", user_id="ana")
+    secret = link.path.removeprefix("/l/")
+    opened = await find_link(scene.store, secret)
+    for_bob = {"user_id": "bob", "request_id": opened.request_id}  # as a client could before
+    await answer(scene.store, "q", True, **for_bob)
+    assert not is_used(await find_link(scene.store, secret))
+    if several:
+        await answer_by_link(scene.store, opened, False)
+        assert is_used(await find_link(scene.store, secret))

@@ -143,6 +143,55 @@ async def test_another_tool_and_another_run_are_not_alike_unless_it_is_for_all()
 
 
 @in_asyncio
+async def test_what_is_approved_for_a_session_is_so_in_its_later_runs_and_in_no_others() -> None:
+    async with mailing() as (env, _):
+        first = await env.client.start("send", id="c1", session_id="c")
+        await env.sleep(1)
+        await env.client.answer("c1.1", True, user_id="ana", alike=Alike(session=True, same=["/to"]))
+        [made] = (await env.client.rules.list(session_id="c")).items
+        assert (made.session_id, made.run_id, made.expires_at) == ("c", None, None)
+        assert not is_open(await ask_next(env, "c1"))
+        await first.cancel()
+        env.clock.advance(100 * 24 * HOUR)
+        await env.client.start("send", id="c2", session_id="c")
+        await env.client.start("send", id="d1", session_id="d")
+        await env.client.start("send", id="e1")
+        await env.sleep(1)
+        assert not is_open(await env.store.get_promise("c2.1"))
+        assert is_open(await env.store.get_promise("d1.1"))
+        assert is_open(await env.store.get_promise("e1.1"))
+        assert is_open(await ask_next(env, "c2", arguments={"to": "eve"}))
+        assert (await env.client.rules.list(in_force=True)).items[0].uses == 2
+        await env.client.answer((await env.client.questions(run_id="c2")).items[0].id, False, user_id="bob")
+        await env.client.rules.revoke(made.id, by="ana")
+        assert is_open(await ask_next(env, "c2"))
+
+
+@in_asyncio
+async def test_what_is_approved_for_a_session_ends_with_its_time_and_its_uses() -> None:
+    async with mailing() as (env, _):
+        await env.client.start("send", id="c1", session_id="c")
+        await env.sleep(1)
+        await env.client.answer("c1.1", True, user_id="ana", alike=Alike(session=True, max_uses=1))
+        assert not is_open(await ask_next(env, "c1"))
+        asked = await ask_next(env, "c1")
+        assert is_open(asked)
+        await env.client.answer(asked.id, True, user_id="ana", alike=Alike(HOUR, session=True))
+        assert not is_open(await ask_next(env, "c1"))
+        env.clock.advance(HOUR)
+        assert is_open(await ask_next(env, "c1"))
+
+
+@in_asyncio
+async def test_a_rule_for_a_session_needs_one() -> None:
+    async with mailing() as (env, id):
+        with pytest.raises(InvalidValue, match="no run that belongs to a session"):
+            await env.client.answer(id, True, user_id="ana", alike=Alike(session=True))
+        assert is_open(await env.store.get_promise(id))
+        assert not (await env.client.rules.list()).items
+
+
+@in_asyncio
 async def test_it_ends_with_its_time_with_its_uses_and_when_it_is_revoked() -> None:
     async with mailing() as (env, id):
         await env.client.answer(id, True, user_id="ana", alike=Alike(HOUR, max_uses=1))
@@ -238,6 +287,10 @@ async def test_a_rule_that_makes_no_sense_answers_nothing(
         {"seconds": 1, "same": ["/to"] * 101},
         {"seconds": 1, "same": ["/to"], "any_arguments": True},
         {"seconds": 1, "max_uses": 0},
+        {},
+        {"everywhere": True},
+        {"session": True, "everywhere": True},
+        {"session": True, "seconds": 24 * HOUR + 1},
     ],
     ids=repr,
 )
@@ -343,10 +396,10 @@ def test_what_is_done_is_a_part_of_what_is_seen() -> None:
 # On every store, however many act at once
 
 
-async def ask_in(scene: Scene, run_id: str) -> Promise:
+async def ask_in(scene: Scene, run_id: str, session_id: str | None = None) -> Promise:
     """Start a run that pauses on a question with an action."""
     question = Question.make("Send?", action=Action("mail", MAIL))
-    run, now = await scene.run(run_id), scene.clock.now()
+    run, now = await scene.run(run_id, session_id=session_id), scene.clock.now()
     data = question.to_json(Policy(asked_at=now))
     new = NewPromise(f"{run_id}.0", PromiseKind.QUESTION, run_id, 0, data=data, act_at=now)
     assert await scene.store.pause(Write(run_id, run.epoch, opens=[new]), wakes=0, wake_at=None)
@@ -406,3 +459,32 @@ async def test_a_rule_that_is_revoked_meanwhile_answers_nothing(scene: Scene) ->
     await ask_in(scene, "t")
     await serve_questions(scene.store)
     assert (await scene.store.get_promise("t.0")).state is PromiseState.PENDING
+
+
+@in_asyncio
+async def test_a_rule_of_a_service_approves_only_what_is_assigned_to_it_by_name() -> None:
+    async with mailing(assignees=["user:service:bot"]) as (env, id):
+        alike = Alike(HOUR, any_arguments=True, everywhere=True)
+        await env.client.answer(id, True, user_id="service:bot", roles=["operator"], alike=alike)
+        for assignees, approved in (([], False), (["role:operator"], False), (["user:service:bot"], True)):
+            asked = await ask_next(env, policy={"assignees": assignees})
+            assert (asked.state is PromiseState.RESOLVED) == approved, assignees
+            if not approved:
+                await env.client.answer(asked.id, False, user_id="ana", roles=["operator"])
+
+
+@rule
+async def test_a_rule_for_a_session_fits_nothing_of_that_name_in_another_namespace(scene: Scene) -> None:
+    elsewhere = scene.within("other")
+    await ask_in(scene, "r", "c")
+    await answer(scene.store, "r.0", True, user_id="ana", alike=Alike(session=True))
+    [claim] = await scene.claim()
+    await ask_in(elsewhere, "r", "c")
+    await ask_in(scene, "s", "d")
+    await serve_questions(scene.store)
+    assert (await elsewhere.store.get_promise("r.0")).state is PromiseState.PENDING
+    assert (await scene.store.get_promise("s.0")).state is PromiseState.PENDING
+    await scene.complete(claim.run)
+    await ask_in(scene, "t", "c")
+    await serve_questions(scene.store)
+    assert (await scene.store.get_promise("t.0")).state is PromiseState.RESOLVED

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -189,3 +189,59 @@ def test_a_wrong_answer_of_a_megabyte_is_refused_at_no_great_cost(schema: dict[s
     assert (field, "too much" in message) == ("", True)
     assert time.monotonic() - began < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
+
+
+class Number(BaseModel):
+    value: int
+
+
+class Both(BaseModel):
+    kind: Literal["both"]
+    parts: list[Both | Either | Number]
+
+
+class Either(BaseModel):
+    kind: Literal["either"]
+    parts: list[Both | Either | Number]
+
+
+class Reply(BaseModel):
+    text: str
+    replies: list[Reply]
+
+
+def test_a_wrong_answer_to_a_form_of_forms_like_itself_costs_no_more_for_each_level() -> None:
+    schema = form_of("", "answer_type", Both)
+    value: dict[str, Any] = {"value": "x"}
+    for _ in range(30):
+        value = {"kind": "either", "parts": [value]}
+    began = time.process_time()
+    assert [field for field, _ in problems(schema, {"kind": "both", "parts": [value]})] == [""]
+    assert time.process_time() - began < 5  # a minute for ten levels, if it were said where
+    assert problems(schema, {"kind": "both", "parts": [{"value": 1}]}) == []
+
+
+def test_what_is_wrong_in_a_tree_without_choices_is_said_where_it_is() -> None:
+    schema = form_of("", "answer_type", Reply)
+    value = {"text": "a", "replies": [{"text": "b", "replies": [{"text": 3, "replies": []}]}]}
+    assert [field for field, _ in problems(schema, value)] == ["replies.0.replies.0.text"]
+
+
+@pytest.mark.parametrize("pattern", ["(?=.*a)(?=.*b).*c", "(?:(?:a{100}){100}){10}"])
+def test_a_long_text_is_not_compared_with_a_pattern_unless_it_may_be_that_long(pattern: str) -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"code": {"type": "string", "pattern": pattern}, "text": {"type": "string"}},
+    }
+    began = time.process_time()
+    found = problems(schema, {"code": "a" * 500_000, "text": "a" * 500_000})
+    assert time.process_time() - began < 5
+    assert [field for field, _ in found] == ["code"]
+    assert "longer than 10000" in found[0][1]
+
+
+def test_a_pattern_is_compared_with_texts_as_long_as_the_form_allows() -> None:
+    schema = {"type": "string", "pattern": "^a+$", "maxLength": 20_000, "default": {"pattern": "("}}
+    assert problems(schema, "a" * 20_000) == []
+    assert problems(schema, "b" * 20_000) != []
+    assert problems(schema, "a" * 20_001) != []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from signoff.deliveries import DeliveryState, Report
+from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.errors import AccessDenied, AlreadySettled, InvalidValue
 from signoff.records import (
     Amendment,
@@ -22,8 +23,10 @@ from signoff.records import (
     NewSchedule,
     NewToken,
     PromiseKind,
+    PromiseState,
     RunState,
     Seal,
+    Settlement,
     TokenKind,
     WorkerInfo,
 )
@@ -73,6 +76,37 @@ async def opened(server: Server, key: str | None, namespace: str = "acme") -> As
         yield store
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("create_run", {"new": NewRun("x", "refund", "gpu", "no json")}),
+        ("create_run", {"new": NewRun("x", "refund", "gpu", '{"a": NaN}')}),
+        ("create_promise", {"new": NewPromise("x", data="{")}),
+        ("append", {"write": Write("r", 1, opens=[question("r", 1, data="[]")])}),
+        ("append", {"write": Write("r", 1, entries=[replace(entry(0), value="{")])}),
+        ("complete", {"write": Write("r", 1), "outcome": Outcome(RunState.SUCCEEDED, result="yes")}),
+        (
+            "settle",
+            {
+                "promise_id": "p",
+                "settlement": Settlement(PromiseState.RESOLVED, "yes"),
+                "kind": PromiseKind.PROMISE,
+            },
+        ),
+        ("signal", {"run_id": "r", "name": "news", "value": "yes"}),
+    ],
+    ids=str,
+)
+@in_asyncio
+async def test_nothing_is_taken_that_others_cannot_read(
+    tmp_path: Path, name: str, arguments: dict[str, Any]
+) -> None:
+    async with serving(tmp_path) as (server, store), opened(server, ACME) as remote:
+        with pytest.raises(InvalidValue):
+            await getattr(remote, name)(**arguments)
+        assert (await store.list_runs(RunFilter())).items == ()
 
 
 def scene_of(store: RemoteStore | SqliteStore) -> Scene:
@@ -145,7 +179,7 @@ async def test_of_the_register_a_key_sees_and_frees_its_own_workers(tmp_path: Pa
 async def test_a_key_of_a_namespace_sees_its_notifications_and_sends_none(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, _), opened(server, ACME) as store:
         assert (await store.list_deliveries(DeliveryFilter())).items == ()
-        for operation in ("expand", "claim_deliveries", "finish_delivery", "redeliver", "delete_deliveries"):
+        for operation in ("expand", "claim_deliveries", "finish_delivery", "redeliver"):
             with pytest.raises(AccessDenied, match="outbox"):
                 await OUTSIDE[operation](store)
 
@@ -178,6 +212,8 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "amend": lambda store: store.amend("theirs.0", Amendment(0, "1", (), None, YES)),
     "record": lambda store: store.record([viewed("theirs.0", "theirs")]),
     "list_audit": lambda store: store.list_audit(AuditFilter(run_id="theirs")),
+    "get_session": lambda store: store.get_session("c"),
+    "list_sessions": lambda store: store.list_sessions(),
     "get_rule": lambda store: store.get_rule("x"),
     "list_rules": lambda store: store.list_rules(RuleFilter()),
     "revoke_rule": lambda store: store.revoke_rule(
@@ -192,7 +228,6 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "finish_delivery": lambda store: store.finish_delivery("d", 1, Report(DeliveryState.DEAD)),
     "list_deliveries": lambda store: store.list_deliveries(DeliveryFilter()),
     "redeliver": lambda store: store.redeliver("d"),
-    "delete_deliveries": lambda store: store.delete_deliveries(1e12, 10),
     "enlist": lambda store: store.enlist(WorkerInfo("w", "host", 1, 1.5, "default")),
     "heartbeat": lambda store: store.heartbeat("w", {"theirs": 1}),
     "pause_group": lambda store: store.pause_group("default"),
@@ -231,7 +266,9 @@ TOKENS: dict[str, Callable[[RemoteStore], Awaitable[Any]]] = {
 
 
 def test_the_table_of_what_is_outside_has_every_operation() -> None:
-    assert OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens"} == OPERATIONS.keys()
+    assert (
+        OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens", "delete_deliveries"} == OPERATIONS.keys()
+    )
     assert TOKENS.keys() | {"delete_tokens"} == TOKEN_OPERATIONS
 
 
@@ -248,12 +285,17 @@ async def test_no_worker_key_makes_finds_or_revokes_a_token(tmp_path: Path, oper
 
 @pytest.mark.parametrize("key", [GPU, ACME], ids=["groups", "namespace"])
 @in_asyncio
-async def test_the_server_deletes_tokens_and_no_worker_does(tmp_path: Path, key: str) -> None:
+async def test_the_server_deletes_tokens_and_deliveries_and_no_worker_does(tmp_path: Path, key: str) -> None:
     async with serving(tmp_path) as (server, served), opened(server, key) as store:
         new = NewToken("t", TokenKind.LINK, hash_of("t"), "user:ana", expires_at=1.0)
         made = await served.create_token(new)
         assert await store.delete_tokens(2.0, 10) == 0
         assert await served.get_token("t") == made
+        await served.expand("mail", None, 0, [NewDelivery("d", "", "e", 0, AuditKind.ASKED, "q")])
+        await served.claim_deliveries("mail", 1, 60.0)
+        await served.finish_delivery("d", 1, Report(DeliveryState.DELIVERED))
+        assert await store.delete_deliveries(1e12, 10) == 0
+        assert len((await served.list_deliveries(DeliveryFilter())).items) == 1
 
 
 @pytest.mark.parametrize("operation", OUTSIDE)

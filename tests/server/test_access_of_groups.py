@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from signoff import Action
-from signoff.errors import AccessDenied
+from signoff.errors import AccessDenied, NotFound
 from signoff.people.answers import answer
 from signoff.people.questions import Question
 from signoff.records import (
@@ -24,6 +25,7 @@ from signoff.records import (
     PromiseState,
     Seal,
     Settlement,
+    WorkerInfo,
 )
 from signoff.server.access import Access, do_for
 from signoff.stores.base import Store, Write
@@ -101,3 +103,117 @@ async def test_a_key_for_some_groups_makes_and_uses_no_rules_and_its_people_answ
 
 def _named(store: MemoryStore, name: str, args: tuple[Any, ...], more: dict[str, Any]) -> dict[str, Any]:
     return dict(inspect.signature(getattr(store, name)).bind(*args, **more).arguments)
+
+
+# What runs of other groups wait for
+
+
+async def with_runs() -> tuple[MemoryStore, int]:
+    """A store with a run of each of two groups; the epoch of the one that is held, of the group that is open."""
+    store = MemoryStore()
+    await store.create_run(NewRun("theirs", "refund", "pay", "{}", started_by="user:bob"))
+    await store.create_run(NewRun("mine", "refund", "gpu", "{}", started_by="user:eve"))
+    [claim] = await store.claim("w", "gpu", ["refund"], 1)
+    return store, claim.run.epoch
+
+
+def child(id: str = "mine.1", **more: Any) -> NewRun:
+    told: dict[str, Any] = {"parent_id": "mine", "parent_n": 1, "started_by": "user:eve", **more}
+    return NewRun(id, "score", "pay", "{}", **told)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        child(parent_id="theirs"),
+        child(parent_id=None),
+        child(parent_n=None),
+        child(started_by="user:boss"),
+        child(started_by=None),
+        child(session_id="c-1"),
+        child("theirs.1"),
+        child("unborn.1"),
+        child("mine.2.1"),
+        child("theirs"),
+    ],
+    ids=str,
+)
+@in_asyncio
+async def test_a_run_starts_children_of_its_own_and_joins_none_that_a_key_may_not_see(new: NewRun) -> None:
+    store, epoch = await with_runs()
+    with pytest.raises(AccessDenied):
+        await do_for(OF_GPU, store, "append", {"write": Write("mine", epoch, starts=[new])})
+    with pytest.raises(NotFound):
+        await store.get_run("theirs.1")
+
+
+@in_asyncio
+async def test_a_key_for_a_namespace_starts_children_for_nobody_else_either() -> None:
+    store, epoch = await with_runs()
+    for new in (child(parent_id="theirs"), child(started_by="user:boss")):
+        with pytest.raises(AccessDenied):
+            await do_for(
+                Access("key", "default"), store, "append", {"write": Write("mine", epoch, starts=[new])}
+            )
+
+
+@pytest.mark.parametrize(
+    "new", [child(), child("chosen"), child("detached", parent_id=None, parent_n=None)], ids=str
+)
+@in_asyncio
+async def test_a_run_starts_children_in_any_group(new: NewRun) -> None:
+    store, epoch = await with_runs()
+    await do_for(OF_GPU, store, "append", {"write": Write("mine", epoch, starts=[new])})
+    assert (await store.get_run(new.id)).group == "pay"
+
+
+@in_asyncio
+async def test_nobody_with_a_worker_key_starts_a_run_that_another_waits_for() -> None:
+    store, _ = await with_runs()
+    new = NewRun("evil", "score", "gpu", "{}", parent_id="theirs", parent_n=1)
+    for key in (OF_GPU, Access("key", "default")):
+        with pytest.raises(AccessDenied, match="starts its children itself"):
+            await do_for(key, store, "create_run", {"new": new})
+
+
+@pytest.mark.parametrize("id", ["theirs.1", "unborn.7", "theirs.1.2"])
+@in_asyncio
+async def test_ids_of_calls_of_other_groups_runs_are_kept_for_these(id: str) -> None:
+    store, epoch = await with_runs()
+    for name, arguments in (
+        ("create_run", {"new": NewRun(id, "score", "gpu", "{}")}),
+        ("create_promise", {"new": NewPromise(id)}),
+        ("append", {"write": Write("mine", epoch, opens=[NewPromise(id, run_id="mine", n=1)])}),
+    ):
+        with pytest.raises(AccessDenied, match="kept for a call of run"):
+            await do_for(OF_GPU, store, name, arguments)
+    for name, arguments in (
+        ("create_run", {"new": NewRun("mine.1", "score", "gpu", "{}")}),
+        ("create_promise", {"new": NewPromise("mine.2")}),
+        ("create_promise", {"new": NewPromise("v1.x")}),
+        ("append", {"write": Write("mine", epoch, opens=[NewPromise("mine.3", run_id="mine", n=3)])}),
+    ):
+        await do_for(OF_GPU, store, name, arguments)
+
+
+@in_asyncio
+async def test_a_promise_of_another_groups_run_is_not_joined() -> None:
+    store, epoch = await with_runs()
+    [claim] = await store.claim("v", "pay", ["refund"], 1)
+    await store.append(Write("theirs", claim.run.epoch, opens=[NewPromise("iban", run_id="theirs", n=1)]))
+    write = Write("mine", epoch, opens=[NewPromise("iban", run_id="mine", n=1)])
+    with pytest.raises(AccessDenied, match="theirs"):
+        await do_for(OF_GPU, store, "append", {"write": write})
+
+
+@in_asyncio
+async def test_a_worker_of_others_on_the_register_is_not_replaced() -> None:
+    store = MemoryStore()
+    theirs = WorkerInfo("w", "host", 7, 60.0, "pay")
+    await store.enlist(theirs)
+    for key in (OF_GPU, Access("key", "acme")):
+        bound = store.within(key.namespace or "default")
+        worker = replace(theirs, namespace=bound.namespace, group="gpu")
+        with pytest.raises(AccessDenied, match="for others"):
+            await do_for(key, bound, "enlist", {"worker": worker})
+    assert [(each.namespace, each.group) for each in await store.list_workers()] == [("default", "pay")]

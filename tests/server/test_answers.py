@@ -153,6 +153,43 @@ def test_a_repeated_request_with_another_value_is_a_conflict(
     assert question(http, id)["value"] == APPROVE
 
 
+@pytest.mark.parametrize("verb", ["answer", "cancel"])
+def test_a_request_id_is_256_characters_at_most_and_a_longer_one_is_nowhere_kept(
+    http: httpx.Client, name: str, verb: str
+) -> None:
+    start(http, "ask", name)
+    id = asked(http, name)
+    said = {"value": "banana"} if verb == "answer" else {}
+    refused = http.post(f"/v1/questions/{id}/{verb}", json={**said, "request_id": "x" * 257})
+    assert (refused.status_code, kind(refused)) == (422, "InvalidValue")
+    assert "256" in refused.text
+    assert len(refused.content) < 2_000
+    trail = http.get("/v1/audit", params={"question_id": id}).json()["items"]
+    assert [event["kind"] for event in trail] == ["asked"]
+    said = {"value": True} if verb == "answer" else {}
+    assert http.post(f"/v1/questions/{id}/{verb}", json={**said, "request_id": "x" * 256}).status_code == 200
+
+
+def test_of_several_answers_none_has_a_longer_request_id(http: httpx.Client) -> None:
+    given = {"question_id": "q", "value": True, "request_id": "x" * 257}
+    refused = http.post("/v1/questions/answers", json={"answers": [given]})
+    assert (refused.status_code, kind(refused)) == (422, "InvalidValue")
+
+
+def test_a_promise_and_a_signal_have_no_longer_request_id_either(http: httpx.Client, name: str) -> None:
+    start(http, "listen", name)
+    http.post("/v1/promises", json={"id": f"p-{name}"})
+    long = {"request_id": "x" * 257}
+    for path, said in (
+        (f"promises/p-{name}/resolve", {"value": 1}),
+        (f"promises/p-{name}/reject", {"value": 1}),
+        (f"promises/p-{name}/cancel", {}),
+        (f"runs/{name}/signals", {"name": "news"}),
+    ):
+        refused = http.post(f"/v1/{path}", json={**said, **long})
+        assert (refused.status_code, kind(refused)) == (422, "InvalidValue"), path
+
+
 def test_an_unknown_question_is_not_found(http: httpx.Client, name: str) -> None:
     for response in (answer(http, name, True), http.get(f"/v1/questions/{name}")):
         assert response.status_code == 404

@@ -93,20 +93,36 @@ async def test_two_hosts_are_refused_whatever_the_asgi_server_lets_through(tmp_p
         "file://",
         "http://[::1",
         "",
+        "http://localhost:5173",
+        "http://localhost",
+        "http://127.0.0.1:8000",
+        "http://[::1]:8000",
     ],
 )
 @pytest.mark.parametrize("verb", ["cancel", "retry"])
-def test_a_write_from_another_site_is_refused(http: httpx.Client, verb: str, origin: str) -> None:
+def test_a_write_from_another_site_or_another_port_is_refused(
+    http: httpx.Client, verb: str, origin: str
+) -> None:
     refused = http.post(f"/v1/runs/x/{verb}", headers={"origin": origin})
     assert refused.status_code == 403
     assert list(fields(refused)) == ["Origin"]
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://localhost:5173", "http://127.0.0.1", "http://[::1]:8000", "https://signoff.example"]
+    ("origin", "host"),
+    [
+        ("http://localhost:8000", "localhost:8000"),
+        ("http://LOCALHOST:8000", "localhost:8000"),
+        ("http://localhost", "localhost:80"),
+        ("http://localhost", "localhost"),
+        ("https://localhost", "localhost:443"),
+        ("http://[::1]:8000", "[::1]:8000"),
+        ("https://signoff.example", "localhost:8000"),
+        ("https://signoff.example:8443", "signoff.example:9000"),
+    ],
 )
-def test_a_write_from_an_own_page_passes(http: httpx.Client, origin: str) -> None:
-    assert http.post("/v1/runs/x/retry", headers={"origin": origin}).status_code == 404
+def test_a_write_from_an_own_page_passes(http: httpx.Client, origin: str, host: str) -> None:
+    assert http.post("/v1/runs/x/retry", headers={"origin": origin, "host": host}).status_code == 404
 
 
 @pytest.mark.parametrize(

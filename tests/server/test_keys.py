@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +130,30 @@ def test_its_last_use_is_shown(here: Keyed) -> None:
     assert shown["used_at"] == here.clock.now()
 
 
+def test_who_waits_for_a_result_with_a_key_that_is_revoked_meanwhile_does_not_get_it(
+    here: Keyed, operator: httpx.Client, name: str
+) -> None:
+    start(operator, "echo", name, group="of-nobody")
+    secret, token = here.key("waiting", Role.VIEWER)
+
+    with here.http(secret) as http, ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(http.get, f"/v1/runs/{name}/result", params={"wait": 60})
+        while asyncio.run(here.app.store.get_token(token.id)).used_at is None:
+            operator.get("/v1/me")
+        here.revoke(token)
+        here.clock.advance(1)
+        assert operator.post(f"/v1/runs/{name}/cancel").status_code == 200
+        answer = waiting.result()
+    assert (answer.status_code, kind(answer)) == (401, "NotAuthenticated")
+
+
 # Guessing
 
 
 def test_whoever_tries_many_keys_is_held_up_and_those_who_have_one_are_not(here: Keyed) -> None:
-    secret, _ = here.key()
+    secret, token = here.key()
     fresh, _ = here.key()
+    worker, _ = here.worker_key()
     with here.http(secret) as good, here.http(f"sgk_{'A' * 43}") as wrong, here.http(fresh) as late:
         assert good.get("/v1/me").status_code == 200
         assert [wrong.get("/v1/me").status_code for _ in range(20)] == [401] * 20
@@ -142,10 +161,14 @@ def test_whoever_tries_many_keys_is_held_up_and_those_who_have_one_are_not(here:
         assert (held_up.status_code, kind(held_up)) == (429, "TooManyRequests")
         assert held_up.headers["retry-after"] == "3"
         assert good.get("/v1/me").status_code == 200
-        assert late.get("/v1/me").status_code == 429
+        assert late.get("/v1/me").status_code == 200, "behind a proxy all have one address"
+        with here.http(worker) as at_work:
+            assert at_work.get("/v1/store", params={"namespace": "default"}).status_code == 200
+        here.revoke(token)
+        assert good.get("/v1/me").status_code == 429
         other = httpx.HTTPTransport(local_address="127.0.0.2")
-        with here.http(fresh, transport=other) as elsewhere:
-            assert elsewhere.get("/v1/me").status_code == 200
+        with here.http(f"sgk_{'B' * 43}", transport=other) as elsewhere:
+            assert elsewhere.get("/v1/me").status_code == 401
         here.clock.advance(3)
         assert wrong.get("/v1/me").status_code == 401
         assert wrong.get("/v1/me").status_code == 429
@@ -224,6 +247,23 @@ def test_a_service_answers_only_what_is_assigned_to_it_by_name(
         assert ended(operator, name)["result"] == {"approved": True, "by": "service:judge"}
     else:
         assert set(refusals(operator, question)) == {("service:judge", "NotAllowed")}
+
+
+def test_a_service_says_of_no_service_and_in_no_persons_name_who_answers(here: Keyed, name: str) -> None:
+    with (
+        here.service("shop", [Role.OPERATOR]) as shop,
+        here.service("desk", [Role.OPERATOR], act_as=True) as desk,
+    ):
+        start(shop, "sign", name, ["user:ana"])
+        question = asked(shop, name)
+        for to in (["user:service:shop"], ["user:bob", "user:SERVICE:other"]):
+            told = shop.post(f"/v1/questions/{question}/reassign", json={"to": to})
+            assert (told.status_code, kind(told)) == (403, "AccessDenied")
+        made = shop.post(f"/v1/questions/{question}/links", json={"user_id": "ana"})
+        assert (made.status_code, kind(made)) == (403, "AccessDenied")
+        assert shop.get(f"/v1/questions/{question}").json()["assignees"] == ["user:ana"]
+        assert shop.post(f"/v1/questions/{question}/reassign", json={"to": ["user:bob"]}).status_code == 200
+        assert desk.post(f"/v1/questions/{question}/links", json={"user_id": "bob"}).status_code == 201
 
 
 def test_nobody_who_signs_in_is_called_as_a_service_is(tmp_path: Path) -> None:

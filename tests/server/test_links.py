@@ -413,6 +413,25 @@ def test_a_vote_by_a_link_counts_once(place: Place) -> None:
     assert place.result(question) == {"approved": True, "by": "bob", "votes": 2}
 
 
+def test_nobody_says_of_an_answer_that_it_came_by_a_link_or_from_slack(place: Place) -> None:
+    question = place.ask("approve", quorum=[2, 3])
+    link = place.link(question)
+    path = f"/v1/questions/{path_of(question)}"
+    for own in (f"link:{link['id']}", f"LINK:{link['id']}", "slack:T1:U1:1.5", "callback:0"):
+        said = {"value": True, "user_id": "bob"}
+        one = {"question_id": question, "value": True, "request_id": own}
+        refusals = [
+            place.http.post(f"{path}/answer", json={**said, "request_id": own}),
+            place.http.post(f"{path}/answer", json=said, headers={"idempotency-key": f'"{own}"'}),
+            place.http.post(f"{path}/cancel", json={"request_id": own}),
+        ]
+        assert [(each.status_code, kind(each)) for each in refusals] == [(422, "InvalidValue")] * 3, own
+        several = place.http.post("/v1/questions/answers", json={"user_id": "bob", "answers": [one]}).json()
+        assert several["items"][0]["problem"]["status"] == 422
+    assert place.http.get(link["path"]).status_code == 200
+    assert [event["kind"] for event in place.trail(question)] == ["asked", "linked"]
+
+
 # Wrong answers
 
 
@@ -725,6 +744,21 @@ def test_10000_options_are_shown_and_chosen(place: Place) -> None:
     assert place.http.get(path).text.count("<option ") == 10_001
     assert place.send(path, f0="9999").status_code == 200
     assert place.result(question)["value"] == "option 9999"
+
+
+def test_what_is_done_if_it_is_approved_is_on_the_page_with_its_very_arguments(place: Place) -> None:
+    question = place.ask("mail", "<b>bob</b>", "Hello\u202e")
+    page = place.http.get(place.link(question)["path"]).text
+    assert "send_mail" in page
+    assert "&#34;to&#34;: &#34;&lt;b&gt;bob&lt;/b&gt;&#34;" in page
+    assert "&#34;text&#34;: &#34;Hello\\u202e&#34;" in page
+
+
+def test_an_action_whose_arguments_are_proposed_shows_them_once(place: Place) -> None:
+    question = place.ask("put", "Pay?", proposal={"cents": 70_707}, action=["pay", {"cents": 70_707}])
+    page = place.http.get(place.link(question)["path"]).text
+    assert '<dd class="code text" dir="auto">pay</dd>' in page
+    assert page.count("70707") == 1
 
 
 def test_several_who_decide_on_a_proposal_see_it_and_cannot_edit_it(place: Place) -> None:

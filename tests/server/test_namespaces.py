@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ class Two:
             {"run_id": names["run_id"]},
             {"question_id": names["question_id"]},
             {"parent_id": names["run_id"]},
+            {"session_id": names["session_id"]},
             {"assignee": f"user:{who}"},
             {"group": f"{who}-group"},
             {"workflow": f"{who}-workflow"},
@@ -113,7 +115,7 @@ class Two:
 
     def rows(self) -> dict[str, list[Any]]:
         """Everything that the other namespace has."""
-        with sqlite3.connect(self.file) as db:
+        with closing(sqlite3.connect(self.file)) as db:
             tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             found: dict[str, list[Any]] = {}
             for table in tables:
@@ -165,6 +167,8 @@ async def hide(store: Store, clock: Any) -> dict[str, str]:
     approved = await store.get_promise("approved-run.0")
     rule = NewRule("theirs-rule", "confidential", "mail", "{}", clock.now() + 9e8, approved.id)
     assert (await store.amend(approved.id, amendment(approved, settlement=YES, rule=rule)))[1]
+    for id, session in (("a-run", "theirs-session"), ("b-run", "confidential-session")):
+        await scene.start(id, **work, session_id=session)
     delivery = NewDelivery("theirs-delivery", "user:confidential", "e", 1, AuditKind.ASKED, approved.id)
     assert await store.expand("theirs-channel", None, -1, [])
     assert await store.expand("theirs-channel", -1, 1, [delivery])
@@ -211,6 +215,7 @@ def _ids(who: str) -> dict[str, str]:
         "key_id": "0" * 32,
         "link_id": "1" * 32,
         "rule_id": f"{who}-rule",
+        "session_id": f"{who}-session",
         "delivery_id": f"{who}-delivery",
         "channel": f"{who}-channel",
         "namespace": f"{who}-namespace",

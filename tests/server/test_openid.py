@@ -488,6 +488,17 @@ def test_while_the_provider_is_away_nobody_signs_in_and_whoever_is_stays_so(
     assert browser.get("/v1/me").status_code == 200
 
 
+def test_whoever_comes_while_the_provider_is_away_shares_one_attempt_in_some_seconds(tmp_path: Path) -> None:
+    with OnThread(lambda: world(tmp_path)) as here, here.browser() as browser:
+        here.provider.broken = {"openid-configuration"}
+        for attempts in (1, 2):
+            assert [browser.get("/login").status_code for _ in range(3)] == [503] * 3
+            assert here.provider.asked == {"openid-configuration": attempts}
+            here.clock.advance(5)
+        here.provider.broken = set()
+        assert browser.get("/login").status_code == 303
+
+
 @pytest.mark.parametrize(
     "about",
     [

@@ -55,6 +55,30 @@ def test_what_is_charged_has_to_fill_up_first() -> None:
     buckets.take("eve")
 
 
+def test_who_only_looks_takes_nothing_and_is_not_remembered() -> None:
+    time = Time()
+    buckets = Buckets(Rate(1, 10.0), time)
+    buckets.charge("eve", 1)
+    for number in range(MOST_BUCKETS + 1):
+        buckets.check(str(number))
+    with pytest.raises(TooManyRequests) as refused:
+        buckets.check("eve")
+    assert refused.value.retry_after_seconds == 10
+    time.now += 10
+    buckets.check("eve")
+    buckets.take("eve")
+
+
+def test_a_clock_that_is_set_back_takes_nothing_away() -> None:
+    time = Time()
+    buckets = Buckets(Rate(2, 10.0), time)
+    buckets.take("ana")
+    time.now -= 1000
+    buckets.take("ana")
+    time.now += 5
+    buckets.take("ana")
+
+
 def test_whoever_asked_least_recently_is_forgotten_so_that_memory_is_bounded() -> None:
     buckets = Buckets(Rate(1, 1000.0))
     buckets.take("first")

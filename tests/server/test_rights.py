@@ -60,7 +60,8 @@ def test_nothing_is_open_but_what_tells_nothing_or_asks_for_keys_or_signs_people
         *("/health", "/ready", "/metrics"),
         *("/v1/store", "/v1/store/changes"),
         *("/login", "/login/callback", "/logout"),
-        *("/v1/slack/{channel}/actions", "/l/{secret}"),
+        *("/v1/slack/{channel}/actions", "/l/{secret}", "/c/{secret}"),
+        "/assets/{asset}",
     }
 
 
@@ -116,7 +117,7 @@ def test_two_roles_open_what_either_does(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/v1/secret"), ("DELETE", "/v1/runs/x"), ("OPTIONS", "/v1/runs"), ("GET", "/")],
+    [("GET", "/v1/secret"), ("DELETE", "/v1/runs/x"), ("OPTIONS", "/v1/runs"), ("GET", "/v2")],
 )
 def test_what_is_not_in_the_table_is_refused_to_the_admin(server: Server, method: str, path: str) -> None:
     with through(server, "ana", roles="admin") as http:

@@ -80,6 +80,18 @@ def test_a_rule_that_makes_no_sense_answers_nothing(
     assert http.get(path).json()["state"] == "pending"
 
 
+@pytest.mark.parametrize("index", ["1", "00", "-1", "0\n", "\u0660", "9" * 9, "9" * 10, "9" * 5_000])
+def test_a_pointer_to_what_a_list_does_not_have_is_refused(http: httpx.Client, name: str, index: str) -> None:
+    start(http, "put", name, "Go on?", kwargs={"action": ["pay", {"lines": [7]}]})
+    path = f"/v1/questions/{asked(http, name)}"
+    said = {"value": True, "user_id": "ana", "alike": {"seconds": 60, "same": [f"/lines/{index}"]}}
+    refused = http.post(f"{path}/answer", json=said)
+    assert (refused.status_code, kind(refused)) == (422, "InvalidValue")
+    assert http.get(path).json()["state"] == "pending"
+    said["alike"]["same"] = ["/lines/0"]
+    assert http.post(f"{path}/answer", json=said).status_code == 200
+
+
 def test_behind_a_proxy_people_see_and_revoke_their_own_rules_and_operators_all(
     proxied: Server, name: str
 ) -> None:
@@ -126,3 +138,26 @@ async def test_a_client_says_the_same_of_a_store_and_of_a_server(tmp_path: Path)
             assert not (await client.rules.list(in_force=True)).items
             with pytest.raises(NotFound):
                 await client.rules.revoke("none")
+            handle = await client.start("mail", f"{handle.id}-c", session_id=handle.id)
+            while not (questions := (await client.questions(run_id=handle.id)).items):
+                pass
+            await client.answer(questions[0].id, True, user_id="ana", alike=Alike(session=True))
+            [rule] = (await client.rules.list(session_id=rule.run_id)).items
+            assert (rule.expires_at, rule.run_id) == (None, None)
+            await client.rules.revoke(rule.id)
+
+
+def test_what_is_approved_for_a_session_is_so_in_its_runs(http: httpx.Client, name: str) -> None:
+    body = {"value": True, "user_id": "ana", "alike": {"session": True, "same": ["/to"]}}
+    start(http, "mail", f"{name}-0", name)
+    alone = http.post(f"/v1/questions/{asked(http, f'{name}-0')}/answer", json=body)
+    assert (alone.status_code, kind(alone)) == (422, "InvalidValue")
+    for n in (1, 2):
+        start(http, "mail", f"{name}-{n}", name, session_id=name)
+        if n == 1:
+            path = f"/v1/questions/{asked(http, f'{name}-1')}/answer"
+            assert http.post(path, json=body).status_code == 200
+    [made] = http.get("/v1/rules", params={"session_id": name, "in_force": True}).json()["items"]
+    assert (made["session_id"], made.get("run_id"), made.get("expires_at")) == (name, None, None)
+    assert ended(http, f"{name}-2")["result"] == {"approved": True, "by": "ana", "rule": made["id"]}
+    assert http.get("/v1/rules", params={"session_id": f"{name}-other"}).json()["items"] == []

@@ -97,6 +97,8 @@ async def sign(ctx: Context, assignees: list[str], four_eyes: bool = False) -> d
 
 async def put(ctx: Context, text: str, **asked: Any) -> dict[str, Any]:
     """Ask whatever is asked, and return all of the answer."""
+    if "action" in asked:
+        asked["action"] = Action(*asked["action"])
     answer = await ctx.wait_for_user(text, **asked)
     names = ("value", "proposal", "edits", "others", "skipped", "user_id", "note")
     return {name: getattr(answer, name) for name in names}

@@ -117,9 +117,12 @@ class Crowd:
         deadline = source.choice((None, None, None, None, 7.0))
         is_cancelled, after = source.random() < 0.15, source.random() * 12
         twice = source.random() < 0.2
+        session = source.choice((None, None, None, "talk"))
         for _ in range(1 + twice):
             handle = await self._insist(
-                lambda: self._client.start(WORKFLOW, name, id=run_id, timeout_seconds=deadline)
+                lambda: self._client.start(
+                    WORKFLOW, name, id=run_id, timeout_seconds=deadline, session_id=session
+                )
             )
         if is_cancelled:
             self._do(self._cancel(run_id, after))
@@ -138,11 +141,20 @@ class Crowd:
         self.cancelled.add(run_id)
         await self._insist(lambda: self._client.cancel(run_id))
 
+    def _check_turn(self, session_id: str) -> None:
+        runs = self.world.store.model.tables.runs.values()
+        going = [run for run in runs if run.session_id == session_id and run.ended_at is None]
+        active = [run.id for run in going if not run.awaits_turn]
+        if len(active) > 1:
+            self.world.blame(f"of session {session_id!r} {active} are active at once")
+
     # Signals
 
     def _see_run(self, run_id: str) -> None:
         """Send a run that has begun all the signals that its program listens for."""
         run = self.world.store.model.tables.runs["default", run_id]
+        if run.session_id is not None:
+            self._check_turn(run.session_id)
         if run_id not in self._signalled:
             self._signalled.add(run_id)
             name, *_ = json.loads(run.arguments)["args"]

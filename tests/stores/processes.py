@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -74,12 +75,14 @@ def open_many_times(path: str) -> None:
     asyncio.run(store.close())
 
 
-def die_at_each_statement_of_opening(folder: str) -> None:
-    """Open new files 0.db, 1.db, ...: n.db in a child that is killed as its nth statement begins.
+def die_at_each_statement_of_opening(folder: str, original: str = "") -> None:
+    """Open files 0.db, 1.db, ...: n.db in a child that is killed as its nth statement begins.
 
-    Prints the number of the first child that lived.
+    They are new, or copies of ``original``. Prints the number of the first child that lived.
     """
     for fatal in count():
+        if original:
+            shutil.copy(original, Path(folder, f"{fatal}.db"))
         child = os.fork()
         if child == 0:
             _die_at_statement(fatal)

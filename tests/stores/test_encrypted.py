@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +16,21 @@ import pytest
 
 from signoff import Action, Alike, AsyncClient, Context, Quorum, RetryPolicy, Signoff
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, EncryptionKey
+from signoff.engine.timers import TimerService
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
 from signoff.people.audit import seal_events, verify
-from signoff.records import CallKind, NewRun, Promise, PromiseKind, PromiseState, RunState, Settlement
-from signoff.stores.address import KEYS_VARIABLE, store_at
+from signoff.records import (
+    CallKind,
+    NewPromise,
+    NewRun,
+    NewSchedule,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    RunState,
+    Settlement,
+)
+from signoff.stores.address import KEYS_VARIABLE, PLAINTEXT_VARIABLE, store_at
 from signoff.stores.base import Store
 from signoff.stores.encrypted import encrypted, unwrapped
 from signoff.stores.paging import AuditFilter
@@ -35,7 +49,7 @@ WORD = "tell-nobody-7f3a"
 def test_a_text_comes_back_and_says_nothing_until_then() -> None:
     ciphers = Ciphers([OLD])
     for text in ("", "x", WORD, "\N{SNOWMAN}" * 1000, '{"a": 1}'):
-        sealed = ciphers.encrypt(text, bound_to="default", place="r.0/value")
+        sealed = ciphers.encrypt(text, bound_to="default")
         assert sealed.startswith(f"{MARK}old:")
         assert WORD not in sealed
         assert ciphers.decrypt(sealed, bound_to="default") == text
@@ -44,30 +58,29 @@ def test_a_text_comes_back_and_says_nothing_until_then() -> None:
 def test_the_same_text_is_the_same_ciphertext_in_the_same_place_only() -> None:
     ciphers = Ciphers([OLD])
 
-    def seal(text: str = WORD, bound_to: str = "default", place: str = "r.0/value") -> str:
-        return ciphers.encrypt(text, bound_to=bound_to, place=place)
+    def seal(text: str = WORD, bound_to: str = "r.0") -> str:
+        return ciphers.encrypt(text, bound_to=bound_to)
 
     assert seal() == seal()
     others = {
         seal(),
         seal("else"),
-        seal(bound_to="other"),
-        seal(place="r.1/value"),
-        seal("r.0/value", place=WORD),
+        seal(bound_to="r.1"),
+        seal("r.0", bound_to=WORD),
     }
-    assert len(others) == 5
+    assert len(others) == 4
 
 
 def test_what_was_encrypted_with_an_earlier_key_is_read_and_nothing_new_is_written_with_it() -> None:
-    sealed = Ciphers([OLD]).encrypt(WORD, bound_to="default", place="p")
+    sealed = Ciphers([OLD]).encrypt(WORD, bound_to="default")
     both = Ciphers([NEW, OLD])
     assert both.decrypt(sealed, bound_to="default") == WORD
-    assert both.encrypt(WORD, bound_to="default", place="p").startswith(f"{MARK}new:")
+    assert both.encrypt(WORD, bound_to="default").startswith(f"{MARK}new:")
 
 
-def test_what_was_changed_or_moved_to_another_namespace_or_needs_another_key_is_not_read() -> None:
+def test_what_was_changed_or_moved_or_needs_another_key_is_not_read() -> None:
     ciphers = Ciphers([OLD])
-    sealed = ciphers.encrypt(WORD, bound_to="default", place="p")
+    sealed = ciphers.encrypt(WORD, bound_to="default")
     body = sealed.removeprefix(f"{MARK}old:")
     changed = [
         sealed[:-1],
@@ -93,7 +106,7 @@ def test_what_was_changed_or_moved_to_another_namespace_or_needs_another_key_is_
 def test_keys_are_written_and_read_and_never_shown() -> None:
     key = EncryptionKey.new("k-1")
     assert EncryptionKey.new("k-1") != key
-    sealed = Ciphers([key]).encrypt(WORD, bound_to="default", place="p")
+    sealed = Ciphers([key]).encrypt(WORD, bound_to="default")
     for text in (f"{NEW.text} {key.text}", f"\n{NEW.text},\n{key.text}=\n"):
         assert Ciphers.parse(text).decrypt(sealed, bound_to="default") == WORD
     assert key.text.partition(":")[2] not in repr(key)
@@ -115,6 +128,20 @@ def test_two_keys_of_one_name_are_refused() -> None:
 
 
 # Stores
+
+
+@contextmanager
+def changed(folder: Path, change: str) -> Iterator[None]:
+    """A database file as somebody has changed it who can write it; afterwards it is as it was."""
+    with (
+        closing(sqlite3.connect(folder / "signoff.db")) as db,
+        closing(sqlite3.connect(folder / "kept.db")) as kept,
+    ):
+        db.backup(kept)
+        db.execute(change)
+        db.commit()
+        yield
+        kept.backup(db)
 
 
 def with_keys(store: Store, *keys: EncryptionKey) -> Store:
@@ -322,6 +349,154 @@ async def test_a_value_moved_to_another_namespace_is_not_read(tmp_path: Path) ->
 
 
 @in_asyncio
+async def test_a_value_moved_to_another_row_is_not_read(tmp_path: Path) -> None:
+    database = SqliteStore(tmp_path / "signoff.db")
+    one = with_keys(database, OLD)
+    await one.open()
+    try:
+        for id in ("a", "b"):
+            await one.create_promise(NewPromise(id, data=f'"{id}"'))
+            await one.settle(id, PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED, f'"{id}"', note=id))
+            await one.create_run(NewRun(id, "tell", "default", f'{{"args": ["{id}"]}}'))
+            await one.put_schedule(
+                NewSchedule(id, "tell", "default", f'{{"args": ["{id}"]}}', "0 0 1 1 *", "UTC")
+            )
+        moves = {
+            "UPDATE promises SET data = (SELECT data FROM promises WHERE id = 'b')": one.get_promise,
+            "UPDATE promises SET data = value": one.get_promise,
+            "UPDATE promises SET value = (SELECT value FROM promises WHERE id = 'b')": one.get_promise,
+            "UPDATE promises SET note = (SELECT note FROM promises WHERE id = 'b')": one.get_promise,
+            "UPDATE runs SET arguments = (SELECT arguments FROM runs WHERE id = 'b')": one.get_run,
+            "UPDATE runs SET result = (SELECT value FROM promises WHERE id = 'b')": one.get_run,
+            "UPDATE runs SET arguments = (SELECT arguments FROM schedules WHERE id = 'a')": one.get_run,
+            "UPDATE schedules SET arguments = (SELECT arguments FROM runs WHERE id = 'a')": one.get_schedule,
+        }
+        for move, read in moves.items():
+            await read("a")
+            with changed(tmp_path, f"{move} WHERE id = 'a'"), pytest.raises(MissingKey, match="does not fit"):
+                await read("a")
+    finally:
+        await database.close()
+
+
+@in_asyncio
+async def test_where_plaintext_is_refused_everything_goes_on_and_what_others_write_is_not_read(
+    tmp_path: Path,
+) -> None:
+    database = SqliteStore(tmp_path / "signoff.db")
+    strict = encrypted(database, Ciphers([OLD]), refuses_plaintext=True)
+    await say_it_everywhere(strict)
+    await strict.open()
+    try:
+        await strict.cancel((await strict.create_run(NewRun("c", "tell", "none", '{"args": []}')))[0].id)
+        assert (await strict.get_run("c")).error is not None
+        plain = [
+            ("promises", "data", '"outside"', strict.get_promise, "outside"),
+            ("promises", "value", '"outside"', strict.get_promise, "outside"),
+            ("promises", "note", "said", strict.get_promise, "outside"),
+            ("runs", "arguments", '{"args": []}', strict.get_run, "r"),
+            ("runs", "result", "true", strict.get_run, "f"),
+            ("journal", "value", "true", strict.read_journal, "r"),
+        ]
+        for table, column, said, read, id in plain:
+            await read(id)
+            change = f"UPDATE {table} SET {column} = '{said}'"
+            with changed(tmp_path, change), pytest.raises(MissingKey, match="not encrypted"):
+                await read(id)
+        event = (
+            "INSERT INTO audit (namespace, id, at, kind, question_id, details) "
+            "VALUES ('default', 'planted', 0, '{}', 'q', '{{\"data\": \"{{}}\"}}')"
+        )
+        for kind in ("asked", "voted"):
+            with (
+                changed(tmp_path, event.format(kind)),
+                pytest.raises(MissingKey, match="not encrypted"),
+            ):
+                await strict.list_audit(AuditFilter())
+    finally:
+        await strict.close()
+
+
+PLANTED = f"{MARK}x:eA=="
+
+
+@in_asyncio
+async def test_what_looks_encrypted_before_there_are_keys_is_what_it_was_afterwards(tmp_path: Path) -> None:
+    async def ask(ctx: Context, said: str) -> list[str]:
+        kept = await ctx.step("keep", lambda: PLANTED)
+        return [said, kept, (await ctx.wait_for_user("Your remarks?", input_type="text")).value]
+
+    plain, keyed = (
+        Signoff(store)
+        for store in (
+            SqliteStore(tmp_path / "signoff.db"),
+            with_keys(SqliteStore(tmp_path / "signoff.db"), OLD),
+        )
+    )
+    for app in (plain, keyed):
+        app.workflow(ask)
+    async with running(plain) as client:
+        await client.start(ask, PLANTED, id="r")
+        question = await asking(plain, "Your remarks?")
+        with pytest.raises(InvalidValue, match="note"):
+            await client.answer(question.id, "yes", note=PLANTED)
+    async with AsyncClient(plain) as client:
+        await client.answer(question.id, PLANTED)
+        await client.promises.create("p")
+        with pytest.raises(InvalidValue, match="note"):
+            await client.backend.settle("p", Settlement(PromiseState.CANCELLED, note=PLANTED))
+        await client.promises.resolve("p", PLANTED)
+    async with running(keyed) as client:
+        assert await (await client.get("r")).result() == [PLANTED] * 3
+        assert json.loads((await client.promises.get("p")).value or "") == PLANTED
+        assert (await client.inbox.history()).items
+
+
+@in_asyncio
+async def test_a_run_that_cannot_be_decrypted_keeps_no_other_from_being_claimed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def echo(ctx: Context, said: str) -> str:
+        return said
+
+    app = Signoff(with_keys(SqliteStore(tmp_path / "signoff.db"), OLD))
+    app.workflow(echo)
+    async with AsyncClient(app) as client:
+        handles = [await client.start(echo, WORD, id=f"r-{n}") for n in range(4)]
+        with closing(sqlite3.connect(tmp_path / "signoff.db")) as db:
+            db.execute("UPDATE runs SET arguments = ? WHERE id = 'r-0'", (json.dumps(PLANTED),))
+            db.commit()
+        async with app.worker():
+            assert [await handle.result() for handle in handles[1:]] == [WORD] * 3
+    assert "run 'r-0' is left out" in caplog.text
+    await app.store.close()
+
+
+@in_asyncio
+async def test_a_duty_that_meets_what_cannot_be_decrypted_keeps_no_other_from_being_done(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(tmp_path / "signoff.db")
+    done = asyncio.Event()
+
+    async def stuck(_: Store) -> None:
+        raise MissingKey(store.location, "it needs key 'x'")
+
+    async def goes_on(_: Store) -> None:
+        done.set()
+
+    await store.open()
+    try:
+        timers = asyncio.create_task(TimerService(store, duties=[stuck, goes_on]).run())
+        async with asyncio.timeout(30):
+            await done.wait()
+        timers.cancel()
+        await asyncio.wait([timers])
+    finally:
+        await store.close()
+
+
+@in_asyncio
 async def test_a_reason_that_looks_encrypted_is_refused(tmp_path: Path) -> None:
     one = with_keys(SqliteStore(tmp_path / "signoff.db"), OLD)
     await one.open()
@@ -366,6 +541,16 @@ def test_an_address_gives_an_encrypted_store_if_the_environment_has_keys(
     assert not isinstance(store, SqliteStore)
     assert isinstance(unwrapped(store), SqliteStore)
     assert isinstance(unwrapped(store.within("other")), SqliteStore)
+    monkeypatch.setenv(PLAINTEXT_VARIABLE, "refuse")
+    assert isinstance(unwrapped(store_at(address)), SqliteStore)
+    monkeypatch.setenv(PLAINTEXT_VARIABLE, "sometimes")
+    with pytest.raises(InvalidValue, match=PLAINTEXT_VARIABLE):
+        store_at(address)
+    monkeypatch.setenv(PLAINTEXT_VARIABLE, "refuse")
+    monkeypatch.delenv(KEYS_VARIABLE)
+    with pytest.raises(InvalidValue, match=PLAINTEXT_VARIABLE):
+        store_at(address)
+    monkeypatch.delenv(PLAINTEXT_VARIABLE)
     monkeypatch.setenv(KEYS_VARIABLE, "nonsense")
     with pytest.raises(InvalidValue, match="encryption key"):
         store_at(address)

@@ -49,6 +49,7 @@ from signoff.records import (
     RunState,
     Schedule,
     Seal,
+    Session,
     Settlement,
     Token,
     TokenKind,
@@ -90,6 +91,7 @@ token_ids = st.sampled_from(("t0", "t1", "t2"))
 token_kinds = st.sampled_from((TokenKind.LINK, TokenKind.LINK, TokenKind.API_KEY))
 rates = st.sampled_from((None, None, Rate(1, 10.0), Rate(2, 10.0), Rate(3, 0.7)))
 slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
+sessions = st.sampled_from((None, "c0", "c0", "c1"))
 priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
 traceparents = st.sampled_from((None, f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-00"))
 people = st.none() | st.sampled_from(("ana", "ben"))
@@ -130,6 +132,7 @@ class Seen:
     schedules: Sequence[Schedule]
     links: Sequence[Token]
     deliveries: Sequence[Delivery]
+    sessions: Sequence[Session]
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -246,6 +249,7 @@ class SideBySide(RuleBasedStateMachine):
         slot=slots,
         traceparent=traceparents,
         by=people,
+        session=sessions,
     )
     def create_run(
         self,
@@ -260,6 +264,7 @@ class SideBySide(RuleBasedStateMachine):
         slot: tuple[str, int] | None,
         traceparent: str | None,
         by: str | None,
+        session: str | None,
     ) -> None:
         new = NewRun(
             id,
@@ -273,6 +278,7 @@ class SideBySide(RuleBasedStateMachine):
             concurrency_limit=slot and slot[1],
             traceparent=traceparent,
             started_by=by,
+            session_id=session,
         )
         self.once(namespace, "create_run", new)
 
@@ -343,10 +349,10 @@ class SideBySide(RuleBasedStateMachine):
             data.draw(st.none() | calls),
         )
         ends = self.scene.clock.now() + seconds
-        return replace(
-            amendment,
-            rule=NewRule(id, "ana", "mail", "{}", ends, question.id, question.run_id, max_uses=uses),
-        )
+        made = NewRule(id, "ana", "mail", "{}", ends, question.id, question.run_id, max_uses=uses)
+        if data.draw(st.booleans()):
+            made = replace(made, run_id=None, session_id="c", expires_at=data.draw(st.none() | st.just(ends)))
+        return replace(amendment, rule=made)
 
     @rule(namespace=namespaces, id=rule_ids, place=st.integers(0, 9), by=people)
     def revoke_rule(self, namespace: str, id: str, place: int, by: str | None) -> None:
@@ -356,7 +362,13 @@ class SideBySide(RuleBasedStateMachine):
     @rule(namespace=namespaces, id=rule_ids)
     def look_at_rules(self, namespace: str, id: str) -> None:
         self.both(namespace, "get_rule", id)
-        for which in (RuleFilter(), RuleFilter(in_force=True), RuleFilter(by="ana")):
+        for which in (
+            RuleFilter(),
+            RuleFilter(in_force=True),
+            RuleFilter(by="ana"),
+            RuleFilter(session_id="c", in_force=True),
+            RuleFilter(session_id=""),
+        ):
             mine, theirs = (
                 self._do(store.list_rules(which)).items
                 for store in (self.scene.within(namespace).store, self.reference.within(namespace))
@@ -578,6 +590,7 @@ class SideBySide(RuleBasedStateMachine):
                     data.draw(calls),
                     priority=data.draw(priorities),
                     start_at=self._after(data.draw(starts)),
+                    session_id=data.draw(sessions),
                 )
                 for id in data.draw(some_runs)
             ],
@@ -605,6 +618,9 @@ class SideBySide(RuleBasedStateMachine):
             for run, journal in zip(expected, seen.journals, strict=True):
                 assert _comparable(journal) == _comparable(self.model.tables.journals[namespace, run.id])
                 assert [entry.seq for entry in journal] == list(range(len(journal)))
+            known_sessions = self._do(self.reference.within(namespace).list_sessions())
+            assert seen.sessions == known_sessions.items
+            self._check_turns(seen)
             assert seen.groups == self.model.groups.list_groups(namespace)
             expected_deliveries = self.model.outbox.list_deliveries(namespace, DeliveryFilter())
             assert seen.deliveries == [each for _, each in expected_deliveries]
@@ -623,6 +639,16 @@ class SideBySide(RuleBasedStateMachine):
             for promise in promises:  # what is settled stays as it is
                 if promise.state is not PromiseState.PENDING:
                     assert self.settled.setdefault((namespace, promise.id), promise) == promise
+
+    def _check_turns(self, seen: Seen) -> None:
+        """Of the runs of a session the first that has not ended may be active; those behind it wait."""
+        for session in seen.sessions:
+            chain = [run for run in reversed(seen.runs) if run.session_id == session.id]
+            places = [run.position or 0 for run in chain]
+            assert places == sorted(set(places))
+            going = [run for run in chain if run.ended_at is None or run.retryable]
+            assert session.active_run_id == (going[0].id if going else None)
+            assert [run.awaits_turn for run in going] == [False, *[True] * (len(going) - 1)][: len(going)]
 
     @invariant()
     def questions_are_the_same(self) -> None:
@@ -681,7 +707,16 @@ class SideBySide(RuleBasedStateMachine):
         links = (await store.list_tokens(TokenFilter(TokenKind.LINK))).items
         deliveries = list((await store.list_deliveries(DeliveryFilter())).items)
         return Seen(
-            runs.items, ended, messages, promises.items, journals, groups, schedules, links, deliveries
+            runs.items,
+            ended,
+            messages,
+            promises.items,
+            journals,
+            groups,
+            schedules,
+            links,
+            deliveries,
+            (await store.list_sessions()).items,
         )
 
     # Inside

@@ -122,11 +122,10 @@ def test_a_migration_killed_at_any_statement_leaves_the_old_file_or_the_new_one(
     tmp_path: Path, recorded: Path
 ) -> None:
     open_once(old_file(recorded, tmp_path / "whole.db"))
-    old = schema_of(old_file(recorded, tmp_path / "old.db"))
+    original = old_file(recorded, tmp_path / "old.db")
+    old = schema_of(original)
     new = schema_of(tmp_path / "whole.db")
-    for number in range(100):
-        old_file(recorded, tmp_path / f"{number}.db")
-    [survivor] = outcome("die_at_each_statement_of_opening", tmp_path)
+    [survivor] = outcome("die_at_each_statement_of_opening", tmp_path, original)
     found = [schema_of(tmp_path / f"{number}.db") for number in range(int(survivor))]
     assert all(each in (old, new) for each in found)
     assert found[0] == old

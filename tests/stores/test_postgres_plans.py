@@ -87,6 +87,17 @@ SELECT id, namespace, '1', 'go', '1' FROM signoff.runs WHERE arguments_digest = 
 INSERT INTO signoff.waiters (shard, namespace, target, target_id, run_id, n)
 SELECT id, namespace, 'run', id, 'paused1', 7 FROM signoff.runs
 WHERE state = 'running' AND arguments_digest = '';
+INSERT INTO signoff.runs (id, namespace, workflow, group_name, state, created_at, ready_at, ended_at, epoch,
+    session_id, position, arguments, arguments_digest)
+SELECT session || n, 'default', 'refund', 'default', CASE session WHEN 'long' THEN 'paused' ELSE 'succeeded' END, n, n,
+    CASE session WHEN 'past' THEN 1e9 + n END, CASE WHEN session = 'past' OR n = 1 THEN 1 ELSE 0 END,
+    session, n, '{"args": []}', ''
+FROM generate_series(1, 5000) AS n, (VALUES ('long'), ('past')) AS sessions (session);
+INSERT INTO signoff.sessions (id, namespace, created_at, last_at, last_position, last_number)
+SELECT 'session' || n, 'default', 1, 1, 1, n FROM generate_series(1, 5000) AS n;
+INSERT INTO signoff.sessions (id, namespace, created_at, last_at, last_position, last_number)
+VALUES ('long', 'default', 1, 1, 5000, 1), ('past', 'default', 1, 1, 5000, 1)
+ON CONFLICT (id, namespace) DO UPDATE SET last_position = 5000;
 INSERT INTO signoff.groups (name, namespace, max_running)
 SELECT 'group' || n, 'default', 5 FROM generate_series(1, 3000) AS n;
 INSERT INTO signoff.rules (namespace, id, created_at, by, tool, arguments, expires_at, question_id, groups, roles)
@@ -173,7 +184,7 @@ async def inboxes(store: PostgresStore, id: str) -> None:
 
 
 async def rules(store: PostgresStore, id: str) -> None:
-    made = NewRule(id, id, "mail", "{}", 4e9, id)
+    made = NewRule(id, id, "mail", "{}", None, id, session_id=id)
     for place, change in enumerate(({"rule": made}, {"by_rule": id})):
         asked, _ = await store.create_promise(NewPromise(f"{id}-{place}", PromiseKind.QUESTION))
         amendment = Amendment(asked.version, None, (), None, YES)
@@ -183,6 +194,8 @@ async def rules(store: PostgresStore, id: str) -> None:
         RuleFilter(by=id),
         RuleFilter(in_force=True),
         RuleFilter(by=id, tool="mail", in_force=True),
+        RuleFilter(in_force=True, session_id=id),
+        RuleFilter(by=id, session_id=id),
     ):
         assert [rule.id for rule in (await store.list_rules(which)).items] == [id]
     page = await store.list_rules(RuleFilter(tool="mail"), limit=5)
@@ -299,6 +312,39 @@ async def limits(store: PostgresStore, id: str) -> None:
     await store.complete(Write(id, claim.run.epoch, [entry(0)]), SUCCESS)
 
 
+async def own_sessions(store: PostgresStore, id: str) -> None:
+    await chain(store, id, session=id)
+
+
+async def past_sessions(store: PostgresStore, id: str) -> None:
+    """In a session with thousands that have ended."""
+    await chain(store, id, session="past")
+
+
+async def long_sessions(store: PostgresStore, id: str) -> None:
+    """In a session with thousands that wait."""
+    for number in range(2):
+        new = NewRun(f"{id}-{number}", WORKFLOW, GROUP, "{}", session_id="long")
+        await store.create_run(new)
+    assert await store.claim(WORKER.id, GROUP, [WORKFLOW], 1) == [] or id == "first"
+    await store.cancel(f"{id}-1")
+    await store.get_session("long")
+    await store.list_runs(RunFilter(session_id="long"), limit=5)
+    page = await store.list_sessions(limit=5)
+    await store.list_sessions(after=page.next, limit=5)
+
+
+async def chain(store: PostgresStore, id: str, session: str) -> None:
+    for number in range(2):
+        new = NewRun(f"{id}-{number}", WORKFLOW, GROUP, "{}", session_id=session)
+        assert (await store.create_run(new))[0].awaits_turn is (number > 0)
+    for number in range(2):
+        [claim] = await store.claim(WORKER.id, GROUP, [WORKFLOW], 1)
+        assert claim.run.id == f"{id}-{number}"
+        await store.complete(Write(claim.run.id, 1, [entry(0)]), SUCCESS)
+    await store.list_runs(RunFilter(session_id=session), limit=5)
+
+
 async def deletes(store: PostgresStore, id: str) -> None:
     epoch = await claimed(store, id)
     await store.complete(Write(id, epoch, [entry(0)]), SUCCESS)
@@ -322,6 +368,9 @@ OPERATIONS: Sequence[Operation] = (
     outbox,
     lists,
     limits,
+    own_sessions,
+    past_sessions,
+    long_sessions,
     deletes,
 )
 

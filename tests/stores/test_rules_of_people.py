@@ -47,7 +47,7 @@ async def test_a_rule_is_made_with_an_answer_and_kept_as_it_was_said(scene: Scen
     now = scene.clock.now()
     terms: dict[str, Any] = {"run_id": "r", "groups": ("desk", "ops"), "roles": ("lead",), "max_uses": 3}
     found = await made(scene, **terms)
-    assert found == Rule("default", "x", now, "ana", "mail", '{"/to":"bob"}', now + 60, "r.0", **terms)
+    assert found == Rule("default", "x", now, "ana", "mail", '{"/to":"bob"}', "r.0", now + 60, **terms)
     with pytest.raises(NotFound):
         await scene.within("other").store.get_rule("x")
     assert await listed(scene.within("other")) == []
@@ -164,6 +164,33 @@ async def test_rules_are_listed_in_order_and_by_pages(scene: Scene) -> None:
 
 
 @rule
+async def test_a_rule_for_a_session_is_listed_with_it_and_may_have_no_end(scene: Scene) -> None:
+    kept = await made(scene, "c", "r1", session_id="c-1", expires_at=None)
+    assert (kept.session_id, kept.run_id, kept.expires_at) == ("c-1", None, None)
+    await made(scene, "brief", "r2", session_id="c-1", max_uses=1)
+    await made(scene, "d", "r3", session_id="c-2", expires_at=None, by="bob")
+    await made(scene, "none", "r4")
+    assert await listed(scene, session_id="c-1") == ["c", "brief"]
+    assert await listed(scene, session_id="c-2", by="ana") == []
+    assert await listed(scene, session_id="") == ["none"]
+    assert await listed(scene, session_id="", in_force=True) == ["none"]
+    assert await listed(scene, session_id="c-1", in_force=True, tool="mail") == ["c", "brief"]
+    assert await listed(scene, session_id="c-2", in_force=True, by="ana") == []
+    assert await listed(scene.within("other"), session_id="c-1") == []
+    assert await listed(scene.within("other"), session_id="c-1", in_force=True) == []
+    scene.clock.advance(10 * 365 * 86_400)
+    assert await listed(scene, in_force=True) == ["c", "d"]
+    assert await listed(scene, session_id="c-1", in_force=True) == ["c"]
+    assert await use(scene, await ask(scene, "s"), "c")
+    await scene.claim()
+    assert (await scene.store.revoke_rule("c", revoked())).expires_at is None
+    assert await listed(scene, session_id="c-1", in_force=True) == []
+    assert not await use(scene, await ask(scene, "t"), "c")
+    with pytest.raises(InvalidValue):
+        await scene.store.list_rules(RuleFilter(session_id="nul \0"))
+
+
+@rule
 async def test_of_many_who_use_a_rule_at_once_no_more_do_than_may(scene: Scene) -> None:
     await made(scene, max_uses=3)
     asked = [await ask(scene, f"s{n}") for n in range(8)]
@@ -207,6 +234,10 @@ async def test_of_a_use_and_a_revocation_at_once_what_counts_is_counted(scene: S
         {"max_uses": 2**31},
         {"expires_at": float("inf")},
         {"expires_at": float("nan")},
+        {"expires_at": None},
+        {"session_id": ""},
+        {"session_id": "nul \0"},
+        {"session_id": "c-1", "run_id": "r"},
     ],
     ids=repr,
 )

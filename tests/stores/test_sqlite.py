@@ -45,6 +45,7 @@ from signoff.stores import (
     sqlite_retention,
     sqlite_runs,
     sqlite_schedules,
+    sqlite_sessions,
     sqlite_states,
 )
 from signoff.stores.base import Change, Write
@@ -826,6 +827,7 @@ MODULES = (
     sqlite_retention,
     sqlite_runs,
     sqlite_schedules,
+    sqlite_sessions,
     sqlite_states,
 )
 
@@ -851,8 +853,8 @@ def listing_statements() -> list[tuple[str, str]]:
         (f"list_runs {len(states)} {which}", sqlite_runs.list_statement(states, **which))
         for states in some_states
         for which in (
-            dict(zip(("workflow", "group", "parent"), chosen, strict=True))
-            for chosen in product([False, True], repeat=3)
+            dict(zip(("workflow", "group", "parent", "session"), chosen, strict=True))
+            for chosen in product([False, True], repeat=4)
         )
     ]
     promises = [

@@ -730,7 +730,7 @@ async def test_opening_a_promise_again_after_a_crash_changes_nothing(scene: Scen
     await scene.settle("r.0")
     [claim] = await scene.claim()
     before = await scene.store.get_promise("r.0")
-    await scene.append(claim.run, opens=[question("r", data='"other"')])
+    await scene.append(claim.run, opens=[question("r", data='{"text": "other"}')])
     assert await scene.store.get_promise("r.0") == before
     assert len(await scene.messages()) == 1
 

@@ -86,9 +86,14 @@ async def verify_chain(client: AsyncClient, out: Output, expect: tuple[int, str]
         raise CommandFailed(ExitCode.FAILED, verdict.problems[0], events=verdict.events)
     head = f"{verdict.events - 1}:{verdict.head}" if verdict.events else None
     if out.as_json:
-        out.object({"events": verdict.events, "head": head})
+        out.object({"events": verdict.events, "head": head, "unchecked": verdict.unchecked})
     else:
         out.line(f"{verdict.events} events, none changed or removed")
+        if verdict.unchecked:
+            out.note(
+                f"{verdict.unchecked} of them are not shown whole here, so whether they were changed is not known: "
+                "verify the database itself, with --store"
+            )
         if head is not None:
             out.line(head)
 

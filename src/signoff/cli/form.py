@@ -29,7 +29,7 @@ def ask(question: Question) -> Any:
             return _option(question.options, required=required, default=default, other=question.other)
         case "multiselect":
             return _options(question.options, required=required, default=default, other=question.other)
-        case "form":
+        case "form" | "external":
             if question.skippable and not click.confirm(
                 "Fill in the form? (no skips it)", default=True, err=True
             ):

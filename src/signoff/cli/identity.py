@@ -29,13 +29,6 @@ def identity_options(command: Command) -> Command:
             show_envvar=True,
             help="Answer nobody who does not say who they are.  [default: with a proxy, a provider or keys]",
         ),
-        click.option(
-            "--public-url",
-            metavar="URL",
-            envvar="SIGNOFF_PUBLIC_URL",
-            show_envvar=True,
-            help="Where people reach it, such as https://signoff.example.com: for answer links and --oidc-issuer.",
-        ),
         *(
             click.option(
                 f"--oidc-{claim}-claim",

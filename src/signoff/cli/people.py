@@ -29,6 +29,11 @@ def _alike(command: Command) -> Command:
     """Add which other questions are approved with one."""
     for option in (
         click.option("--max-uses", type=click.IntRange(1), help="With --alike: how many of them at most."),
+        click.option(
+            "--session",
+            is_flag=True,
+            help="Of all runs of the same session, for as long as --alike says, or until it is revoked.",
+        ),
         click.option("--everywhere", is_flag=True, help="With --alike: of all runs, not only of this one."),
         click.option("--any-arguments", is_flag=True, help="With --alike: whatever their arguments are."),
         click.option(
@@ -135,6 +140,7 @@ async def answer(
     any_arguments: bool,
     everywhere: bool,
     max_uses: int | None,
+    session: bool,
     user: str | None,
 ) -> None:
     """Answer QUESTION. On a terminal, without a value, it is put to you. Several get the same answer."""
@@ -146,12 +152,14 @@ async def answer(
     change = None if edit is None else parse_json(edit)
     question_id, *others = question_ids
     alike: Alike | None = None
-    if alike_seconds is not None:
-        alike = Alike(alike_seconds, same or None, any_arguments, everywhere, max_uses)
+    if alike_seconds is not None or session:
+        alike = Alike(alike_seconds, same or None, any_arguments, everywhere, max_uses, session)
     elif same or any_arguments or everywhere or max_uses:
-        raise click.UsageError("--same, --any-arguments, --everywhere and --max-uses go with --alike SECONDS")
+        raise click.UsageError(
+            "--same, --any-arguments, --everywhere and --max-uses go with --alike SECONDS or --session"
+        )
     if alike is not None and (others or approved is not True):
-        raise click.UsageError("--alike goes with --approve, and with one question")
+        raise click.UsageError("--alike goes with --approve, and with one question; so does --session")
     if others:
         if edit is not None or not given:
             raise click.UsageError("several questions take --approve, --reject, --value JSON or --text TEXT")
@@ -161,7 +169,7 @@ async def answer(
     if edit is not None:
         asked = Question.from_json(promise.data or "null")
         said = _edited(promise, asked, change)
-        promise = await client.answer(question_id, said, **who, note=note, digest=asked.digest)
+        promise = await client.answer(question_id, said, **who, note=note, digest=_digest(promise))
     elif given:
         promise = await client.answer(question_id, said, **who, note=note, alike=alike)
     else:
@@ -336,6 +344,11 @@ def _edited(promise: Promise, asked: Question, change: Any) -> dict[str, Any]:
     return {"approved": True, "edited": change}
 
 
+def _digest(promise: Promise) -> str:
+    """Return the digest of what is asked: not of what is shown, of which a server may hide something."""
+    return json.loads(promise.data or "{}")["digest"]
+
+
 async def _put(
     client: AsyncClient, out: Output, promise: Promise, who: dict[str, Any], note: str | None
 ) -> Promise:
@@ -352,7 +365,7 @@ async def _put(
         said = ask(asked)
         note = note if note is not None else click.prompt("Note", default="", show_default=False, err=True)
         try:
-            return await client.answer(promise.id, said, **who, note=note or None, digest=asked.digest)
+            return await client.answer(promise.id, said, **who, note=note or None, digest=_digest(promise))
         except WrongAnswer as wrong:
             for field, message in wrong.problems:
                 out.note(f"{field}: {message}" if field else message, "red")

@@ -24,7 +24,8 @@ from signoff.client import AsyncClient
 async def prune(client: AsyncClient, out: Output, days: float) -> None:
     """Delete runs that ended more than so many days ago, with their journals and promises.
 
-    Runs that failed because of their code are kept: retry or cancel them.
+    Runs that failed because of their code are kept: retry or cancel them. Links, keys and logins that expired or were
+    revoked, and notifications that ended, so long ago go, too.
     """
     deleted = await client.prune(timedelta(days=days))
     if out.as_json:

@@ -70,14 +70,23 @@ class Supervisor:
     Args:
         arguments: The command line of ``signoff`` to run.
         port: What to listen on first; 0 takes a free one, which is then kept.
-        watched: Folders and files.
+        watched: Folders and files: of the code.
+        files: Other files that the process reads.
         out: Where to say what happens.
     """
 
-    def __init__(self, arguments: Sequence[str], port: int, watched: Sequence[Path], out: Output) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        port: int,
+        watched: Sequence[Path],
+        files: Sequence[Path],
+        out: Output,
+    ) -> None:
         self._arguments = arguments
         self._port = port
         self._watched = watched
+        self._files = [os.path.realpath(file) for file in files]
         self._out = out
         self._current: _Process | None = None
         self._alive: set[_Process] = set()
@@ -151,8 +160,13 @@ class Supervisor:
     async def _changes(self) -> AsyncGenerator[list[str]]:
         import watchfiles
 
+        is_code = watchfiles.PythonFilter()
+
+        def matters(change: watchfiles.Change, path: str) -> bool:
+            return is_code(change, path) or os.path.realpath(path) in self._files
+
         try:
-            watching = watchfiles.awatch(*self._watched, watch_filter=watchfiles.PythonFilter())  # pyright: ignore[reportUnknownMemberType]
+            watching = watchfiles.awatch(*self._watched, *self._files, watch_filter=matters)  # pyright: ignore[reportUnknownMemberType]
             async for changes in watching:
                 yield sorted({_shown(path) for _, path in changes})
         except OSError as error:

@@ -36,6 +36,7 @@ from signoff.cli.rules import rules
 from signoff.cli.runs import cancel, retry, runs, signal, start
 from signoff.cli.schedules import schedules
 from signoff.cli.serve import dev, server, worker
+from signoff.cli.sessions import sessions
 from signoff.cli.show import show
 from signoff.cli.workers import workers
 from signoff.errors import SignoffError, WrongAnswer
@@ -77,6 +78,7 @@ for _command in (
     move_deadline,
     cancel_question,
     rules,
+    sessions,
     links,
     audit,
     deliveries,

@@ -23,6 +23,7 @@ def rules() -> None:
 @rules.command("list")
 @click.option("--user", help="Only those that this person has made.")
 @click.option("--tool", help="Only those about this tool.")
+@click.option("--session", help="Only those for this session.")
 @click.option("--all", "with_old", is_flag=True, help="Also those that approve nothing any more.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
@@ -34,12 +35,15 @@ async def list_rules(
     out: Output,
     user: str | None,
     tool: str | None,
+    session: str | None,
     with_old: bool,
     limit: int,
     after: str | None,
 ) -> None:
     """List rules that are in force, oldest first."""
-    page = await client.rules.list(user_id=user, tool=tool, in_force=not with_old, limit=limit, after=after)
+    page = await client.rules.list(
+        user_id=user, tool=tool, in_force=not with_old, session_id=session, limit=limit, after=after
+    )
     if out.as_json:
         out.object({"items": [to_wire(rule) for rule in page.items], "next": page.next})
         return
@@ -67,6 +71,24 @@ async def revoke(client: AsyncClient, out: Output, rule_id: str, reason: str | N
 def _row(rule: Rule, now: float) -> tuple[str, ...]:
     pattern = "any arguments" if rule.arguments == "{}" else brief(rule.arguments)
     uses = str(rule.uses) if rule.max_uses is None else f"{rule.uses} of {rule.max_uses}"
-    until = ago(rule.expires_at, now) if rule.revoked_at is None else "revoked"
-    whom = "all runs" if rule.run_id is None else f"run {rule.run_id}"
-    return rule.id, one_line(rule.by), one_line(rule.tool), pattern, one_line(whom), uses, until
+    return (
+        rule.id,
+        one_line(rule.by),
+        one_line(rule.tool),
+        pattern,
+        one_line(_whom(rule)),
+        uses,
+        _until(rule, now),
+    )
+
+
+def _whom(rule: Rule) -> str:
+    if rule.session_id is not None:
+        return f"session {rule.session_id}"
+    return "all runs" if rule.run_id is None else f"run {rule.run_id}"
+
+
+def _until(rule: Rule, now: float) -> str:
+    if rule.revoked_at is not None:
+        return "revoked"
+    return "it is revoked" if rule.expires_at is None else ago(rule.expires_at, now)

@@ -19,7 +19,7 @@ from signoff.stores.paging import RunFilter
 from signoff.wire import to_wire
 
 START_OPTIONS = frozenset(
-    {"id", "group", "timeout_seconds", "priority", "start_at", "delay_seconds", "started_by"}
+    {"id", "group", "timeout_seconds", "priority", "start_at", "delay_seconds", "started_by", "session_id"}
 )  # of AsyncClient.start
 _STATES = [state.value for state in RunState]
 
@@ -36,6 +36,9 @@ _STATES = [state.value for state in RunState]
     "--start-at", type=Moment(), help="When it starts: 2026-03-01T09:00, local time or with a zone."
 )
 @click.option("--started-by", metavar="USER", help="Who asks for it: what needs four eyes is not for them.")
+@click.option(
+    "--session", "session_id", help="The session it belongs to: it waits for the runs before it there."
+)
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @place_options
 @json_option
@@ -131,6 +134,8 @@ def _took(run: Run) -> str:
 
 
 def _remark(run: Run) -> str:
+    if run.awaits_turn:
+        return f"awaits its turn in {one_line(run.session_id or '')}"
     if run.is_delayed:
         return f"starts {ago(run.start_at or 0.0, time.time())}"
     if run.state is not RunState.FAILED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -27,11 +28,15 @@ from signoff.cli.stopping import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
 from signoff.cli.working import WorkerOptions, opened, work
 from signoff.engine.collector import relax_collector
+from signoff.errors import InvalidValue
 from signoff.logs import LogFormat, formatter
+from signoff.redaction import Redaction
 
 if TYPE_CHECKING:
     from signoff.people.channels.channel import Channel
     from signoff.server import Server
+
+REDACT_VARIABLE = "SIGNOFF_REDACT"
 
 _IDLE_THREADS_END_SECONDS = 0.5
 
@@ -43,6 +48,28 @@ _retain = click.option(
     "retention_days",
     type=click.FloatRange(min=0, min_open=True),
     help="Delete runs so many days after their end.  [default: never]",
+)
+
+_BETWEEN_PATHS = re.compile(r",(?![^\[]*\])")  # not those in brackets, between names
+
+
+def _paths(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the paths that the option names, else what the environment does."""
+    named = given or _BETWEEN_PATHS.split(os.environ.get(REDACT_VARIABLE, ""))
+    paths = tuple(path.strip() for path in named if given or path.strip())
+    try:
+        Redaction(paths)
+    except InvalidValue as error:
+        raise click.BadParameter(error.reason, ctx, param) from None
+    return paths
+
+
+_redact = click.option(
+    "--redact",
+    multiple=True,
+    metavar="PATH",
+    callback=_paths,
+    help=f"What is hidden of payloads, such as card.number; repeat for more. [env: {REDACT_VARIABLE}, with commas]",
 )
 
 _log_format = click.option(
@@ -64,8 +91,21 @@ def _channels_in(file: Path | None) -> Sequence[Channel]:
     return read_channels(file)
 
 
-def _listening_options(command: Command) -> Command:
+def _serving_options(command: Command) -> Command:
     for option in (
+        click.option(
+            "--channels",
+            "channels_file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A TOML file with where notifications go: e-mail, Slack, webhooks ...",
+        ),
+        click.option(
+            "--public-url",
+            metavar="URL",
+            envvar="SIGNOFF_PUBLIC_URL",
+            show_envvar=True,
+            help="Where people reach it, such as https://signoff.example.com: for answer links and signing in.",
+        ),
         click.option(
             "--allow-origin",
             "allowed_origins",
@@ -164,7 +204,7 @@ def worker(
 @click.option(
     "--store", metavar="URL", help=f"The database. [env: SIGNOFF_STORE]  [default: {DEFAULT_STORE}]"
 )
-@_listening_options
+@_serving_options
 @click.option(
     "--worker-key-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -185,13 +225,8 @@ def worker(
     show_default=True,
     help="Seconds to go on serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
-@click.option(
-    "--channels",
-    "channels_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A TOML file with where notifications go: e-mail, Slack, webhooks ...",
-)
 @identity_options
+@_redact
 @_retain
 @_log_format
 @json_option
@@ -216,8 +251,9 @@ def server(
     oidc_roles_claim: str | None,
     public_url: str | None,
     require_auth: bool,
+    redact: tuple[str, ...],
     out: Output,
-    **listening: Any,
+    **serving: Any,
 ) -> int | None:
     """Serve the HTTP API of a store, or of the store of MODULE:APP, to people, programs and remote workers."""
     if address and store:
@@ -247,7 +283,8 @@ def server(
             "public_url": public_url,
             "worker_lease_seconds": worker_lease,
             "channels": _channels_in(channels_file),
-            **listening,
+            "redact": redact,
+            **serving,
         }
         async with _listening(app, out, **options) as server:
             await stop.asked()
@@ -259,7 +296,7 @@ def server(
 
 @click.command()
 @_ADDRESS
-@_listening_options
+@_serving_options
 @_working_options
 @click.option(
     "--watch",
@@ -267,6 +304,7 @@ def server(
     type=click.Path(exists=True, path_type=Path),
     help="A folder or file to watch; repeat for more.  [default: the working directory]",
 )
+@_redact
 @_log_format
 @click.option(
     "--supervised-by", type=int, hidden=True, help="The socket of the process that reloads this one."
@@ -274,35 +312,36 @@ def server(
 @json_option
 def dev(
     address: str,
-    host: str,
     port: int,
-    allowed_hosts: tuple[str, ...],
-    allowed_origins: tuple[str, ...],
+    channels_file: Path | None,
     group: str | None,
     concurrency: int,
     threads: int,
     grace: float,
     watch: tuple[Path, ...],
+    redact: tuple[str, ...],
     log_format: LogFormat,
     supervised_by: int | None,
     out: Output,
+    **serving: Any,
 ) -> int | None:
     """Run MODULE:APP while you write it: server and worker in one process, replaced when a Python file changes.
 
     The port stays the same. Code that cannot be loaded is shown, and what ran before goes on.
     """
     if supervised_by is None:
-        return asyncio.run(Supervisor(sys.argv[1:], port, watch or (Path.cwd(),), out).run())
+        files = () if channels_file is None else (channels_file,)
+        return asyncio.run(Supervisor(sys.argv[1:], port, watch or (Path.cwd(),), files, out).run())
     supervision = Supervision(supervised_by)
-    app = load_app(address)
+    app, channels = load_app(address), _channels_in(channels_file)
     port = supervision.wait_for_turn()
     options = WorkerOptions(group, concurrency, threads, grace)
 
     async def run(stop: StopSignals) -> None:
         supervision.on_end(stop.ask)
-        names: dict[str, Any] = {"allowed_hosts": allowed_hosts, "allowed_origins": allowed_origins}
-        async with _listening(app, out, host=host, port=port, **names) as listening:
+        async with _listening(app, out, port=port, channels=channels, redact=redact, **serving) as listening:
             supervision.listening(listening.port)
+            app.registry.public_url = serving["public_url"] or app.public_url or listening.url
             await work(app, options, stop, out)
 
     return _run(app, run, log_format, [signal.SIGTERM])

@@ -93,9 +93,11 @@ def _print_head(out: Output, run: Run) -> None:
     out.line(one_line(f"{run.workflow}({', '.join(given)})", 500))
     parent = f", child of {run.parent_id}" if run.parent_id else ""
     deadline = f", deadline {moment(run.deadline_at)}" if run.deadline_at else ""
-    starts = f", starts {moment(run.start_at or 0.0)}" if run.is_delayed else ""
+    starts = f", starts {moment(run.start_at or 0.0)}" if run.is_delayed and not run.awaits_turn else ""
+    place = "" if run.session_id is None else f", {run.position} of session {one_line(run.session_id)}"
+    turn = ", awaits its turn" if run.awaits_turn else ""
     created = f"{moment(run.created_at)} ({ago(run.created_at, time.time())})"
-    out.line(f"created {created} in group {run.group}{parent}{deadline}{starts}")
+    out.line(f"created {created} in group {run.group}{parent}{place}{deadline}{starts}{turn}")
     out.line("")
 
 

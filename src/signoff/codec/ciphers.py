@@ -105,22 +105,22 @@ class Ciphers:
         """
         return cls([_key(number, word) for number, word in enumerate(re.split(r"[\s,]+", text.strip()), 1)])
 
-    def encrypt(self, text: str, *, bound_to: str, place: str) -> str:
+    def encrypt(self, text: str, *, bound_to: str) -> str:
         """Return a text's ciphertext.
 
         Args:
             text: Any text.
-            bound_to: It can be read only with this again: a namespace.
-            place: Where it is kept. Equal texts have equal ciphertexts in equal places only.
+            bound_to: It can be read only with this again: where it is kept. Equal texts have equal ciphertexts in equal
+                places only.
         """
-        sealed = self._ciphers[self._name].encrypt(text.encode(), bound_to.encode(), place.encode())
+        sealed = self._ciphers[self._name].encrypt(text.encode(), bound_to.encode())
         return f"{MARK}{self._name}:{base64.urlsafe_b64encode(sealed).decode()}"
 
     def decrypt(self, ciphertext: str, *, bound_to: str) -> str:
         """Return the text of what ``encrypt`` returned; what does not begin with the mark is returned as it is.
 
         Raises:
-            CannotDecrypt: There is no such key, or it was changed, or is another namespace's.
+            CannotDecrypt: There is no such key, or it was changed, or was moved from elsewhere.
         """
         if not ciphertext.startswith(MARK):
             return ciphertext
@@ -145,8 +145,8 @@ class _Cipher:
         self._nonces = hmac.digest(secret, b"signoff nonces\x01", hashlib.sha256)
         self._aes = AESGCM(hmac.digest(secret, b"signoff payloads\x01", hashlib.sha256))
 
-    def encrypt(self, text: bytes, bound_to: bytes, place: bytes) -> bytes:
-        parts = (bound_to, place, text)
+    def encrypt(self, text: bytes, bound_to: bytes) -> bytes:
+        parts = (bound_to, text)
         framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
         nonce = hmac.digest(self._nonces, framed, hashlib.sha256)[:NONCE_BYTES]
         return nonce + self._aes.encrypt(nonce, text, bound_to)

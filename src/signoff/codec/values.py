@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from signoff.codec import annotations, scalars
+from signoff.codec.ciphers import is_encrypted
 from signoff.codec.plain import check_text, to_plain
 from signoff.codec.refusals import Unfit, segment
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge
@@ -46,7 +47,12 @@ def encode(value: object, *, path: str = "value", limit: int = MAX_BYTES) -> str
         raise NotSerializable(*unfit.under(path)) from unfit.__cause__
     if len(raw) > limit:
         raise PayloadTooLarge(path, len(raw), limit)
-    return raw.decode()
+    text = raw.decode()
+    if is_encrypted(
+        text
+    ):  # it only looks so: spelled in another way, it is not taken for it once there are keys
+        return text.replace("s", "\\u0073", 1)
+    return text
 
 
 def decode(text: str, annotation: object = Any, *, path: str = "value") -> Any:

@@ -132,7 +132,7 @@ class Agenda:
         elif isinstance(call, PromiseCall):
             if not is_known:
                 new = call.new_promise(execution.loop.time())
-                details = {"id": new.id, "due_at": new.due_at}
+                details = call.facts(new)
                 opened = self._draft.record(EntryKind.OPENED, call, value=call.data, details=details)
                 execution.past.learn([opened])
                 self._draft.opens.append(new)

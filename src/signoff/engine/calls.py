@@ -232,6 +232,10 @@ class PromiseCall(Call[Any]):
         due_at = None if self.timeout is None else now + self.timeout
         return NewPromise(self.id, PromiseKind(self.kind), self.run.id, self.n, due_at=due_at, data=self.data)
 
+    def facts(self, new: NewPromise) -> dict[str, Any]:
+        """What the journal keeps of its opening."""
+        return {"id": new.id, "due_at": new.due_at}
+
     def outcome(self, entry: Entry) -> Any:
         state = entry.state
         if state == PromiseState.RESOLVED:

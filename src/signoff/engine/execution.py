@@ -28,7 +28,6 @@ from signoff.errors import (
     BusyLoop,
     ContinueAsNew,
     NonDeterminism,
-    NotInStep,
     OutsideWorkflow,
     RunCancelled,
     RunTimeout,
@@ -83,6 +82,7 @@ class Past:
     attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
     asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
     patches: set[str] = field(default_factory=set[str])
+    urls: dict[int, str] = field(default_factory=dict[int, str])  # of callbacks, settled or not
 
     def expect(self, entries: Iterable[Entry]) -> None:
         """Take in a journal that is going to be replayed: the code must issue each call in it again."""
@@ -106,6 +106,8 @@ class Past:
                 self.opened[n] = entry.at
                 if entry.call is CallKind.STEP:
                     self.asked[n] = self.asked.get(n, 0) + 1
+                elif entry.call is CallKind.QUESTION and '"url"' in (entry.details or ""):
+                    self.urls[n] = entry.fact("url")
             elif entry.kind is EntryKind.STEP_STARTED:
                 self.begun.add(n)
             elif entry.kind is EntryKind.ATTEMPT_FAILED:
@@ -301,7 +303,7 @@ class Execution:
         self._timers.pop(id(call.handle), None)
         self.loop.fire(call.handle)
 
-    def refuse(self, error: NotInStep) -> None:
+    def refuse(self, error: SignoffError) -> None:
         self.failure = self.failure or error
 
     # What the guard asks

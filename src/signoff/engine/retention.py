@@ -1,4 +1,4 @@
-"""Deleting runs, and tokens, that ended long ago, in the background."""
+"""Deleting runs, tokens and deliveries that ended long ago, in the background."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DAY_SECONDS = 86_400.0
 
 
 class Retention:
-    """Deletes runs and tokens of a store's namespace some days after their end. Any number of processes may do so.
+    """Deletes what ended in a store's namespace, some days after its end. Any number of processes may do so.
 
     Args:
         store: An open store.
-        days: How long ended runs, and expired or revoked tokens, are kept.
+        days: How long ended runs and deliveries, and expired or revoked tokens, are kept.
 
     Raises:
         InvalidValue: That is no number of days above 0.
@@ -51,6 +51,7 @@ class Retention:
     async def delete(self) -> int:
         """Delete all that is due, in small batches. Returns how many runs."""
         await self._delete(self._store.delete_tokens)
+        await self._delete(self._store.delete_deliveries)
         return await self._delete(self._store.delete_ended)
 
     async def _delete(self, some: Callable[[float, int], Awaitable[int]]) -> int:

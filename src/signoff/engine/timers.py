@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from signoff.engine.schedules import fire_due
-from signoff.errors import StoreUnavailable
+from signoff.errors import MissingKey, StoreUnavailable
 from signoff.stores.base import Change, Store
 
 log = logging.getLogger("signoff.timers")
@@ -72,9 +72,9 @@ class TimerService:
         """Do a duty. One that fails keeps nobody from the others, and is tried again; it is told of once."""
         try:
             next_at = await duty(self._store)
-        except StoreUnavailable:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StoreUnavailable) and not isinstance(error, MissingKey):
+                raise
             if duty not in self._failing:
                 log.exception("%s failed, and is tried again", getattr(duty, "__name__", duty))
             self._failing.add(duty)

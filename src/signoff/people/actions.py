@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -11,6 +12,8 @@ from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
 
 LONGEST_TOOL = 256  # characters
+
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")  # no list that is kept is longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def found_at(arguments: Any, pointer: str) -> Any:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):
             value = cast("dict[str, Any]", value)[name]
-        elif isinstance(value, list) and name.isascii() and name.isdigit() and str(int(name)) == name:
+        elif isinstance(value, list) and _INDEX.fullmatch(name):
             value = cast("list[Any]", value)[int(name)]
         else:
             raise KeyError(name)
@@ -75,3 +78,17 @@ def found_at(arguments: Any, pointer: str) -> Any:
 def is_same(one: Any, other: Any) -> bool:
     """Whether two are the very same JSON: 1 is neither 1.0 nor true."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def shown_beside(proposal: Any, action: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
+    """Return what people are shown of an action: (label, value) each.
+
+    Args:
+        proposal: What they are shown as proposed; arguments that are the very same are not shown twice.
+        action: ``{"tool": ..., "arguments": {...}}``, as they may see it; None: there is none.
+    """
+    if action is None:
+        return []
+    tool, arguments = action["tool"], action.get("arguments")
+    shown = [("Tool", tool)]
+    return shown if is_same(arguments, proposal) else [*shown, ("Arguments", arguments)]

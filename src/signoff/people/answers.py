@@ -21,9 +21,10 @@ from signoff.people.edits import Edit
 from signoff.people.forms import form_of
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
-from signoff.people.rules import Alike, new_rule
+from signoff.people.rules import Alike, new_rule, session_of
 from signoff.records import Entry, NewRule, Promise, PromiseKind, PromiseState, Run
 from signoff.stores.base import Store
+from signoff.stores.base_tokens import CALLBACK
 from signoff.telemetry import AnswerGiven
 from signoff.traceparent import traceparent_of
 
@@ -101,7 +102,7 @@ def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
     answer = Answer(
         value=kept,
         approved=None,
-        user_id=None if settled["by"] == TIMEOUT else settled["by"],
+        user_id=None if settled["by"] in (TIMEOUT, CALLBACK) else settled["by"],
         note=settled["note"],
         answered_at=datetime.fromtimestamp(settled["at"], UTC),
         timed_out=settled["by"] == TIMEOUT,
@@ -123,7 +124,7 @@ def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
             chosen = [own_text(each) for each in kept]
             others = tuple(value for own, value in chosen if own)
             return replace(answer, value=[value for _, value in chosen], others=others)
-        case "form":
+        case "form" | "external":
             return replace(answer, value=_instance(kept, declared, "value"))
         case "text":
             return answer
@@ -184,15 +185,15 @@ async def answer(
         settled = await _settle(store, promise, value, responder, note, request_id, digest, alike)
     except SignoffError as error:
         if promise is not None and not isinstance(error, StoreError):
-            await record_refusal(store, promise, user_id, error)
+            await record_refusal(store, promise, user_id, error, request_id=request_id)
         seconds = time.perf_counter() - began
-        await _announce(store, question_id, promise, user_id, type(error).__name__, seconds)
+        await announce(store, question_id, promise, user_id, type(error).__name__, seconds)
         raise
-    await _announce(store, question_id, promise, user_id, "accepted", time.perf_counter() - began)
+    await announce(store, question_id, promise, user_id, "accepted", time.perf_counter() - began)
     return settled
 
 
-async def _announce(
+async def announce(
     store: Store,
     question_id: str,
     promise: Promise | None,
@@ -242,7 +243,8 @@ async def _settle(
         check_answer(promise.id, asked, plain, digest)
     rule: NewRule | None = None
     if alike is not None and promise.state is PromiseState.PENDING:
-        rule = new_rule(promise, asked, plain, responder, alike, store.clock.now())
+        session_id = await session_of(store, promise) if alike.session else None
+        rule = new_rule(promise, asked, plain, responder, alike, store.clock.now(), session_id)
     text = codec.encode(to_keep(asked, plain), path="value")
     return await decide(store, promise, responder, text, note, request_id, rule)
 

@@ -36,11 +36,13 @@ class Verdict:
         events: How many events are sealed.
         head: The last seal's hash; write it down, to know later that the chain up to it is the same.
         problems: What is wrong, in words, where the chain begins to be wrong; empty if nothing is.
+        unchecked: How many events were not shown whole, so that whether they were changed cannot be known here.
     """
 
     events: int
     head: str
     problems: tuple[str, ...]
+    unchecked: int = 0
 
 
 class Chain(Protocol):
@@ -77,12 +79,31 @@ def _plain(details: str | None) -> object:
         return details  # whoever wrote it passed by the store
 
 
-async def record_refusal(store: Store, question: Promise, user_id: str | None, error: SignoffError) -> None:
-    """Record that somebody's answer to a question was refused, and why; if it cannot be, the log says so."""
+async def record_refusal(
+    store: Store,
+    question: Promise,
+    user_id: str | None,
+    error: SignoffError,
+    *,
+    request_id: str | None = None,
+) -> None:
+    """Record that somebody's answer to a question was refused, and why; if it cannot be, the log says so.
+
+    Args:
+        store: Where the question is.
+        question: The question.
+        user_id: Who answered, as they or their link said.
+        error: Why it was refused.
+        request_id: By which the answer is known, if by any: it says where it came from.
+    """
     if question.kind is not PromiseKind.QUESTION:
         return
-    details = json.dumps({"error": type(error).__name__, "detail": str(error)[:LONGEST_DETAIL]})
-    new = NewAuditEvent(uuid.uuid4().hex, AuditKind.REFUSED, question.id, question.run_id, user_id, details)
+    told = {"error": type(error).__name__, "detail": str(error)[:LONGEST_DETAIL]}
+    if request_id is not None:
+        told["request_id"] = request_id
+    new = NewAuditEvent(
+        uuid.uuid4().hex, AuditKind.REFUSED, question.id, question.run_id, user_id, json.dumps(told)
+    )
     try:
         await store.record([new])
     except SignoffError as trouble:
@@ -125,7 +146,7 @@ async def verify(chain: Chain, *, expected: tuple[int, str] | None = None) -> Ve
     """
     kept = unwrapped(chain)
     problems: list[str] = []
-    seq, hash = -1, GENESIS
+    seq, hash, unchecked = -1, GENESIS, 0
     while not problems:
         links = await kept.read_chain(after=seq, limit=AT_ONCE)
         if not links:
@@ -136,6 +157,7 @@ async def verify(chain: Chain, *, expected: tuple[int, str] | None = None) -> Ve
                 problems.append(wrong)
                 break
             seq, hash = seal.seq, seal.hash
+            unchecked += bool(event is not None and event.redacted)
             if expected is not None and seq == expected[0] and hash != expected[1]:
                 problems.append(
                     f"event {seq} has hash {hash}, and had {expected[1]} when it was written down"
@@ -144,7 +166,7 @@ async def verify(chain: Chain, *, expected: tuple[int, str] | None = None) -> Ve
         problems.append(
             f"the chain ends at event {seq}, and had event {expected[0]} when it was written down"
         )
-    return Verdict(seq + 1, hash, tuple(problems))
+    return Verdict(seq + 1, hash, tuple(problems), unchecked)
 
 
 def _wrong(seq: int, hash: str, seal: Seal, event: AuditEvent | None) -> str | None:
@@ -152,6 +174,6 @@ def _wrong(seq: int, hash: str, seal: Seal, event: AuditEvent | None) -> str | N
         return f"event {seq + 1} is missing: its seal was removed"
     if event is None:
         return f"event {seal.seq} ({seal.event_id}) is missing: it was removed"
-    if hash_of(hash, event) != seal.hash:
+    if not event.redacted and hash_of(hash, event) != seal.hash:
         return f"event {seal.seq} ({seal.event_id}, question {event.question_id!r}) was changed, or its seal"
     return None

@@ -126,6 +126,14 @@ class Case:
         progress = Progress.from_json(question.id, question.progress)
         return cls(question, policy, progress, now, data.get("action") is not None)
 
+    @classmethod
+    def readable(cls, question: Promise, now: float) -> Case | None:
+        """Read what a question's row says; None if this Signoff cannot, so that it keeps nobody from the others."""
+        try:
+            return cls.of(question, now)
+        except (QuestionTooNew, ValueError, TypeError, AttributeError, KeyError):
+            return None
+
     @property
     def awaits_rules(self) -> bool:
         """Whether a rule may approve it, and nobody has looked for one yet."""

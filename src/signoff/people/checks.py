@@ -6,10 +6,12 @@ import json
 from typing import Any, cast
 
 from signoff import codec
+from signoff.codec.ciphers import MARK
 from signoff.errors import InvalidValue, RegistrationError, WrongAnswer
 from signoff.people.edits import edits_between
 from signoff.people.questions import Question
 from signoff.people.schemas import problems
+from signoff.request_ids import check_length
 
 LONGEST_NOTE = 10_000
 """How many characters a note has at most: those of all who vote are kept with the answer."""
@@ -70,8 +72,12 @@ def checked_default(question: Question, value: object) -> str:
 def check_texts(**texts: str | None) -> None:
     """Raise InvalidValue if a text beside the answer's value is none that every store can keep."""
     for name, text in texts.items():
+        if name == "request_id":
+            check_length(text)
         if name in ("note", "reason") and text is not None and len(text) > LONGEST_NOTE:
             raise InvalidValue(name, f"has {len(text):,} characters, over the limit of {LONGEST_NOTE:,}")
+        if name in ("note", "reason") and text is not None and text.startswith(MARK):
+            raise InvalidValue(name, f"it begins with {MARK!r}, as encrypted texts do")
         if text is not None and "\0" in text:
             raise InvalidValue(name, "has a NUL character, which Postgres cannot keep; leave it out")
         if text is not None and not text.isascii():

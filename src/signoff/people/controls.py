@@ -137,7 +137,7 @@ def controls_of(question: Question) -> tuple[Group, ...]:
                 "f0", (), kind, "Your answer", choices=choices, other=question.other, initial=default
             )
             return (_whole(control),)
-        case "form":
+        case "form" | "external":
             return _Maker(question.answer_schema, ()).groups(default)
 
 

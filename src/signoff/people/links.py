@@ -21,10 +21,12 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
+from signoff.names import user_name
 from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
 from signoff.people.cases import Case
 from signoff.people.filled import Filled, answer_of, normal
+from signoff.people.placeholders import meant_answer, unquoting
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.records import (
@@ -35,6 +37,7 @@ from signoff.records import (
     Token,
     TokenKind,
 )
+from signoff.redaction import Redaction
 from signoff.stores.base import Store
 from signoff.tokens import find_token, new_token
 
@@ -85,6 +88,7 @@ async def create_link(
     roles: Collection[str] = (),
     lifetime_seconds: float = LIFETIME_SECONDS,
     by: str | None = None,
+    id: str | None = None,
 ) -> NewLink:
     """Make a link by which a person answers a question once.
 
@@ -96,12 +100,14 @@ async def create_link(
         roles: The roles they have; likewise.
         lifetime_seconds: How long it is good; never longer than until the question's deadline.
         by: Who makes it.
+        id: Its id, if not any; one that is taken cannot be made.
 
     Raises:
         NotFound: There is no such question.
         AlreadySettled: It is closed.
         NotAllowed: They may not answer it.
         InvalidValue: A name is none, or the lifetime no number of seconds above 0.
+        IdConflict: The id is taken.
     """
     if not 0 < lifetime_seconds < math.inf:
         raise InvalidValue("lifetime_seconds", f"{lifetime_seconds} is no number of seconds above 0")
@@ -117,6 +123,7 @@ async def create_link(
     secret, new = new_token(
         TokenKind.LINK,
         user_id,
+        id=id,
         question_id=question_id,
         data=json.dumps({"groups": sorted(responder.groups), "roles": sorted(responder.roles)}),
         created_by=by,
@@ -224,32 +231,38 @@ async def answer_by_link(
     return settled
 
 
-async def answer_by_form(store: Store, link: OpenedLink, filled: Filled) -> Promise:
+async def answer_by_form(store: Store, link: OpenedLink, filled: Filled, redaction: Redaction) -> Promise:
     """Answer a question with what came back from its page; see ``answer_by_link``.
 
     Args:
         store: Where the question is.
         link: As ``find_link`` returned it.
         filled: What came back. It says which question it was shown, by the digest.
+        redaction: What was not shown there.
     """
     case = Case.of(link.question, store.clock.now())
-    question = Question.from_json(link.question.data or "null")
+    question = Question.from_json(redaction.shown(link.question).data or "null")
     value, wrong = answer_of(question, filled, can_edit=case.policy.quorum is None)
     if wrong:
         check_usable(link, case.now)
         refusal = WrongAnswer(link.question.id, wrong)
-        await record_refusal(store, link.question, link.responder.user_id, refusal)
+        await record_refusal(
+            store, link.question, link.responder.user_id, refusal, request_id=link.request_id
+        )
         raise refusal
     note, digest = (normal("".join(filled.get(name, ())[:1])) for name in ("note", "digest"))
-    return await answer_by_link(store, link, value, note=note.strip() or None, digest=digest)
+    meant = await meant_answer(store, redaction, link.question, value, link.responder)
+    with unquoting(redaction, link.question, meant):
+        return await answer_by_link(store, link, meant, note=note.strip() or None, digest=digest)
 
 
 def is_used(link: OpenedLink) -> bool:
-    """Whether an answer was given by a link."""
-    if link.question.request_id == link.request_id:
+    """Whether its person has answered by a link."""
+    question, by = link.question, link.question.settled_by
+    if question.request_id == link.request_id and by is not None and user_name(by) == link.responder.user:
         return True
-    votes = Case.of(link.question, 0.0).progress.votes
-    return any(vote.request_id == link.request_id for vote in votes)
+    vote = Case.of(question, 0.0).vote_of(link.responder)
+    return vote is not None and vote.request_id == link.request_id
 
 
 async def _get_link(store: Store, link_id: str) -> Token:

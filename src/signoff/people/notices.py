@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import quote
 
 from signoff.deliveries import Delivery
+from signoff.people.actions import shown_beside
 from signoff.people.cases import TIMEOUT, Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 
 LONGEST_TEXT: Final = 2_800  # characters of a question, its help or its proposal
 LONGEST_TITLE: Final = 150
-
-Linker = Callable[[str | None, Promise, str], str | None]
-"""Makes the link for a recipient of a question, of the server's public URL; or None."""
 
 _TITLES: Final = {
     AuditKind.ASKED: "Question",
@@ -47,8 +44,9 @@ class Notice:
         address: Where to, as the channel's sender knows places.
         event: What happened.
         question: The question as it is now; None if it is gone, with its run.
-        url: Where to answer it.
+        url: Where to look at it.
         now: When it is sent, in unix seconds.
+        answer_url: By which the recipient answers without signing in, if they may: whoever has it is taken for them.
     """
 
     delivery: Delivery
@@ -57,6 +55,7 @@ class Notice:
     question: Promise | None
     url: str | None
     now: float
+    answer_url: str | None = field(default=None, repr=False)
 
     @property
     def title(self) -> str:
@@ -86,6 +85,7 @@ class Notice:
             ("", self.text),
             ("", data.get("help") or ""),
             ("Details", _written(data.get("metadata") or None)),
+            *self._action,
             ("Proposed", _written(data.get("proposal"))),
             ("Options", "\n".join(str(option.get("label", "")) for option in data.get("options", ()))),
             ("Attached", "\n".join(f"{each['name']} {each['url']}" for each in data.get("attachments", ()))),
@@ -93,6 +93,11 @@ class Notice:
             ("Answered", self._outcome),
         ]
         return [(label, text) for label, text in said if text]
+
+    @property
+    def _action(self) -> list[tuple[str, str]]:
+        said = shown_beside(self.data.get("proposal"), self.data.get("action"))
+        return [(label, part if isinstance(part, str) else _written(part)) for label, part in said]
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -133,8 +138,8 @@ class Notice:
         return f"{said}{by}{note}"
 
 
-def link_to(public_url: str | None, question: Promise, recipient: str) -> str | None:
-    """Return where a recipient looks at a question and answers it; None if nobody said where the server is."""
+def url_of(public_url: str | None, question: Promise) -> str | None:
+    """Return where a question is, for whoever is known there; None if nobody said where the server is."""
     if public_url is None:
         return None
     return f"{public_url.rstrip('/')}/v1/questions/{quote(question.id, safe='')}"

@@ -5,25 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from signoff import telemetry
 from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue, NotFound, StoreError
 from signoff.names import check_assignee
+from signoff.people.cases import Case
 from signoff.people.channels.channel import CALLS, Channel, Undelivered
-from signoff.people.notices import Linker, Notice, details_of, link_to
+from signoff.people.decisions import bring_up_to_date
+from signoff.people.delivered_links import answer_url
+from signoff.people.notices import Notice, details_of, url_of
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
+from signoff.redaction import Redaction
 from signoff.stores.base import Store
 from signoff.telemetry import DeliveryAttempted
 
 log = logging.getLogger("signoff.notifications")
 
 AT_ONCE = 100
+PAGES_AT_ONCE = 20
+"""So many pages of events become deliveries of one channel before the others have their turn."""
 LEASE_MARGIN_SECONDS = 30.0
 """How much longer a delivery is held than an attempt may take."""
 KEPT_SECONDS = 30 * 24 * 3600.0
@@ -44,6 +51,7 @@ class _Line:
 
     channel: Channel
     cursor: int | None = None
+    began_at: int = -1  # up to here it tells only of what is open
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     held_until: float = 0.0  # the other side wants to hear nothing before
     is_failing: bool = False  # its last attempt failed
@@ -58,7 +66,7 @@ class Dispatcher:
     Args:
         store: An open store.
         channels: Where to tell of what happens.
-        link: Makes the links in messages.
+        redaction: What is hidden in them.
 
     Example::
 
@@ -66,10 +74,12 @@ class Dispatcher:
         timers = TimerService(store, duties=(*DUTIES, dispatcher.serve))
     """
 
-    def __init__(self, store: Store, channels: Sequence[Channel], *, link: Linker = link_to) -> None:
+    def __init__(
+        self, store: Store, channels: Sequence[Channel], *, redaction: Redaction | None = None
+    ) -> None:
         self._store = store
         self._lines = [_Line(channel) for channel in channels]
-        self._link = link
+        self._redaction = redaction or Redaction(())
         self._clean_at = 0.0
         self._is_closed = False
 
@@ -78,7 +88,7 @@ class Dispatcher:
         times: list[float] = []
         for line in self._lines:
             try:
-                await self._expand(line)
+                is_behind = await self._expand(line)
                 next_at = await self._begin(line)
             except StoreError:
                 raise
@@ -88,6 +98,8 @@ class Dispatcher:
                 line.is_stuck = True
                 continue
             line.is_stuck = False
+            if is_behind:
+                times.append(self._store.clock.now())
             if next_at is not None:
                 times.append(next_at)
         await self._clean()
@@ -110,26 +122,42 @@ class Dispatcher:
 
     # Events become deliveries
 
-    async def _expand(self, line: _Line) -> None:
+    async def _expand(self, line: _Line) -> bool:
+        """Make deliveries of some events. Returns whether there may be more."""
         name = line.channel.name
-        while True:
+        for _ in range(PAGES_AT_ONCE):
             if line.cursor is None:
-                line.cursor = await self._store.read_cursor(name)
-            if line.cursor is None:
-                last = await self._store.last_seal()
-                await self._store.expand(name, None, -1 if last is None else last.seq, [])
-                continue
+                line.cursor, line.began_at = await self._cursor(line.channel)
             links = await self._store.read_chain(after=line.cursor, limit=AT_ONCE)
             if not links:
-                return
+                return False
             made = [new for seal, event in links if event for new in await self._made(line, event, seal.seq)]
             end = links[-1][0].seq
             line.cursor = end if await self._store.expand(name, line.cursor, end, made) else None
+        return True
+
+    async def _cursor(self, channel: Channel) -> tuple[int, int]:
+        """Return how far a channel has come, and up to where it tells only of what is open. A new one begins."""
+        mark = f"open:{channel.name}"
+        while (cursor := await self._store.read_cursor(channel.name)) is None:
+            last = await self._store.last_seal()
+            end = -1 if last is None else last.seq
+            if channel.begin == "open":
+                # First the mark: whoever goes on from here takes no event from before for a new one.
+                await self._store.expand(mark, None, end, [])
+                end = -1
+            await self._store.expand(channel.name, None, end, [])
+        began_at = await self._store.read_cursor(mark)
+        return cursor, -1 if began_at is None else began_at
 
     async def _made(self, line: _Line, event: AuditEvent, seq: int) -> list[NewDelivery]:
         """Return what a channel tells of an event."""
         channel = line.channel
-        if event.kind not in channel.events:
+        if event.kind not in channel.events or await self._is_external(event):
+            return []
+        is_from_before = seq <= line.began_at
+        concerned = await (self._still_asked(event) if is_from_before else self._concerned(event))
+        if concerned is None:
             return []
         return [
             NewDelivery(
@@ -141,8 +169,25 @@ class Dispatcher:
                 event.question_id,
                 event.run_id,
             )
-            for recipient in channel.recipients_of(await self._concerned(event))
+            for recipient in channel.recipients_of(concerned)
         ]
+
+    async def _is_external(self, event: AuditEvent) -> bool:
+        """Whether a question is for something elsewhere to answer: people need not be told."""
+        data = details_of(event).get("data")
+        if data is None:
+            question = await self._question(event.question_id)
+            data = None if question is None else question.data
+        return data is not None and json.loads(data)["input_type"] == "external"
+
+    async def _still_asked(self, event: AuditEvent) -> Sequence[str] | None:
+        """Return who may answer the question that an event asked; None if it is not open, or the event asked none."""
+        if event.kind is not AuditKind.ASKED:
+            return None
+        question = await self._question(event.question_id)
+        if question is None or question.state is not PromiseState.PENDING or question.created_at != event.at:
+            return None  # at another time another question of this id was asked, which is gone
+        return question.assignees
 
     async def _concerned(self, event: AuditEvent) -> Sequence[str]:
         """Return the assignees whom an event is for: whom it calls, or whose question it is."""
@@ -205,7 +250,8 @@ class Dispatcher:
             if reason is not None and not channel.sender.is_record:
                 return Report(DeliveryState.DROPPED, error=reason)
             async with asyncio.timeout(channel.timeout_seconds):
-                await channel.sender.send(notice)
+                link = await answer_url(self._store, channel, notice)
+                await channel.sender.send(replace(notice, answer_url=link))
         except Undelivered as failure:
             return self._failed(line, delivery, failure)
         except TimeoutError:
@@ -230,10 +276,18 @@ class Dispatcher:
         if event is None or event.id != delivery.event_id:
             raise Undelivered("its event was removed from the audit trail", is_final=True)
         question = await self._question(delivery.question_id)
-        url = None
-        if question is not None:
-            url = self._link(channel.public_url, question, delivery.recipient)
-        return Notice(delivery, address, event, question, url, self._store.clock.now())
+        now = self._store.clock.now()
+        if question is not None and event.kind in CALLS and not channel.sender.is_record:
+            question = await self._with_rules(question, now)
+        url = None if question is None else url_of(channel.public_url, question)
+        told = self._redaction.shown
+        return Notice(delivery, address, told(event), told(question), url, now)
+
+    async def _with_rules(self, question: Promise, now: float) -> Promise:
+        """Return a question once it was looked for rules: nobody is called to what one of them answers."""
+        if question.state is not PromiseState.PENDING or not Case.of(question, now).awaits_rules:
+            return question
+        return await bring_up_to_date(self._store, question)
 
     def _failed(self, line: _Line, delivery: Delivery, failure: Undelivered) -> Report:
         """Say when to try again, or that it is given up."""

@@ -14,10 +14,11 @@ from signoff.errors import InvalidValue, RegistrationError
 from signoff.people import forms
 from signoff.people.actions import Action, is_same
 from signoff.people.attachments import Attachment, check_attachments
+from signoff.people.callbacks import Callback, Terms
 from signoff.people.policies import Policy
 from signoff.people.schemas import listed, problems
 
-InputType = Literal["approval", "text", "select", "multiselect", "form"]
+InputType = Literal["approval", "text", "select", "multiselect", "form", "external"]
 _INPUT_TYPES: Final = get_args(InputType)
 
 _BELONGS: Final[Mapping[str, tuple[InputType, ...]]] = {
@@ -30,10 +31,11 @@ _BELONGS: Final[Mapping[str, tuple[InputType, ...]]] = {
     "proposal": ("approval",),
     "proposal_type": ("approval",),
     "action": ("approval",),
+    "callback": ("external",),
 }
 """Which input types a part of a question makes sense for; the others take any."""
 
-_LATER: Final = ("help", "default", "attachments", "other", "proposal", "action")
+_LATER: Final = ("help", "default", "attachments", "other", "proposal", "action", "callback")
 """Parts that a question without them is written without, as before there were any: its digest stays what it was."""
 
 
@@ -54,6 +56,7 @@ class Question:
         other: The label of a text of their own, where they may write one instead of selecting.
         proposal: What they approve, as plain data. None is nothing.
         action: What is done then: ``{"tool": ..., "arguments": {...}}``. None says nothing of it.
+        callback: How it is answered from elsewhere (``Terms``, as plain data); None: it is not.
     """
 
     text: str
@@ -68,6 +71,7 @@ class Question:
     other: str | None = None
     proposal: Any = None
     action: dict[str, Any] | None = None
+    callback: dict[str, Any] | None = None
 
     @classmethod
     def make(
@@ -90,8 +94,11 @@ class Question:
         proposal: Any = None,
         proposal_type: Any = None,
         action: Action | None = None,
+        callback: Terms | None = None,
     ) -> Question:
         """Check and complete what a workflow asks; ``Context.wait_for_user`` says what each part is.
+
+        ``callback`` is what ``Context.callback`` says.
 
         Raises:
             RegistrationError: The parts do not fit together.
@@ -104,7 +111,11 @@ class Question:
             raise RegistrationError(
                 f"question {text!r}: options belong to select and multiselect, and they need some"
             )
-        if (answer_type is not None) != (input_type == "form"):
+        if (callback is not None) != (input_type == "external"):
+            raise RegistrationError(
+                f"question {text!r}: what is external is asked by ctx.callback(...), which gives its address"
+            )
+        if input_type != "external" and (answer_type is not None) != (input_type == "form"):
             raise RegistrationError(
                 f"question {text!r}: answer_type belongs to input_type='form', which needs one"
             )
@@ -118,6 +129,7 @@ class Question:
             "proposal": proposal,
             "proposal_type": proposal_type,
             "action": action,
+            "callback": callback,
         }
         for name, kinds in _BELONGS.items():
             if given[name] is not None and input_type not in kinds:
@@ -146,6 +158,10 @@ class Question:
                 )
             case "form":
                 schema = forms.form_of(text, "answer_type", answer_type)
+            case "external":
+                schema = forms.form_of(text, "answer_type", Callback if answer_type is None else answer_type)
+        if callback is not None:
+            callback.check(text)
         return cls(
             text=text,
             input_type=input_type,
@@ -159,6 +175,7 @@ class Question:
             other=other,
             proposal=_same_as_done(text, proposal, does),
             action=does,
+            callback=None if callback is None else callback.to_data(),
         )
 
     @classmethod

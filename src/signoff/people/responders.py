@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from signoff.errors import InvalidValue
 from signoff.names import check_assignee, check_part, check_user, user_name
+
+SERVICE: Final = "service:"
+"""How the names of services begin. No person is called so."""
 
 
 @dataclass(frozen=True, slots=True)

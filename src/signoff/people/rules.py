@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from signoff.errors import InvalidValue, NotAllowed, QuestionClaimed
+from signoff.errors import InvalidValue, NotAllowed, NotFound, QuestionClaimed
 from signoff.people.actions import found_at, is_same
 from signoff.people.cases import Case
 from signoff.people.checks import check_texts, to_keep
 from signoff.people.questions import Question
-from signoff.people.responders import Responder
+from signoff.people.responders import SERVICE, Responder
 from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRule, Promise, Rule
 from signoff.stores.base import Store
 from signoff.stores.paging import RuleFilter
@@ -37,12 +37,14 @@ class Alike:
     """Has all questions like the one that is approved be approved, for some time.
 
     Attributes:
-        seconds: How long, up to a day.
+        seconds: How long, up to a day. May be left out with ``session``: it is then approved until the rule is revoked
+            or was used ``max_uses`` times.
         same: What of the arguments must be the same, as JSON Pointers, such as ``["/to"]``. None: all of them. What is
             not named may be anything.
         any_arguments: Whether nothing of the arguments need be the same; ``same`` must then be left out.
         everywhere: Whether it is for all runs of the namespace, instead of the one that asks.
         max_uses: How often at most.
+        session: Whether it is for all runs of the session of the run that asks, later ones too.
 
     Raises:
         InvalidValue: A part is none.
@@ -52,14 +54,20 @@ class Alike:
         client.answer(id, True, user_id="ana", alike=Alike(3600, same=["/to"]))
     """
 
-    seconds: float
+    seconds: float | None = None
     same: Sequence[str] | None = None
     any_arguments: bool = False
     everywhere: bool = False
     max_uses: int | None = None
+    session: bool = False
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.seconds) or not 0 < self.seconds <= LONGEST_SECONDS:
+        if self.session and self.everywhere:
+            raise InvalidValue("session", "it is either for a session or for all runs (everywhere)")
+        if self.seconds is None:
+            if not self.session:
+                raise InvalidValue("seconds", "say for how long; only what is for a session may go without")
+        elif not math.isfinite(self.seconds) or not 0 < self.seconds <= LONGEST_SECONDS:
             raise InvalidValue("seconds", f"{self.seconds} is no time up to {LONGEST_SECONDS:g} seconds")
         if self.max_uses is not None and not 0 < self.max_uses < 2**31:
             raise InvalidValue("max_uses", f"{self.max_uses} is no number of times")
@@ -85,7 +93,13 @@ class Alike:
 
 
 def new_rule(
-    question: Promise, asked: Question, value: Any, responder: Responder, alike: Alike, now: float
+    question: Promise,
+    asked: Question,
+    value: Any,
+    responder: Responder,
+    alike: Alike,
+    now: float,
+    session_id: str | None,
 ) -> NewRule:
     """Return the rule that is made with an answer.
 
@@ -96,9 +110,11 @@ def new_rule(
         responder: Who answers.
         alike: What else they approve.
         now: When, in unix seconds.
+        session_id: The session of the run that asks.
 
     Raises:
-        InvalidValue: The question has no action, is not approved as it is, or several decide on it.
+        InvalidValue: The question has no action, is not approved as it is, several decide on it, or it is of no run or
+            session while the rule is to be for that.
         NotAllowed: Nobody says who answers.
     """
     if asked.action is None:
@@ -109,6 +125,8 @@ def new_rule(
         raise InvalidValue("alike", "several decide on it: nobody approves others like it alone")
     if responder.user_id is None:
         raise NotAllowed(question.id, None, "say who answers: a rule is somebody's")
+    if alike.session and session_id is None:
+        raise InvalidValue("alike", f"question {question.id!r} is of no run that belongs to a session")
     if not alike.everywhere and question.run_id is None:
         raise InvalidValue("alike", "the question is of no run; say that it is for all (everywhere)")
     return NewRule(
@@ -116,34 +134,56 @@ def new_rule(
         by=responder.user_id.removeprefix("user:"),
         tool=asked.action["tool"],
         arguments=json.dumps(alike.pattern(asked.action["arguments"])),
-        expires_at=now + alike.seconds,
+        expires_at=None if alike.seconds is None else now + alike.seconds,
         question_id=question.id,
-        run_id=None if alike.everywhere else question.run_id,
+        run_id=None if alike.everywhere or alike.session else question.run_id,
         groups=tuple(sorted(responder.groups)),
         roles=tuple(sorted(responder.roles)),
         max_uses=alike.max_uses,
+        session_id=session_id if alike.session else None,
     )
+
+
+async def session_of(store: Store, question: Promise) -> str | None:
+    """Return the session of the run that asks a question, if it belongs to one."""
+    if question.run_id is None:
+        return None
+    try:
+        return (await store.get_run(question.run_id)).session_id
+    except NotFound:  # retention has deleted it
+        return None
 
 
 async def look_for_rules(store: Store, case: Case) -> Amendment:
     """Return what a question's rules have to say: an answer in the name of one's maker, or that none fits."""
     asked = Question.from_json(case.question.data or "null")
     assert asked.action is not None
-    which, after = RuleFilter(tool=asked.action["tool"], in_force=True), None
-    while True:
-        page = await store.list_rules(which, after=after, limit=_AT_ONCE)
-        for rule in page.items:
+    session_id = await session_of(store, case.question)
+    for session in ("",) if session_id is None else (session_id, ""):
+        async for rule in _in_force(store, asked.action["tool"], session):
             if _fits(rule, case, asked.action["arguments"]):
                 kept = {**to_keep(asked, {"approved": True}), "rule": rule.id}
                 return case.answer_by(rule, json.dumps(kept))
+    return case.without_rules()
+
+
+async def _in_force(store: Store, tool: str, session_id: str) -> AsyncIterator[Rule]:
+    """The rules about a tool that are for a session, or for none if it is empty."""
+    which, after = RuleFilter(tool=tool, in_force=True, session_id=session_id), None
+    while True:
+        page = await store.list_rules(which, after=after, limit=_AT_ONCE)
+        for rule in page.items:
+            yield rule
         after = page.next
         if after is None:
-            return case.without_rules()
+            return
 
 
 def _fits(rule: Rule, case: Case, arguments: dict[str, Any]) -> bool:
     if rule.run_id not in (None, case.question.run_id):
         return False
+    if rule.by.startswith(SERVICE) and f"user:{rule.by}" not in case.question.assignees:
+        return False  # a service answers only what is assigned to it by name
     maker = Responder(rule.by, frozenset(rule.groups), frozenset(rule.roles))
     try:
         case.check_responder(maker)

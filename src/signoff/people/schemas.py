@@ -32,6 +32,18 @@ The validator finds all of them at once, each with what is expected there: a meg
 10,000 would take more memory than there is.
 """
 
+MOST_LEVELS: Final = 6
+"""How deep a wrong answer may be nested for its problems to be listed, where forms hold forms like themselves."""
+
+LONGEST_COMPARED: Final = 10_000
+"""How many characters a text has at most that is compared with a pattern, unless its ``maxLength`` is more."""
+
+_DATA: Final = frozenset({"const", "enum", "default", "examples"})
+"""Parts of schemas that are no schemas."""
+
+_BRANCHES: Final = ('"anyOf"', '"oneOf"', '"if"', '"not"')
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+
 BACKTRACKS: Final = 10_000
 """How many steps back a pattern with look-around or back-references may take in one text. Others take none."""
 
@@ -57,8 +69,12 @@ def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
         return [("", f"nothing fits the schema that it is asked with: {shorten(error.message)}")]
     if validator.is_valid(value):
         return []
-    if _size(value) * len(json.dumps(schema)) > MAX_DETAIL:
+    written = json.dumps(schema)
+    if _size(value) * len(written) > MAX_DETAIL:
         return [("", "it does not fit, and holds too much to say where")]
+    if _depth(value) > MOST_LEVELS and any(name in written for name in _BRANCHES) and _is_recursive(schema):
+        # To say where takes each branch of each level: three times as long for each level.
+        return [("", "it does not fit; its form holds forms like itself, so that it is not said where")]
     found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
     if len(found) > MAX_PROBLEMS:
         found[-1] = ("", f"and there is more: these are the first {MAX_PROBLEMS} problems")
@@ -85,12 +101,86 @@ def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     import jsonschema_rs
 
     return jsonschema_rs.Draft202012Validator(
-        dict(schema),
+        cast("dict[str, Any]", _bounded(dict(schema))),
         offline=True,
         validate_formats=True,
         formats=dict(_FORMATS),
         pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS),
     )
+
+
+def _bounded(part: object) -> object:
+    """Return a schema in which patterns are compared with texts of some length only."""
+    if isinstance(part, list):
+        return [_bounded(each) for each in cast("list[object]", part)]
+    if not isinstance(part, dict):
+        return part
+    members = cast("dict[str, Any]", part)
+    made = {name: each if name in _DATA else _bounded(each) for name, each in members.items()}
+    pattern = made.get("pattern")
+    if isinstance(pattern, str):
+        given = made.get("maxLength")
+        short = {"maxLength": max(LONGEST_COMPARED, given) if isinstance(given, int) else LONGEST_COMPARED}
+        del made["pattern"]
+        compared = {"if": short, "then": {"pattern": pattern}, "else": short}
+        made["allOf"] = [*cast("list[object]", made.get("allOf", [])), compared]
+    return made
+
+
+def _depth(value: object) -> int:
+    """Count how deep a value is nested."""
+    depth, level = 0, [value]
+    while level := [item for each in level for item in _items(each)]:
+        depth += 1
+    return depth
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
+
+
+def _is_recursive(schema: Mapping[str, Any]) -> bool:
+    """Whether a part of a schema refers to what that part is in, directly or by way of others."""
+    targets: dict[str, set[str]] = {}
+    rest: list[tuple[str, str, object]] = [("#", "#", schema)]
+    while rest:
+        path, base, part = rest.pop()
+        targets[path] = set()
+        if isinstance(part, dict):
+            members = cast("dict[str, object]", part)
+            base = path if "$id" in members else base  # what it refers to is within it
+            for name in _REFERENCES:
+                if isinstance(reference := members.get(name), str):
+                    targets[path].add(base + reference[1:] if reference.startswith("#") else reference)
+            items: Iterable[tuple[str, object]] = members.items()
+        else:
+            items = ((str(n), each) for n, each in enumerate(cast("list[object]", part)))
+        for name, each in items:
+            if isinstance(each, dict | list):
+                inner = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+                targets[path].add(inner)
+                rest.append((inner, base, cast("object", each)))
+    return _has_circle(targets)
+
+
+def _has_circle(targets: Mapping[str, set[str]]) -> bool:
+    """Whether anything leads back to itself; what leads elsewhere than to what is known may lead anywhere."""
+    done: set[str] = set()
+    for start in targets:
+        trail: dict[str, Iterator[str]] = {start: iter(targets[start])} if start not in done else {}
+        while trail:
+            here = next(reversed(trail))
+            following = next(trail[here], None)
+            if following is None:
+                done.add(here)
+                del trail[here]
+            elif following in trail or following not in targets:
+                return True
+            elif following not in done:
+                trail[following] = iter(targets[following])
+    return False
 
 
 def _size(value: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
@@ -18,6 +19,7 @@ from signoff.records import (
     NewPromise,
     NewRun,
     PromiseKind,
+    Run,
     WorkerInfo,
 )
 from signoff.server.keyring import bearer_of
@@ -42,7 +44,11 @@ TOKEN_OPERATIONS: Final = frozenset(
 )
 """What is for processes with the database, and for no holder of a worker key: they make and revoke secrets."""
 
-_OUTBOX = frozenset({"expand", "claim_deliveries", "finish_delivery", "redeliver", "delete_deliveries"})
+_OF_RETENTION = frozenset({"delete_tokens", "delete_deliveries"})
+_OUTBOX = frozenset({"expand", "claim_deliveries", "finish_delivery", "redeliver"})
+_WRITES: Final = frozenset({"append", "pause", "complete"})
+_OF_A_CALL: Final = re.compile(r"(.+)\.[0-9]+", re.DOTALL)
+"""The id that a run's call gives a promise or a child run, if its author has chosen none."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -126,8 +132,10 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
 
     A key with groups works on runs of these groups only: it starts, claims, writes, reads, signals and cancels them
     and settles and amends their promises. It creates promises of no run, but no questions. Child runs that they start
-    may be in any group, as in any workflow. It sees these groups, but pausing and limiting them is not a worker's
-    affair. It adds to the audit trail of its runs' questions, and reads that.
+    may be in any group, as in any workflow, and are for whom their parent is for. What other groups' runs have made, or
+    will make under an id ``RUN.N``, it neither joins nor makes before them. It starts no runs of sessions. It sees
+    these groups, but pausing and limiting them is not a worker's affair. It adds to the audit trail of its runs'
+    questions, and reads that.
 
     What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
     So are tokens, which no worker key opens.
@@ -143,12 +151,10 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         AccessDenied: The caller may not do it.
     """
     access.check_namespace(store.namespace)
-    if access.caller != LOCAL and name == "delete_tokens":
+    if access.caller != LOCAL and name in _OF_RETENTION:
         return 0  # the server deletes them
-    if access.caller != LOCAL and name in TOKEN_OPERATIONS:
-        raise AccessDenied("a token", "worker keys do not open tokens; ask the server's HTTP API")
-    if access.groups is not None:
-        await _CHECKS.get(name, _refused)(access, store, arguments)
+    if access.caller != LOCAL:
+        await _check_key(access, store, name, arguments)
     if access.groups is not None and name == "list_groups":
         return [group for group in await store.list_groups() if group.name in access.groups]
     if access.groups is not None and name == "list_audit":
@@ -166,9 +172,23 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
             return [worker for worker in await store.list_workers() if _is_open(access, worker)]
         if name == "release" and not await _is_known(access, store, arguments["worker_id"]):
             return 0
+        if name == "enlist" and await _is_others(access, store, arguments["worker"].id):
+            raise AccessDenied(f"worker {arguments['worker'].id!r}", "it is on the register for others")
         if name == "enlist":
             arguments = {"worker": replace(arguments["worker"], namespace=store.namespace)}
     return await getattr(store, name)(**arguments)
+
+
+async def _check_key(access: Access, store: Store, name: str, arguments: Mapping[str, Any]) -> None:
+    """Raise AccessDenied for what a worker key does not open."""
+    if name in TOKEN_OPERATIONS:
+        raise AccessDenied("a token", "worker keys do not open tokens; ask the server's HTTP API")
+    if name == "create_run" and arguments["new"].parent_id is not None:
+        raise AccessDenied("a child run", "a run starts its children itself")
+    if access.groups is not None:
+        await _CHECKS.get(name, _refused)(access, store, arguments)
+    elif name in _WRITES:
+        await _by_write(access, store, arguments)
 
 
 def _is_open(access: Access, worker: WorkerInfo) -> bool:
@@ -178,6 +198,13 @@ def _is_open(access: Access, worker: WorkerInfo) -> bool:
 async def _is_known(access: Access, store: Store, worker_id: str) -> bool:
     """Whether a worker is on the register, and one that the caller may free the runs of."""
     return any(worker.id == worker_id and _is_open(access, worker) for worker in await store.list_workers())
+
+
+async def _is_others(access: Access, store: Store, worker_id: str) -> bool:
+    """Whether a worker is on the register that is none of the caller's."""
+    return any(
+        worker.id == worker_id and not _is_open(access, worker) for worker in await store.list_workers()
+    )
 
 
 async def _list_audit(store: Store, which: AuditFilter, **page: Any) -> Page[AuditEvent]:
@@ -213,7 +240,56 @@ async def _by_held(access: Access, store: Store, arguments: Mapping[str, Any]) -
 
 async def _by_write(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
     write: Write = arguments["write"]
-    await _check_runs(access, store, [write.run_id])
+    if access.groups is None and not write.starts:
+        return
+    with contextlib.suppress(NotFound):  # the operation itself says so
+        run = await store.get_run(write.run_id)
+        access.check_group(f"run {run.id!r}", run.group)
+        for child in write.starts:
+            await _check_child(access, store, run, child)
+        for promise in write.opens:
+            await _check_opened(access, store, run, promise)
+
+
+async def _check_child(access: Access, store: Store, run: Run, new: NewRun) -> None:
+    """Let a run start children of its own, for whom it was started itself, and join no run of closed groups."""
+    if new.parent_id not in (None, run.id) or (new.parent_id is None) != (new.parent_n is None):
+        raise AccessDenied(f"a child of run {new.parent_id!r}", f"it is started by run {run.id!r}")
+    if new.started_by != run.started_by:
+        raise AccessDenied(
+            f"a run for {new.started_by!r}", f"run {run.id!r} was started by {run.started_by!r}"
+        )
+    if new.session_id is not None:
+        raise AccessDenied(
+            f"session {new.session_id!r}", "this worker key is for some groups, sessions for all"
+        )
+    await _check_id(access, store, new.id, run.id)
+    with contextlib.suppress(NotFound):
+        known = await store.get_run(new.id)
+        if known.parent_id != run.id:
+            access.check_group(f"run {known.id!r}", known.group)
+
+
+async def _check_opened(access: Access, store: Store, run: Run, new: NewPromise) -> None:
+    """Let a run open promises of its own, and join none of a run of closed groups."""
+    if new.run_id not in (None, run.id):
+        raise AccessDenied(f"a promise of run {new.run_id!r}", f"it is opened by run {run.id!r}")
+    await _check_id(access, store, new.id, run.id)
+    with contextlib.suppress(NotFound):
+        known = await store.get_promise(new.id)
+        if known.run_id not in (None, run.id):
+            await _check_runs(access, store, [known.run_id])
+
+
+async def _check_id(access: Access, store: Store, id: str, owner: str | None = None) -> None:
+    """Keep ids that the calls of other groups' runs have, or will have, for these: whoever has an id is joined."""
+    found = _OF_A_CALL.fullmatch(id)
+    if found is None or found[1] == owner:
+        return
+    group = None
+    with contextlib.suppress(NotFound):
+        group = (await store.get_run(found[1])).group
+    access.check_group(f"id {id!r}, which is kept for a call of run {found[1]!r},", group)
 
 
 async def _by_promise(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
@@ -230,6 +306,11 @@ async def _by_group(access: Access, store: Store, arguments: Mapping[str, Any]) 
 async def _by_new_run(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
     new: NewRun = arguments["new"]
     access.check_group(f"group {new.group!r}", new.group)
+    if new.session_id is not None:
+        raise AccessDenied(
+            f"session {new.session_id!r}", "this worker key is for some groups, sessions for all"
+        )
+    await _check_id(access, store, new.id)
     await _check_runs(access, store, [new.id])
 
 
@@ -239,6 +320,9 @@ async def _by_new_promise(access: Access, store: Store, arguments: Mapping[str, 
         raise AccessDenied(
             f"question {new.id!r} of no run", "this worker key is for some groups: its runs ask questions"
         )
+    if new.run_id is not None:
+        await _check_runs(access, store, [new.run_id])
+    await _check_id(access, store, new.id)
 
 
 async def _by_worker(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
@@ -312,7 +396,7 @@ async def _refused(access: Access, store: Store, arguments: Mapping[str, Any]) -
 _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("get_run", "read_journal", "cancel", "retry", "signal"), _by_run),
     **dict.fromkeys(("ended", "read_messages"), _by_runs),
-    **dict.fromkeys(("append", "pause", "complete"), _by_write),
+    **dict.fromkeys(_WRITES, _by_write),
     **dict.fromkeys(("get_promise", "settle"), _by_promise),
     **dict.fromkeys(
         (

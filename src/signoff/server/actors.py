@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -13,10 +13,10 @@ from signoff.names import user_name
 from signoff.people.answers import get_question
 from signoff.people.audit import record_refusal
 from signoff.people.cases import Case
-from signoff.people.responders import Responder
+from signoff.people.responders import SERVICE, Responder
 from signoff.records import AuditEvent, Promise, Rule, WorkerInfo
 from signoff.server.rights import Reach
-from signoff.server.ways import SERVICE, Identity
+from signoff.server.ways import Identity
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
 
@@ -104,6 +104,24 @@ class Actor:
             raise
         return own
 
+    def check_names_people(self, what: str, assignees: Iterable[str] = ()) -> None:
+        """Have no service that does not vouch for people say who answers: not a person, nor a service.
+
+        Args:
+            what: What it asks for.
+            assignees: Those whom it names; none: whoever that is, it would answer in their name.
+
+        Raises:
+            AccessDenied: It is such a service.
+        """
+        if self.identity is None or not self.identity.is_service or self.identity.may_act_as:
+            return
+        named = list(assignees)
+        if not named or any(name.lower().startswith(f"user:{SERVICE}") for name in named):
+            raise AccessDenied(
+                what, "this key does not act for people (act_as), and names nobody who answers so"
+            )
+
     # What they see
 
     def inbox(self, assignees: frozenset[str] | None, run_id: str | None) -> frozenset[str] | None:
@@ -178,7 +196,10 @@ class Actor:
         return True
 
     def _sees(self, question: Promise) -> bool:
-        return self.reach is Reach.ALL or self.sees(Case.of(question, 0.0))
+        if self.reach is Reach.ALL:
+            return True
+        case = Case.readable(question, 0.0)
+        return case is not None and self.sees(case)
 
     def _check_sees(self, question: Promise) -> None:
         if self.person is not None and self.reach is not Reach.ALL:

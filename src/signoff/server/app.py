@@ -15,13 +15,16 @@ import signoff
 from signoff.app import Signoff
 from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
-from signoff.local import LocalBackend
 from signoff.metrics import collecting
 from signoff.people.channels.channel import Channel
 from signoff.people.duties import DUTIES
 from signoff.people.outbox import Dispatcher
+from signoff.public_url import checked_public_url
+from signoff.redaction import Redaction
+from signoff.redaction.backend import backend_of
 from signoff.server import (
     audit,
+    callbacks,
     deliveries,
     events,
     groups,
@@ -37,7 +40,9 @@ from signoff.server import (
     rules,
     runs,
     schedules,
+    session_routes,
     slack,
+    studio,
     workers,
 )
 from signoff.server import retention as pruning_routes
@@ -52,7 +57,6 @@ from signoff.server.heads import (
 )
 from signoff.server.hosts import (
     HostCheck,
-    checked_public_url,
 )
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
@@ -91,6 +95,7 @@ def create_server_app(
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
     channels: Sequence[Channel] = (),
+    redact: Iterable[str] = (),
 ) -> FastAPI:
     """Return the HTTP API of a store as an ASGI application.
 
@@ -109,18 +114,21 @@ def create_server_app(
         allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
             proxy as the people who look at them.
         public_url: Where people reach the server, for answer links, such as ``https://signoff.example.com``; its name
-            is allowed. None: where whoever makes a link reaches it.
+            is allowed. None: the app's own; without one, where whoever makes a link reaches it.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
         channels: Where notifications go, of the namespace of the store. They are closed with the app.
+        redact: Paths to what is hidden of payloads in all that leaves the server, such as ``card.number``; see
+            docs/redaction.md. The store, workers and workflows have everything as it is.
 
     Raises:
-        InvalidValue: The days are not above 0, or an origin is none, or the URL is none.
+        InvalidValue: The days are not above 0, or an origin or a path is none, or the URL is none.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
-    forms = (slack.router.prefix, links.FORMS)
+    forms, hooks = (slack.router.prefix, links.FORMS), (callbacks.OPEN,)
     store, group, function = app.store, app.group, app.registry.function
+    redaction = Redaction(redact, function)
 
     login_path = None if openid is None else login.PATH
     hosts = (*allowed_hosts, *([] if openid is None else [openid.host]))
@@ -129,6 +137,7 @@ def create_server_app(
     people: list[Way] = [*([] if door is None else [door.logins]), *([] if proxy is None else [proxy])]
     keyring = Keyring(store, worker_keys or WorkerKeys())
     ways = Ways([keyring, *people], required=require_auth or bool(people))
+    public_url = public_url or app.public_url
     if public_url is not None:
         public_url, host = checked_public_url(public_url)
         hosts = (*hosts, host)
@@ -137,9 +146,9 @@ def create_server_app(
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncGenerator[None, None]:
         await store.open()
-        backend = LocalBackend(store)
-        dispatcher = Dispatcher(store, channels)
-        inboxes = Inboxes(store)
+        backend = backend_of(store, redaction)
+        dispatcher = Dispatcher(store, channels, redaction=redaction)
+        inboxes = Inboxes(store, redaction)
         duties = (*DUTIES, inboxes.look, *([dispatcher.serve] if channels else []))
         timers = asyncio.create_task(TimerService(store, duties=duties).run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
@@ -164,6 +173,7 @@ def create_server_app(
             feeds,
             inboxes,
             scrape,
+            redaction,
             {channel.name: channel for channel in channels},
         )
         api.state.services = services
@@ -198,6 +208,7 @@ def create_server_app(
                 HostCheck,
                 allowed_hosts=hosts,
                 forms=forms,
+                hooks=hooks,
                 allowed_origins=origins,
             ),
             *([Middleware(CORSMiddleware, **cross_origin_options(origins))] if origins else []),
@@ -207,9 +218,8 @@ def create_server_app(
                 ways=ways,
                 clock=store.clock,
                 login_path=login_path,
-                allowed_hosts=hosts,
                 allowed_origins=origins,
-                forms=forms,
+                forms=(*forms, *hooks),
             ),
             Middleware(BodyLimit, unread=(PATH,)),
             Middleware(EntityTags),
@@ -224,6 +234,7 @@ def create_server_app(
         events,
         questions,
         links,
+        callbacks,
         promises,
         rules,
         audit,
@@ -233,12 +244,14 @@ def create_server_app(
         workers,
         pruning_routes,
         schedules,
+        session_routes,
         operations,
         key_routes,
         login,
         health,
         metrics,
         manual,
+        studio,
     ):
         api.router.routes.extend(noun.router.routes)  # an included one is made anew for each app: 0.1 s of 40
     return api

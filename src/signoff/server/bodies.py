@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Container, Coroutine
 from typing import Annotated, Any
 
 from fastapi import Request
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.codec import MAX_BYTES
 from signoff.errors import PayloadTooLarge
+from signoff.exact_json import read_exactly
+from signoff.request_ids import LONGEST_REQUEST_ID
 from signoff.server.problems import problem
 
 LIMIT = MAX_BYTES + 64 * 1024
@@ -41,6 +41,9 @@ def storable(text: str) -> str:
 Text = Annotated[str, AfterValidator(storable)]
 """A text of a body or a query."""
 
+RequestId = Annotated[Text, Field(max_length=LONGEST_REQUEST_ID)]
+"""A text by which a repetition is known."""
+
 Compared = Annotated[str, AfterValidator(_unicode)]
 """A text that is compared with another one, and not kept."""
 
@@ -65,16 +68,7 @@ class ExactRoute(APIRoute):
 
 class _ExactRequest(Request):
     async def json(self) -> Any:
-        return json.loads(await self.body(), object_pairs_hook=_distinct)
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object. Raises JSONDecodeError, which is how a body says that it is no JSON."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise json.JSONDecodeError(f"the key {twice[:100]!r} is there twice", "", 0)
-    return made
+        return read_exactly(await self.body())
 
 
 async def read_batch(request: Request) -> bytes:

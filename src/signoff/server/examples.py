@@ -50,6 +50,7 @@ from signoff.records import (
     RunState,
     Schedule,
     Seal,
+    Session,
     Token,
     TokenKind,
     WorkerInfo,
@@ -60,6 +61,7 @@ RUN_ID: Final = "refund-o-1"
 QUESTION_ID: Final = "refund-o-1.1"
 PROMISE_ID: Final = "payment-o-1"
 SCHEDULE_ID: Final = "nightly"
+SESSION_ID: Final = "c-1"
 RULE_ID: Final = "5b0f0c3e9d6f4f0f8b1c2d3e4f5a6b7c"
 LINK_ID: Final = "0d9f3c7be5a24c6a9f0e1d2c3b4a5968"
 KEY_ID: Final = "a1b2c3d4e5f60718293a4b5c6d7e8f90"
@@ -204,6 +206,14 @@ RECORDS: Final[Mapping[type[Record], Record]] = {
         max_uses=5,
         uses=1,
     ),
+    Session: Session(
+        namespace="default",
+        id=SESSION_ID,
+        created_at=_AT,
+        last_at=_AT + 60,
+        last_position=3,
+        active_run_id=RUN_ID,
+    ),
 }  # fmt: skip
 """What replies are made of in the description."""
 
@@ -241,6 +251,7 @@ PATH_EXAMPLES: Final = {
     "promise_id": PROMISE_ID,
     "schedule_id": SCHEDULE_ID,
     "rule_id": RULE_ID,
+    "session_id": SESSION_ID,
     "link_id": LINK_ID,
     "key_id": KEY_ID,
     "delivery_id": DELIVERY_ID,

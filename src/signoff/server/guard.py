@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import (
     Collection,
-    Iterable,
 )
 from typing import (
     Final,
@@ -31,16 +30,14 @@ from signoff.server.actors import (
     Actor,
 )
 from signoff.server.hosts import (
-    LOCAL,
     SAFE,
-    bracketed,
-    host_of,
-    netloc_of,
 )
 from signoff.server.problems import problem
 from signoff.server.rights import Rights, path_of, reach_of, rights_on
 from signoff.server.ways import RECHECK_SECONDS, Identity, Ways
 
+LATE_SECONDS: Final = 1.0
+"""A read that took longer is answered only if whoever sent it still may."""
 NOT_KEPT: Final = {"cache-control": "no-store"}
 
 
@@ -52,7 +49,6 @@ class Guard:
         ways: How a request says whose it is.
         clock: By which it is looked at again for those who read streams.
         login_path: Where browsers are sent whose person is not signed in; None: nowhere.
-        allowed_hosts: Names of the server besides the local ones.
         allowed_origins: Other sites whose pages may write.
         forms: How paths begin whose forms may come from pages of any site: their routes see to who sends them.
     """
@@ -63,7 +59,6 @@ class Guard:
         ways: Ways,
         clock: Clock,
         login_path: str | None = None,
-        allowed_hosts: Iterable[str] = (),
         allowed_origins: Collection[str] = (),
         forms: tuple[str, ...] = (),
     ) -> None:
@@ -73,7 +68,6 @@ class Guard:
         self._ways = ways
         self._clock = clock
         self._login_path = login_path
-        self._names = frozenset(map(bracketed, allowed_hosts)) - frozenset(LOCAL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,12 +84,18 @@ class Guard:
             await self._stream(scope, receive, send, actor.identity)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send, identity: Identity) -> None:
-        """Pass a request on, and end its answer when whoever sent it may no more."""
+        """Pass a request on, and end its answer, or refuse it late, when whoever sent it may no more."""
         checked_at = self._clock.now()
         ended = False
 
         async def send_while_known(message: Message) -> None:
             nonlocal checked_at, ended
+            waited = message["type"] == "http.response.start" and scope["method"] in SAFE
+            if waited and self._clock.now() - checked_at >= LATE_SECONDS:
+                checked_at = self._clock.now()
+                if ended := not await self._is_still(scope, identity):
+                    await self._refused(scope, NotAuthenticated("it ended meanwhile"))(scope, receive, send)
+                    raise ConnectionAbortedError("whoever waited for this may no more")
             goes_on = message["type"] == "http.response.body" and message.get("more_body", False)
             if goes_on and self._clock.now() - checked_at >= RECHECK_SECONDS:
                 checked_at = self._clock.now()
@@ -165,13 +165,6 @@ class Guard:
         for site in headers.getlist("sec-fetch-site"):
             if site not in ("same-origin", "none"):
                 raise AccessDenied("a write from another page", f"the browser says Sec-Fetch-Site: {site}")
-        for origin in origins:
-            netloc = netloc_of(origin)
-            if netloc != headers["host"].lower() and host_of(netloc) not in self._names:
-                raise AccessDenied(
-                    f"a write from a page of {origin!r}",
-                    f"this is {headers['host']!r}; have the proxy pass on Host, or --allow-host what people call it",
-                )
 
 
 def _is_page(scope: Scope) -> bool:

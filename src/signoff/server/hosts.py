@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
@@ -10,12 +9,13 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from signoff.errors import InvalidValue
+from signoff.public_url import host_of
 from signoff.server.problems import problem
 from signoff.server.rights import path_of
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(:[0-9]*)?")
+_PORTS = {"http": ":80", "https": ":443"}
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
@@ -28,6 +28,7 @@ class HostCheck:
         allowed_hosts: Names besides the local ones, without ports.
         forms: How paths begin that take forms, of whatever origin: their routes see to who sends them, by a secret in
             the path or a signature, and browsers say no origin of a page that lets no address be told.
+        hooks: Likewise, of paths that take any body.
         allowed_origins: Other sites whose pages may write.
     """
 
@@ -36,23 +37,25 @@ class HostCheck:
         app: ASGIApp,
         allowed_hosts: Iterable[str] = (),
         forms: tuple[str, ...] = (),
+        hooks: tuple[str, ...] = (),
         allowed_origins: Collection[str] = (),
     ) -> None:
         self._app = app
         self._origins = allowed_origins
         self._forms = forms
-        self._allowed = frozenset((*LOCAL, *map(bracketed, allowed_hosts)))
+        self._hooks = hooks
+        self._names = frozenset(map(bracketed, allowed_hosts)) - frozenset(LOCAL)
+        self._allowed = self._names | frozenset(LOCAL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            takes_forms = path_of(scope).startswith(self._forms)
-            refusal = self._refusal(scope["method"], Headers(scope=scope), takes_forms)
+            refusal = self._refusal(scope["method"], path_of(scope), Headers(scope=scope))
             if refusal is not None:
                 await problem(*refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _refusal(self, method: str, headers: Headers, takes_forms: bool) -> tuple[InvalidValue, int] | None:
+    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[InvalidValue, int] | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._allows(hosts[0]):
             named = ", ".join(hosts) or "nothing"
@@ -60,16 +63,16 @@ class HostCheck:
                 "Host",
                 f"this server does not go by {named!r}; start it with that name: signoff server --allow-host",
             ), 421
-        if method in SAFE:
+        if method in SAFE or path.startswith(self._hooks):
             return None
-        origin = headers.get("origin")
-        if (
-            origin is not None
-            and origin not in self._origins
-            and not takes_forms
-            and not self._allows(netloc_of(origin))
-        ):
-            return InvalidValue("Origin", f"pages of {origin!r} may not write here"), 403
+        takes_forms = path.startswith(self._forms)
+        for origin in [] if takes_forms else headers.getlist("origin"):
+            if not self._may_write(origin, hosts[0]):
+                return InvalidValue(
+                    "Origin",
+                    f"pages of {origin!r} may not write here, which is {hosts[0]!r}; have a proxy pass on Host, or "
+                    "name what people call this server with --allow-host, or another site with --allow-origin",
+                ), 403
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         needed = "application/x-www-form-urlencoded" if takes_forms else "application/json"
         if has_body and headers.get("content-type", "").partition(";")[0].strip().lower() != needed:
@@ -79,31 +82,17 @@ class HostCheck:
     def _allows(self, host: str) -> bool:
         return host_of(host) in self._allowed
 
-
-def netloc_of(origin: str) -> str:
-    """Return the host and the port of an ``Origin``, or "" if it names none."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
-
-
-def checked_public_url(url: str) -> tuple[str, str]:
-    """Return where people reach a server, and the host in it. Raises InvalidValue."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
-    host = host_of(parts.netloc)
-    if parts.scheme not in ("http", "https") or host is None or parts.query or parts.fragment:
-        raise InvalidValue("public_url", f"{url!r} is not written as https://signoff.example.com")
-    return url.rstrip("/"), host
-
-
-def host_of(netloc: str) -> str | None:
-    """Return the name of a host without its port, or None if it is none."""
-    match = _HOST.fullmatch(netloc.lower())
-    return None if match is None else match[1]
+    def _may_write(self, origin: str, host: str) -> bool:
+        """Whether a page is this server's own. Another port of this machine is another program, so another site."""
+        if origin in self._origins:
+            return True
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        port = _PORTS.get(parts.scheme, "")
+        same = parts.netloc.lower().removesuffix(port) == host.lower().removesuffix(port)
+        return same or host_of(parts.netloc) in self._names
 
 
 def bracketed(host: str) -> str:

@@ -12,9 +12,9 @@ from typing import Final
 from starlette.types import Scope
 
 from signoff.errors import InvalidValue, NotAuthenticated
-from signoff.people.responders import Responder
+from signoff.people.responders import SERVICE, Responder
 from signoff.server.rights import Role
-from signoff.server.ways import SERVICE, Identity
+from signoff.server.ways import Identity
 
 LOOPBACK: Final = ("127.0.0.0/8", "::1")
 MOST_NAMES: Final = 200

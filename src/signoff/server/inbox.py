@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +12,15 @@ from typing import Final
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
-from signoff.errors import NotFound, QuestionTooNew
+from signoff.errors import NotFound
 from signoff.people.cases import Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState, Seal
+from signoff.redaction import Redaction
 from signoff.server.actors import Actor
 from signoff.stores.base import Store
 from signoff.wire import to_wire
+
+log = logging.getLogger("signoff.server")
 
 KEPT: Final = 1000  # changes, for those who resume or are slow
 KEPT_BYTES: Final = 16 * 1024 * 1024
@@ -46,13 +50,13 @@ class Happening:
     told: bytes
 
     @classmethod
-    def of(cls, seal: Seal, event: AuditEvent, question: Promise) -> Happening:
-        """Make one of an event of the trail."""
+    def of(cls, seal: Seal, event: AuditEvent, question: Promise, shown: Promise) -> Happening:
+        """Make one of an event of the trail, with the question as it is and as it is shown."""
         name = "changed" if question.state is PromiseState.PENDING else "settled"
         if name == "changed" and event.kind is AuditKind.ASKED:
             name = "asked"
-        told = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), to_json(to_wire(question)))
-        return cls(seal.seq, question, _case(question), _former(event, question), told)
+        told = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), to_json(to_wire(shown)))
+        return cls(seal.seq, question, Case.readable(question, 0.0), _former(event, question), told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,12 @@ class Inbox:
 
     Args:
         store: An open store, bound to the namespace.
+        redaction: What is hidden of questions.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, redaction: Redaction) -> None:
         self._store = store
+        self._redaction = redaction
         self._kept: deque[Happening] = deque()
         self._since = self._end = -1  # `_kept` has all changes after the one, up to the other
         self._readers: set[asyncio.Event] = set()
@@ -187,7 +193,10 @@ class Inbox:
                 questions[event.question_id] = await self._question(event.question_id)
             question = questions[event.question_id]
             if question is not None and event.at >= question.created_at:  # not of an earlier one of that id
-                found.append(Happening.of(seal, event, question))
+                try:
+                    found.append(Happening.of(seal, event, question, self._redaction.shown(question)))
+                except (ValueError, TypeError, AttributeError, KeyError):
+                    log.exception("question %s cannot be shown: nobody is told of it", question.id)
         return found
 
     async def _question(self, question_id: str) -> Promise | None:
@@ -202,29 +211,29 @@ class Inboxes:
 
     Args:
         store: An open store.
+        redaction: What is hidden of questions.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, redaction: Redaction) -> None:
         self._store = store
+        self._redaction = redaction
         self._inboxes: dict[str, Inbox] = {}
 
     def of(self, namespace: str) -> Inbox:
         """Return the inbox of a namespace."""
         if namespace not in self._inboxes:
-            self._inboxes[namespace] = Inbox(self._store.within(namespace))
+            self._inboxes[namespace] = Inbox(self._store.within(namespace), self._redaction)
         return self._inboxes[namespace]
 
     async def look(self, _: Store) -> None:
         """Read what was sealed since: a duty of the timers, after the sealing."""
-        for inbox in list(self._inboxes.values()):
-            await inbox.look()
-
-
-def _case(question: Promise) -> Case | None:
-    try:
-        return Case.of(question, 0.0)
-    except (QuestionTooNew, ValueError, TypeError, AttributeError, KeyError):
-        return None  # whatever a worker has written: it must not keep others from being told
+        for namespace, inbox in list(self._inboxes.items()):
+            try:
+                await inbox.look()
+            except Exception:  # of one namespace, which is to keep no other from being told
+                log.exception(
+                    "whoever listens to the inbox of namespace %r is told nothing for now", namespace
+                )
 
 
 class _Moved(BaseModel):
@@ -239,4 +248,4 @@ def _former(event: AuditEvent, question: Promise) -> Case | None:
         moved = _Moved.model_validate_json(event.details or "null")
     except ValidationError:
         return None
-    return _case(replace(question, assignees=tuple(moved.before)))
+    return Case.readable(replace(question, assignees=tuple(moved.before)), 0.0)

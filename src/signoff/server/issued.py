@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from signoff.errors import InvalidState, InvalidValue, NotFound
 from signoff.names import check_part, check_user
+from signoff.people.responders import SERVICE
 from signoff.records import Token, TokenKind
 from signoff.server.rights import Role
-from signoff.server.ways import SERVICE
 from signoff.stores.base import Store
 from signoff.stores.paging import Page, TokenFilter
 from signoff.tokens import new_token

@@ -10,13 +10,13 @@ from starlette.types import Scope
 from signoff.errors import NotAuthenticated
 from signoff.people.responders import Responder
 from signoff.records import Token, TokenKind
-from signoff.server.attempts import Attempts
 from signoff.server.issued import IssuedKeys, KeyScope
 from signoff.server.keys import WorkerKey, WorkerKeys
+from signoff.server.rates import OF_WRONG_KEYS, Buckets
 from signoff.server.ways import Identity
 from signoff.stores.base import Store
 from signoff.stores.base_tokens import TOUCH_SECONDS
-from signoff.tokens import PREFIXES, find_token, hash_of
+from signoff.tokens import PREFIXES, find_token
 
 _PAGE: Final = 1000
 
@@ -36,8 +36,7 @@ class Keyring:
     def __init__(self, store: Store, from_file: WorkerKeys) -> None:
         self._store = store
         self._from_file = from_file
-        self._attempts = Attempts(store.clock)
-        self._good: set[str] = set()  # the hashes of keys that were good lately: their peers are not held up
+        self._wrong = Buckets(OF_WRONG_KEYS, store.clock.now)  # by address
         self.has_worker_keys = bool(from_file)
 
     async def look(self) -> bool:
@@ -74,19 +73,17 @@ class Keyring:
         return None if token is None else WorkerKey(token.hash, token.namespace, KeyScope.of(token).groups)
 
     async def _open(self, kind: TokenKind, secret: str, peer: str) -> Token | None:
-        """Return the token of a secret if it opens something now. Raises TooManyRequests."""
-        hash = hash_of(secret)
-        if hash not in self._good:
-            self._attempts.check(peer)
+        """Return the token of a secret if it opens something now. Raises TooManyRequests: of wrong ones only."""
         token = await find_token(self._store, kind, secret)
         now = self._store.clock.now()
         if token is not None and kind is TokenKind.WORKER_KEY:
             self.has_worker_keys = True
         if token is None or not token.is_open(now):
-            self._good.discard(hash)
-            self._attempts.count(peer)
+            self._wrong.check(
+                peer
+            )  # after looking: behind a proxy whoever has a good key has the same address
+            self._wrong.charge(peer, 1)
             return None
-        self._good.add(hash)
         if token.used_at is None or now - token.used_at >= TOUCH_SECONDS:
             await self._store.within(token.namespace).touch_token(token.id)
         return token

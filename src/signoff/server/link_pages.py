@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -16,12 +16,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
+from signoff.people.actions import shown_beside
 from signoff.people.attachments import Attachment
 from signoff.people.cases import Case
 from signoff.people.controls import Control, controls_of, decision_of, note_of, visible, visible_json
 from signoff.people.filled import Filled, Shown, begin, returned
 from signoff.people.links import OpenedLink
 from signoff.people.questions import Question
+from signoff.records import Promise
 
 MOST_RADIOS: Final = 12
 """Up to so many options are shown at once; more are a menu."""
@@ -90,6 +92,7 @@ class Row:
 
 def question_page(
     link: OpenedLink,
+    shown: Promise,
     now: float,
     filled: Filled | None = None,
     problems: Sequence[tuple[str, str]] = (),
@@ -99,12 +102,13 @@ def question_page(
 
     Args:
         link: The link.
+        shown: Its question, without what is hidden of it.
         now: The time, in unix seconds.
         filled: What came back from it; None: it is shown for the first time.
         problems: ``(field, message)`` of what is wrong with that.
         status: Of the response.
     """
-    question = Question.from_json(link.question.data or "null")
+    question = Question.from_json(shown.data or "null")
     case = Case.of(link.question, now)
     page = _Page(filled, problems)
     can_edit = case.policy.quorum is None
@@ -120,19 +124,17 @@ def question_page(
         status,
         text=question.text,
         help=question.help,
-        metadata=[
-            (name, value if isinstance(value, str) else visible_json(value))
-            for name, value in question.metadata.items()
-        ],
+        metadata=_written(question.metadata.items()),
         attachments=[_attachment(each) for each in question.attachments],
         user=link.responder.user_id,
         deadline=None if case.deadline_at is None else _moment(case.deadline_at),
         quorum=case.policy.quorum,
+        action=_written(shown_beside(question.proposal, question.action)),
         proposal=None if question.proposal is None else visible_json(question.proposal),
         groups=groups,
         decision=decision,
         note=note,
-        digest=question.digest,
+        digest=Question.from_json(link.question.data or "null").digest,
         is_skippable=question.skippable,
         problems=listed,
     )
@@ -172,6 +174,10 @@ def _is_of(field: str, control: Control) -> bool:
     if not path:
         return field not in ("digest", *note_of().path)
     return field == path or field.startswith(f"{path}.")
+
+
+def _written(parts: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+    return [(name, value if isinstance(value, str) else visible_json(value)) for name, value in parts]
 
 
 def _attachment(attachment: Attachment) -> dict[str, str | None]:

@@ -89,7 +89,12 @@ _SECRET: Final = f"{FORMS}6tLx0lSWd6h3v0fW0v3V5pM9b8hUuWkqX1o2r4t5y6E"
 async def create_link(
     question_id: Id, body: CreateLink, services: ServicesOf, actor: ActorOf, request: Request
 ) -> Response:
-    """Make a link by which a person answers a question once, without signing in. Its ``url`` is told here only."""
+    """Make a link by which a person answers a question once, without signing in. Its ``url`` is told here only.
+
+    A service's key makes none, unless it acts for people.
+    """
+    await actor.question(services.store, question_id)
+    actor.check_names_people("an answer link")
     new = await services.backend.create_link(
         question_id,
         Responder(body.user_id, frozenset(body.groups), frozenset(body.roles)),
@@ -127,9 +132,9 @@ async def show_page(
         _admit(services, request, secret)
         link = await _find(services, request, secret)
         check_usable(link, store.clock.now())
-        return question_page(link, store.clock.now())
+        return question_page(link, services.redaction.shown(link.question), store.clock.now())
     except SignoffError as error:
-        return _refusal(error, accept)
+        return refusal(error, words(error), as_page=not _wants_problem(accept))
 
 
 @router.post(f"{PATH}/{{secret}}", include_in_schema=False)
@@ -143,15 +148,16 @@ async def answer_page(
         link = await _find(services, request, secret)
         filled = _form(await request.body())
         try:
-            question = await answer_by_form(store, link, filled)
+            question = await answer_by_form(store, link, filled, services.redaction)
         except (WrongAnswer, InvalidValue, NotSerializable, PayloadTooLarge) as error:
             if _wants_problem(accept):
                 raise
             link = await find_link(store, secret)
             check_usable(link, store.clock.now())
-            return question_page(link, store.clock.now(), filled, _problems(error), status_of(type(error)))
+            shown, now = services.redaction.shown(link.question), store.clock.now()
+            return question_page(link, shown, now, filled, _problems(error), status_of(type(error)))
     except SignoffError as error:
-        return _refusal(error, accept)
+        return refusal(error, words(error), as_page=not _wants_problem(accept))
     if question.state is PromiseState.PENDING:
         return message_page("Your vote is recorded", "Others have to agree yet. You can close this page.")
     return message_page("Your answer is recorded", "Thank you. You can close this page.")
@@ -161,15 +167,15 @@ async def _find(services: Services, request: Request, secret: str) -> Any:
     try:
         return await find_link(services.store, secret)
     except UnknownLink:
-        services.link_limits.note_failure(_peer(services, request))
+        services.link_limits.note_failure(peer_of(services, request))
         raise
 
 
 def _admit(services: Services, request: Request, secret: str) -> None:
-    services.link_limits.admit(_peer(services, request), secret)
+    services.link_limits.admit(peer_of(services, request), secret)
 
 
-def _peer(services: Services, request: Request) -> str | None:
+def peer_of(services: Services, request: Request) -> str | None:
     """Return whose requests are counted together; None if a proxy may have passed them on for many."""
     peer = request.client.host if request.client else ""
     if is_loopback(peer) or (services.proxy is not None and services.proxy.trusts(peer)):
@@ -200,12 +206,19 @@ def _wants_problem(accept: str) -> bool:
     return "json" in accept and "html" not in accept
 
 
-def _refusal(error: SignoffError, accept: str) -> Response:
+def refusal(error: SignoffError, said: tuple[str, str], *, as_page: bool) -> Response:
+    """Return the response to whoever came with a secret.
+
+    Args:
+        error: Why it is refused.
+        said: The same as a title and a text for people.
+        as_page: Whether it is for people, and not for a program.
+    """
     if isinstance(error, StoreError):  # whoever has a link need not know where the store is
         error = StoreUnavailable("of this server", "it cannot be reached now")
     response = problem(error)
-    if not _wants_problem(accept):
-        page = message_page(*_words(error), status_of(type(error)))
+    if as_page:
+        page = message_page(*said, status_of(type(error)))
         if "retry-after" in response.headers:
             page.headers["retry-after"] = response.headers["retry-after"]
         response = page
@@ -213,7 +226,7 @@ def _refusal(error: SignoffError, accept: str) -> Response:
     return response
 
 
-def _words(error: SignoffError) -> tuple[str, str]:
+def words(error: SignoffError) -> tuple[str, str]:
     """Return a title and a text for people."""
     match error:
         case UnknownLink():
@@ -236,7 +249,7 @@ def _words(error: SignoffError) -> tuple[str, str]:
             return "The question is not yours to answer any more", "Nothing was changed."
         case TooManyRequests(retry_after_seconds=seconds):
             return "Too many requests", f"Try again in {seconds} seconds."
-        case StoreUnavailable():
+        case StoreError():
             return "This cannot be done now", "Nothing was changed. Try again in a moment."
         case _:
             return "This was refused", f"Nothing was changed: {error}"

@@ -29,6 +29,7 @@ class ServerOptions(TypedDict, total=False):
     worker_lease_seconds: float | None
     retention_days: float | None
     channels: Sequence[Channel]
+    redact: Iterable[str]
 
 
 class Server:

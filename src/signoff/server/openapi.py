@@ -32,6 +32,7 @@ TAGS: Final = [
     {"name": "promises", "description": "What others settle: addressable durable futures"},
     {"name": "audit", "description": "What happened to questions, chained by hashes"},
     {"name": "notifications", "description": "What was sent to people, waits, or was given up"},
+    {"name": "sessions", "description": "Chains of runs, of which one at most is active at a time"},
     {"name": "groups", "description": "Where runs are routed to, paused and limited"},
     {"name": "workers", "description": "The processes that drive runs"},
     {"name": "schedules", "description": "Workflows that are started again and again"},

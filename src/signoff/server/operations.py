@@ -16,6 +16,7 @@ from signoff.errors import AccessDenied, InvalidValue, TooManyRequests
 from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
 from signoff.server.feeds import PING_SECONDS, UNBUFFERED
+from signoff.server.payloads import check_payloads
 from signoff.server.replies import reply
 from signoff.server.services import Services, ServicesOf
 from signoff.server.sessions import Reply
@@ -110,6 +111,7 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
 
 async def _do(services: Services, access: Access, asked: Asked) -> Any:
     arguments = OPERATIONS[asked.do].read_arguments(asked.arguments)
+    check_payloads(arguments)
     return await do_for(access, services.store_of(asked.namespace), asked.do, arguments)
 
 

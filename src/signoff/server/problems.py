@@ -92,6 +92,11 @@ def plain_body(status: int, detail: str) -> dict[str, Any]:
     return {**_plain(status, detail), "status": status}
 
 
+def plain_problem(status: int, detail: str) -> Response:
+    """Return the response for what HTTP itself has a name for."""
+    return _response(plain_body(status, detail))
+
+
 def add_handlers(app: FastAPI) -> None:
     """Have the application answer errors with problems."""
     app.add_exception_handler(SignoffError, _ours)
@@ -126,7 +131,7 @@ def _message(problem: dict[str, Any]) -> str:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    response = _response(plain_body(error.status_code, error.detail))
+    response = plain_problem(error.status_code, error.detail)
     response.headers.update(error.headers or {})
     if error.status_code == 405 and (methods := methods_on(path_of(request.scope))):
         response.headers["allow"] = ", ".join(methods)  # of all routes, not of the first one found

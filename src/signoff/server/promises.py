@@ -11,7 +11,7 @@ from signoff import codec
 from signoff.errors import AlreadySettled, IdConflict, NotFound, NotSerializable, RequestConflict
 from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.server.actors import Actor, ActorOf
-from signoff.server.bodies import Body, Text
+from signoff.server.bodies import Body, RequestId, Text
 from signoff.server.examples import example
 from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
@@ -49,7 +49,7 @@ class CancelPromise(Body, json_schema_extra=example(by="user:ana", note="not nee
 
     by: Text | None = None
     note: Text | None = None
-    request_id: Text | None = None
+    request_id: RequestId | None = None
 
 
 class SettlePromise(CancelPromise, json_schema_extra=example(value={"cents": 7000}, request_id="bank-17")):

@@ -26,6 +26,8 @@ KEPT_SECONDS: Final = 3600.0
 """How long what the provider says of itself is believed: a key that it withdraws counts no longer then."""
 REFETCH_SECONDS: Final = 30.0
 """How soon keys are asked for again when a token is signed with one that is not known."""
+RETRY_SECONDS: Final = 5.0
+"""How soon it is asked again who it is after it gave no answer: whoever waits then shares the one attempt."""
 LEEWAY_SECONDS: Final = 60
 """How far the provider's clock may be off."""
 _LONGEST: Final = 1024 * 1024  # bytes
@@ -49,6 +51,7 @@ class Provider:
         self._about_at = 0.0
         self._keys: KeySet | None = None
         self._keys_at = 0.0
+        self._failures: dict[str, tuple[float, str]] = {}  # by URL: until when it is not asked again, and why
 
     async def close(self) -> None:
         """Close its connections."""
@@ -190,7 +193,7 @@ class Provider:
 
     async def _discover(self) -> dict[str, Any]:
         url = f"{self._settings.issuer.rstrip('/')}/.well-known/openid-configuration"
-        about = self._expected(*await self._ask("GET", url))
+        about = await self._fetch(url)
         if about.get("issuer") != self._settings.issuer:
             raise ProviderUnavailable(self._settings.issuer, f"it calls itself {about.get('issuer')!r}")
         scheme = httpx.URL(self._settings.issuer).scheme
@@ -204,10 +207,23 @@ class Provider:
         async with self._fetching:
             wanted_since = self._clock.now() - KEPT_SECONDS if newer_than is None else newer_than
             if self._keys is None or self._keys_at <= wanted_since:
-                found = self._expected(*await self._ask("GET", about["jwks_uri"]))
+                found = await self._fetch(about["jwks_uri"])
                 self._keys = KeySet(_usable(found.get("keys")))
                 self._keys_at = self._clock.now()
             return self._keys
+
+    async def _fetch(self, url: str) -> dict[str, Any]:
+        """Return what it publishes. Whoever waited while an attempt failed makes none of their own."""
+        failed_until, reason = self._failures.get(url, (0.0, ""))
+        if self._clock.now() < failed_until:
+            raise ProviderUnavailable(self._settings.issuer, reason)
+        try:
+            found = self._expected(*await self._ask("GET", url))
+        except ProviderUnavailable as error:
+            self._failures[url] = (self._clock.now() + RETRY_SECONDS, error.reason)
+            raise
+        self._failures.pop(url, None)
+        return found
 
     async def _ask(self, method: str, url: str, **sent: Any) -> tuple[int, dict[str, Any]]:
         """Return the status and the JSON object of an answer, or an empty one. Redirects are not followed."""

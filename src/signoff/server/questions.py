@@ -41,6 +41,7 @@ from signoff.server.bodies import (
     Body,
     Compared,
     ExactRoute,
+    RequestId,
     Text,
 )
 from signoff.server.examples import (
@@ -124,16 +125,19 @@ class Delegate(
 class SayAlike(Body, json_schema_extra=example(seconds=3600, same=["order"], max_uses=5)):
     """Which other questions about the same action are approved with this one, for some time."""
 
-    seconds: float
+    seconds: float | None = None
     same: list[Text] | None = None
     any_arguments: bool = False
     everywhere: bool = False
     max_uses: int | None = None
+    session: bool = False
 
     @property
     def alike(self) -> Alike:
         """The same as the client says it. Raises InvalidValue."""
-        return Alike(self.seconds, self.same, self.any_arguments, self.everywhere, self.max_uses)
+        return Alike(
+            self.seconds, self.same, self.any_arguments, self.everywhere, self.max_uses, self.session
+        )
 
 
 class GiveAnswer(
@@ -150,7 +154,7 @@ class GiveAnswer(
 
     value: Any
     note: Text | None = None
-    request_id: Text | None = None
+    request_id: RequestId | None = None
     digest: Compared | None = None
     alike: SayAlike | None = None
 
@@ -161,7 +165,7 @@ class OneAnswer(Body, json_schema_extra=example(question_id=QUESTION_ID, value={
     question_id: Text
     value: Any
     note: Text | None = None
-    request_id: Text | None = None
+    request_id: RequestId | None = None
     digest: Text | None = None
 
     @property
@@ -213,7 +217,7 @@ class CancelQuestion(Body, json_schema_extra=example(by="user:req", reason="the 
 
     by: Text | None = None
     reason: Text | None = None
-    request_id: Text | None = None
+    request_id: RequestId | None = None
 
 
 class Reassign(Body, json_schema_extra=example(to=["user:bob"], by="user:req", reason="ana is away")):
@@ -289,7 +293,7 @@ async def follow_inbox(
 @router.get("/{question_id}", responses=gives(Promise, NotFound, NotAllowed))
 async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question, open or closed."""
-    return reply_with(await actor.question(services.store, question_id))
+    return reply_with(services.redaction.shown(await actor.question(services.store, question_id)))
 
 
 @router.post(
@@ -403,7 +407,9 @@ async def cancel_question(
 async def reassign_question(
     question_id: Id, body: Reassign, services: ServicesOf, actor: ActorOf
 ) -> Response:
-    """Have others answer, whoever is asked now."""
+    """Have others answer, whoever is asked now. A service's key names no service, unless it acts for people."""
+    if body.to:
+        actor.check_names_people("a service that answers", body.to)
     promise = await services.backend.reassign_question(
         question_id, body.to, by=actor.user_id("by", body.by), reason=body.reason
     )

@@ -1,4 +1,4 @@
-"""How often somebody may ask: buckets that fill up again, in this process alone."""
+"""How often somebody may ask, or come with a wrong key: buckets that fill up again, in this process alone."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MOST_BUCKETS: Final = 10_000
 
 OF_PEERS: Final = Rate(300, 60)
 OF_LINKS: Final = Rate(100, 100)
+OF_WRONG_KEYS: Final = Rate(20, 60)
 FAILURE_COST: Final = 20
 """How many requests a look-up counts for that finds nothing."""
 
@@ -41,18 +42,18 @@ class Buckets:
         self._now = now
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def take(self, who: str) -> None:
-        """Take one from somebody's bucket.
+    def check(self, who: str) -> None:
+        """Take nothing. Raises TooManyRequests if somebody's bucket is empty."""
+        if who not in self._buckets:
+            return  # whoever only looks is not remembered instead of somebody else
+        left = self._filled(who).left
+        if left < 1:
+            raise TooManyRequests(max(1, math.ceil((1 - left) * self._rate.seconds / self._rate.count)))
 
-        Raises:
-            TooManyRequests: It is empty.
-        """
-        bucket = self._filled(who)
-        if bucket.left < 1:
-            raise TooManyRequests(
-                max(1, math.ceil((1 - bucket.left) * self._rate.seconds / self._rate.count))
-            )
-        bucket.left -= 1
+    def take(self, who: str) -> None:
+        """Take one from somebody's bucket. Raises TooManyRequests if it is empty."""
+        self.check(who)
+        self.charge(who, 1)
 
     def charge(self, who: str, cost: float) -> None:
         """Take more from somebody's bucket, after the fact: it may have to fill up from below empty."""
@@ -65,7 +66,8 @@ class Buckets:
         self._buckets.move_to_end(who)
         if len(self._buckets) > MOST_BUCKETS:
             self._buckets.popitem(last=False)
-        bucket.left = min(size, bucket.left + (now - bucket.at) * size / self._rate.seconds)
+        passed = max(0.0, now - bucket.at)  # a clock may be set back
+        bucket.left = min(size, bucket.left + passed * size / self._rate.seconds)
         bucket.at = now
         return bucket
 
@@ -87,3 +89,12 @@ class LinkLimits:
         """Count that a link was asked for that there is not."""
         if peer is not None:
             self._peers.charge(peer, FAILURE_COST)
+
+
+class CallbackLimits(LinkLimits):
+    """The same for callbacks. A provider calls back from few addresses for many runs: only its failures count."""
+
+    def admit(self, peer: str | None, secret: str) -> None:
+        if peer is not None:
+            self._peers.check(peer)
+        self._links.take(hash_of(secret))

@@ -17,6 +17,7 @@ from signoff.records import (
     Promise,
     Rule,
     Run,
+    Session,
     Token,
 )
 from signoff.server.bodies import (
@@ -26,7 +27,7 @@ from signoff.stores.paging import Page
 from signoff.wire import Record, to_wire
 
 After = Annotated[Text | None, Query(description="A former page's `next`")]
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most", examples=[100])]
 
 Seq = Annotated[int, Field(ge=-1, lt=2**63, description="A journal entry's seq; -1 is before the first")]
 
@@ -42,7 +43,13 @@ def reply_with(record: Record, status: int = 200) -> Response:
 
 
 def reply_page(
-    page: Page[Run] | Page[Promise] | Page[AuditEvent] | Page[Delivery] | Page[Rule] | Page[Token],
+    page: Page[Run]
+    | Page[Promise]
+    | Page[AuditEvent]
+    | Page[Delivery]
+    | Page[Rule]
+    | Page[Token]
+    | Page[Session],
 ) -> Response:
     """Return part of a list as a response: ``{"items": [...], "next": ... or null}``."""
     return reply({"items": [to_wire(item) for item in page.items], "next": page.next})

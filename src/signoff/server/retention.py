@@ -1,4 +1,4 @@
-"""The route that deletes runs which ended long ago."""
+"""The route that deletes what ended long ago."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ router = APIRouter(prefix="/v1/prune", tags=["runs"])
 
 
 class Prune(Body, json_schema_extra=example(older_than_seconds=2592000)):
-    """Which runs to delete: those that ended so long ago, at most ``limit`` of them."""
+    """What to delete: what ended so long ago, at most ``limit`` of each kind."""
 
     older_than_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-class Pruned(BaseModel, json_schema_extra=example(deleted=17)):
-    """How many runs were deleted."""
+class Deleted(BaseModel, json_schema_extra=example(deleted=17, tokens=3, deliveries=0)):
+    """How many runs were deleted; how many links, keys and logins; and how many deliveries."""
 
     deleted: int
+    tokens: int
+    deliveries: int
 
 
-@router.post("", responses=gives(Pruned))
+@router.post("", responses=gives(Deleted))
 async def prune(body: Prune, services: ServicesOf) -> Response:
-    """Delete runs that ended long ago. If ``deleted`` is ``limit``, there may be more: ask again."""
+    """Delete runs, tokens and deliveries that ended long ago. If there are ``limit`` of one kind, ask again."""
     deleted = await services.backend.delete_ended(body.older_than_seconds, body.limit)
-    return reply({"deleted": deleted})
+    return reply({"deleted": deleted.runs, "tokens": deleted.tokens, "deliveries": deleted.deliveries})

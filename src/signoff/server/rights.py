@@ -9,6 +9,7 @@ from typing import Final
 from starlette.routing import compile_path
 from starlette.types import Scope
 
+from signoff.people.callbacks import PATH as CALLBACKS_PATH
 from signoff.people.links import PATH as LINKS_PATH
 from signoff.stores.operations import CHANGES_PATH, PATH
 
@@ -86,6 +87,8 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/promises/{promise_id}/resolve"): _WORK,
     ("POST", "/v1/promises/{promise_id}/reject"): _WORK,
     ("POST", "/v1/promises/{promise_id}/cancel"): _WORK,
+    ("GET", "/v1/sessions"): _READ,
+    ("GET", "/v1/sessions/{session_id}"): _READ,
     ("GET", "/v1/groups"): _READ,
     ("POST", "/v1/groups/{name}/pause"): _WORK,
     ("POST", "/v1/groups/{name}/resume"): _WORK,
@@ -97,6 +100,12 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/schedules/{schedule_id}/resume"): _WORK,
     ("POST", "/v1/schedules/{schedule_id}/delete"): _WORK,
     ("GET", "/v1/workers"): _READ,
+    ("GET", "/"): _ANY_ROLE,
+    ("GET", "/inbox"): _ANY_ROLE,
+    ("GET", "/inbox/{place}"): _ANY_ROLE,
+    ("GET", "/runs"): _ANY_ROLE,
+    ("GET", "/runs/{place}"): _ANY_ROLE,
+    ("GET", "/assets/{asset}"): _NOBODY_IN_PARTICULAR,  # the same for everybody who has the package
     ("GET", "/openapi.json"): _ANY_ROLE,
     ("GET", "/docs"): _ANY_ROLE,
     ("GET", "/docs/{asset}"): _ANY_ROLE,
@@ -114,6 +123,11 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", CHANGES_PATH): _NOBODY_IN_PARTICULAR,
     ("GET", f"{LINKS_PATH}/{{secret}}"): _NOBODY_IN_PARTICULAR,  # the secret says for whom it is
     ("POST", f"{LINKS_PATH}/{{secret}}"): _NOBODY_IN_PARTICULAR,
+    (
+        "GET",
+        f"{CALLBACKS_PATH}/{{secret}}",
+    ): _NOBODY_IN_PARTICULAR,  # the secret says which question it answers
+    ("POST", f"{CALLBACKS_PATH}/{{secret}}"): _NOBODY_IN_PARTICULAR,
     ("GET", "/health"): _NOBODY_IN_PARTICULAR,
     ("GET", "/ready"): _NOBODY_IN_PARTICULAR,
     ("GET", "/metrics"): _NOBODY_IN_PARTICULAR,

@@ -35,11 +35,14 @@ async def list_rules(
     by: Annotated[Text | None, Query(description="Who made them, without user:")] = None,
     tool: Text | None = None,
     in_force: Annotated[bool, Query(description="Only those that approve something now")] = False,
+    session_id: Annotated[
+        Text | None, Query(description="Only those for this session; empty: only those for none")
+    ] = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
     """List rules, oldest first. Whoever may see no others gets their own."""
-    which = RuleFilter(actor.maker(by), tool, in_force)
+    which = RuleFilter(actor.maker(by), tool, in_force, session_id)
     return reply_page(await services.backend.list_rules(which, after=after, limit=limit))
 
 

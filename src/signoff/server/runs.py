@@ -13,14 +13,14 @@ from signoff.concurrency import LONGEST_KEY, Slot, slot_of
 from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, NotSerializable, RequestConflict
 from signoff.records import Entry, NewRun, Run, RunState
 from signoff.server.actors import Actor, ActorOf
-from signoff.server.bodies import Body, Text
+from signoff.server.bodies import Body, RequestId, Text
 from signoff.server.examples import example
 from signoff.server.idempotency import KeyOf, request_id_of, run_id_of
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
 from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
-from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
+from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id, check_session
 from signoff.stores.limits import HIGHEST_LIMIT
 from signoff.stores.paging import RunFilter
 from signoff.traceparent import current_traceparent, read_header
@@ -49,6 +49,10 @@ class StartRun(
     concurrency_key: Text | None = Field(default=None, max_length=LONGEST_KEY)
     concurrency_limit: int | None = Field(default=None, ge=1, le=HIGHEST_LIMIT)
     started_by: Text | None = None
+    session_id: Text | None = Field(
+        default=None,
+        description="It waits until the runs of this session that were started before it have ended",
+    )
 
     def new_run(self, services: Services, actor: Actor, key: str | None, traceparent: str | None) -> NewRun:
         """Return it as the store takes it."""
@@ -67,6 +71,7 @@ class StartRun(
             concurrency_limit=limit,
             traceparent=traceparent,
             started_by=actor.user_id("started_by", self.started_by),
+            session_id=check_session(self.session_id),
         )
 
     def _slot(self, services: Services, arguments: str) -> Slot:
@@ -90,7 +95,7 @@ class SendSignal(Body, json_schema_extra=example(name="paid", value={"cents": 70
     name: Text = Field(min_length=1)
     value: Any = None
     by: Text | None = None
-    request_id: Text | None = None
+    request_id: RequestId | None = None
 
 
 class Sent(BaseModel, json_schema_extra=example(sent=True)):
@@ -134,11 +139,12 @@ async def list_runs(
     workflow: Text | None = None,
     group: Text | None = None,
     parent_id: Text | None = None,
+    session_id: Text | None = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
     """List runs, newest first."""
-    which = RunFilter(frozenset(state) if state else None, workflow, group, parent_id)
+    which = RunFilter(frozenset(state) if state else None, workflow, group, parent_id, session_id)
     return reply_page(await services.backend.list_runs(which, after=after, limit=limit))
 
 

@@ -21,6 +21,8 @@ from signoff.local import LocalBackend
 from signoff.people.channels.channel import (
     Channel,
 )
+from signoff.redaction import Redaction
+from signoff.redaction.backend import backend_of
 from signoff.server.actors import (
     actor_of,
 )
@@ -39,6 +41,7 @@ from signoff.server.login_door import (
     LoginDoor,
 )
 from signoff.server.rates import (
+    CallbackLimits,
     LinkLimits,
 )
 from signoff.server.readiness import Readiness
@@ -68,9 +71,11 @@ class Services:
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         sessions: What remote stores have asked for lately.
         link_limits: How often links may be asked for.
+        callback_limits: How often callbacks may come.
         feeds: What is told to remote stores.
         inboxes: What is told to people.
         scrape: What is told to Prometheus.
+        redaction: What of payloads nobody is shown.
         channels: Where notifications go, by name.
         stopping: Set when the server is about to stop, so that nobody who waits holds it up.
         readiness: Whether it can work.
@@ -90,9 +95,11 @@ class Services:
     feeds: Feeds
     inboxes: Inboxes
     scrape: Scrape
+    redaction: Redaction
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
     sessions: Sessions = field(default_factory=Sessions)
     link_limits: LinkLimits = field(default_factory=LinkLimits)
+    callback_limits: CallbackLimits = field(default_factory=CallbackLimits)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)
     _others: dict[str, Services] = field(default_factory=dict[str, "Services"], init=False)
@@ -106,7 +113,7 @@ class Services:
             return self
         if namespace not in self._others:
             store = self.store.within(namespace)
-            self._others[namespace] = replace(self, store=store, backend=LocalBackend(store))
+            self._others[namespace] = replace(self, store=store, backend=backend_of(store, self.redaction))
         return self._others[namespace]
 
     async def close(self) -> None:

@@ -10,9 +10,6 @@ from starlette.types import Scope
 
 from signoff.people.responders import Responder
 
-SERVICE: Final = "service:"
-"""How the names of services begin. No person is called so."""
-
 
 @dataclass(frozen=True)
 class Identity:

@@ -12,6 +12,8 @@ from signoff.stores.encrypted import encrypted
 from signoff.stores.sqlite import SqliteStore
 
 KEYS_VARIABLE: Final = "SIGNOFF_ENCRYPTION_KEYS"
+PLAINTEXT_VARIABLE: Final = "SIGNOFF_ENCRYPTION_PLAINTEXT"
+"""``refuse``, or ``read``, which is the default."""
 
 
 def is_postgres(address: str) -> bool:
@@ -39,7 +41,12 @@ def store_at(
     """
     store = _database_at(address, namespace, patience_seconds, migrates)
     keys = os.environ.get(KEYS_VARIABLE, "").strip()
-    return encrypted(store, Ciphers.parse(keys)) if keys else store
+    plaintext = os.environ.get(PLAINTEXT_VARIABLE, "read").strip()
+    if plaintext not in ("read", "refuse") or (plaintext == "refuse" and not keys):
+        raise InvalidValue(
+            PLAINTEXT_VARIABLE, f"it is {plaintext!r}: 'read', or 'refuse' where there are keys"
+        )
+    return encrypted(store, Ciphers.parse(keys), refuses_plaintext=plaintext == "refuse") if keys else store
 
 
 def _database_at(address: str, namespace: str, patience_seconds: float | None, migrates: bool) -> Store:

@@ -9,7 +9,7 @@ the whole database.
 
 The run's states and who moves them (no other transition exists):
 
-    create_run  -> ready, or paused (delayed)                        claim    ready -> running
+    create_run  -> ready, or paused (delayed, awaiting its turn)     claim    ready -> running
     pause       running -> paused   wake     paused -> ready         release  running -> ready
     complete    running -> succeeded|failed|cancelled                retry    failed (retryable) -> ready
     cancel      never started, or failed (retryable) -> cancelled
@@ -22,6 +22,8 @@ A group limits which of its ready runs are claimed (``claim``); a group that nob
 
 A run whose ``start_at`` is in the future when it is created is *delayed*: ``paused`` in epoch 0, with that ``wake_at``.
 A message for it is kept and counted, but only ``due`` makes it ready.
+
+A run of a session waits for its turn: ``paused`` in epoch 0 without a ``wake_at``. See ``base_sessions.py``.
 
 Whoever is cut off while an operation is under way does not know whether it was done, and asks again. So every
 operation may be repeated:
@@ -61,6 +63,7 @@ from signoff.records import (
 from signoff.stores.base_outbox import OutboxStore
 from signoff.stores.base_questions import QuestionStore
 from signoff.stores.base_rules import RuleStore
+from signoff.stores.base_sessions import SessionStore
 from signoff.stores.base_tokens import TokenStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
 
@@ -83,12 +86,13 @@ class Write:
             A plain one whose id another plain one has is joined: the run becomes a further waiter, and is sent a
             message at once if it is settled. Questions are never joined, since whoever had made them would have
             chosen what is asked, and of whom: if the id is taken and one of the two is a question, a ``SETTLED``
-            message with state ``rejected`` and an ``IdConflict`` error is left for call ``n``.
+            message with state ``rejected`` and an ``IdConflict`` error is left for call ``n``. A new question's
+            ``callback`` is kept as a token (``signoff.stores.base_tokens.callback_token``).
         closes: Ids of promises this run waits for no longer. Its own pending ones become ``cancelled``, which
             is told to others that joined; one that it joined itself is only left.
-        starts: Child runs to create. One whose id exists with the same workflow and arguments is joined likewise;
-            with others, a ``SETTLED`` message with state ``failed`` and an ``IdConflict`` error is left for call
-            ``parent_n``. Without ``parent_n`` (a detached run) nothing is joined, told or refused.
+        starts: Child runs to create. One whose id exists with the same workflow, arguments and session is joined
+            likewise; with others, a ``SETTLED`` message with state ``failed`` and an ``IdConflict`` error is left for
+            call ``parent_n``. Without ``parent_n`` (a detached run) nothing is joined, told or refused.
         cancels: Ids of child runs to cancel. One that the run only joined is left; unknown ids are passed over.
         taken: Ids of the messages that ``entries`` journal; they are not seen again.
     """
@@ -147,7 +151,7 @@ class Change:
     due: bool = True
 
 
-class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, Protocol):
+class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, SessionStore, Protocol):
     """A durable home for runs. See the module's text for what holds of every method.
 
     Attributes:
@@ -200,7 +204,7 @@ class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, Protocol):
             The run as it is, and whether this call created it.
 
         Raises:
-            IdConflict: The id belongs to a run of another workflow or with other arguments.
+            IdConflict: The id belongs to a run of another workflow, with other arguments or of another session.
             InvalidValue: A concurrency key without a limit, or the other way round; or a ``traceparent`` that is none.
         """
         ...

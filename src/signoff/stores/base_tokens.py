@@ -7,15 +7,30 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from signoff.records import NewToken, Token
+from signoff.records import NewPromise, NewToken, Token, TokenKind
 from signoff.stores.paging import Page, TokenFilter
 
 TOUCH_SECONDS: Final = 60.0
 """How often it is written down that a token was used."""
 
 
+CALLBACK: Final = "signoff:callback"
+"""Whom a callback's token stands for: whoever calls back. No person is called so."""
+
+
+def callback_token(new: NewPromise) -> NewToken | None:
+    """Return the token that a store keeps with a new question that is answered from elsewhere; None for others.
+
+    It is there from the same transaction on as the question, and is deleted with it.
+    """
+    if new.callback is None:
+        return None
+    id = new.callback[:32]  # of a hash: it tells nothing of the secret
+    return NewToken(id, TokenKind.CALLBACK, new.callback, CALLBACK, question_id=new.id)
+
+
 class TokenStore(Protocol):
-    """The part of ``signoff.stores.base.Store`` that keeps tokens."""
+    """The part of ``signoff.stores.base.Store`` that keeps tokens. Those of callbacks come and go with questions."""
 
     async def create_token(self, new: NewToken) -> Token:
         """Keep a token, or find the one that has its id and its hash.

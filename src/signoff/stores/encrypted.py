@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Any, Final, TypeVar, cast
 
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, is_encrypted
@@ -21,9 +22,11 @@ from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
 from signoff.records import (
     Amendment,
     AuditEvent,
+    AuditKind,
     CallKind,
     Entry,
     Message,
+    MessageKind,
     NewAuditEvent,
     NewPromise,
     NewRule,
@@ -31,6 +34,7 @@ from signoff.records import (
     NewSchedule,
     Promise,
     PromiseKind,
+    PromiseState,
     Rule,
     Run,
     Schedule,
@@ -39,7 +43,9 @@ from signoff.records import (
 from signoff.stores.base import Claim, Outcome, Store, Write
 from signoff.stores.limits import check_events, check_rule
 from signoff.stores.paging import Page
-from signoff.stores.same import canonical, same_json
+from signoff.stores.same import canonical, difference, same_json
+
+log = logging.getLogger("signoff.stores")
 
 
 class _Part(Enum):
@@ -85,6 +91,28 @@ _TOLD: Final = {**_PAYLOADS[Entry], "name": _Part.TEXT}
 
 S = TypeVar("S")
 
+_KINDS: Final[Mapping[type, str]] = {
+    NewSchedule: "schedule",
+    Schedule: "schedule",
+    NewRule: "rule",
+    Rule: "rule",
+    Entry: "entry",
+    NewAuditEvent: "event",
+    AuditEvent: "event",
+}
+"""What a payload is bound to besides an id: of two records with one id neither is read as the other's.
+
+Not of what the store itself moves from one to the other: a promise's or a run's end, and the message that tells of it.
+"""
+
+_FROM_STORE: Final = ("error", "details")
+"""Payloads that the store itself may have written, which has no keys: that a run was cancelled, or tried again."""
+
+_RECORDED_BY_STORE: Final = {AuditKind.ASKED, *(AuditKind(state.value) for state in PromiseState)}
+
+_LEAVING_OUT: Final = ("claim", "read_messages")
+"""Operations that leave out what cannot be decrypted, so that it stops nothing else."""
+
 _WHOLE: Final = "encrypted"
 _PARTS: Final = ("data", "value", "note")
 
@@ -92,7 +120,7 @@ _AS_KEPT: Final = ("unsealed",)
 """What the chain of the audit trail is made of: the rows themselves, so that it is verified without keys."""
 
 
-def encrypted(store: Store, ciphers: Ciphers) -> Store:
+def encrypted(store: Store, ciphers: Ciphers, *, refuses_plaintext: bool = False) -> Store:
     """Return a store that keeps payloads encrypted in another one.
 
     Every process that opens the database needs the keys; whoever works through a server does not. What was written
@@ -101,12 +129,14 @@ def encrypted(store: Store, ciphers: Ciphers) -> Store:
     Args:
         store: Where everything is kept.
         ciphers: The keys.
+        refuses_plaintext: Whether a payload that is not encrypted is refused when it is read (MissingKey), since
+            somebody without keys has written it. For databases that were encrypted from the start.
 
     Example::
 
         app = Signoff(encrypted(SqliteStore("signoff.db"), Ciphers.parse(os.environ["SIGNOFF_ENCRYPTION_KEYS"])))
     """
-    return cast("Store", _EncryptedStore(store, ciphers))
+    return cast("Store", _EncryptedStore(store, ciphers, refuses_plaintext))
 
 
 def unwrapped(store: S) -> S | Store:
@@ -117,26 +147,32 @@ def unwrapped(store: S) -> S | Store:
 class _EncryptedStore:
     """Passes every operation on, with what goes in encrypted and what comes out decrypted."""
 
-    def __init__(self, inner: Store, ciphers: Ciphers) -> None:
+    def __init__(self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool) -> None:
         self.inner = inner
         self._ciphers = ciphers
+        self._refuses_plaintext = refuses_plaintext
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
         if name in _AS_KEPT or not iscoroutinefunction(getattr(Store, name, None)):
             return found
-        return self._passing_on(found)
+        return self._passing_on(name, found)
 
     def within(self, namespace: str) -> Store:
-        return encrypted(self.inner.within(namespace), self._ciphers)
+        return encrypted(
+            self.inner.within(namespace), self._ciphers, refuses_plaintext=self._refuses_plaintext
+        )
 
-    def _passing_on(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+    def _passing_on(self, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
+        first = next(iter(signature(operation).parameters), "")
+
         @functools.wraps(operation)
         async def passed_on(*args: Any, **named: Any) -> Any:
-            place = _place_of(args[0], "") if args else ""
+            place = _place_of(args[0] if args else named.get(first), "")
             sealed = [self._seal(each, place) for each in args]
-            sealed_named = {name: self._seal(each, place) for name, each in named.items()}
-            return self._open(await operation(*sealed, **sealed_named))
+            sealed_named = {each: self._seal(value, place) for each, value in named.items()}
+            found = await operation(*sealed, **sealed_named)
+            return self._readable(found) if name in _LEAVING_OUT else self._open(found, place)
 
         return passed_on
 
@@ -146,11 +182,11 @@ class _EncryptedStore:
         try:
             done = await self.inner.create_run(self._seal(new, ""), token=token)
         except IdConflict:
-            found: Run = self._open(await self.inner.get_run(new.id))
-            if found.workflow != new.workflow or not same_json(found.arguments, new.arguments):
+            found: Run = self._open(await self.inner.get_run(new.id), new.id)
+            if difference(found, new) is not None:
                 raise
             return found, False
-        return self._open(done)
+        return self._open(done, new.id)
 
     async def settle(
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
@@ -158,22 +194,23 @@ class _EncryptedStore:
         try:
             done = await self.inner.settle(promise_id, kind, self._seal(settlement, promise_id), token=token)
         except RequestConflict:
-            found: Promise = self._open(await self.inner.get_promise(promise_id))
+            found: Promise = self._open(await self.inner.get_promise(promise_id), promise_id)
             if found.state is not settlement.state or not same_json(found.value, settlement.value):
                 raise
             return found, False
-        return self._open(done)
+        return self._open(done, promise_id)
 
     # What is no record
 
     async def signal(self, run_id: str, name: str, value: str, **more: Any) -> bool:
-        sealed = self._sealed(value, _Part.COMPARED, self.inner.namespace, run_id, name)
+        bound_to = _bound_to(self.inner.namespace, "signal", run_id, name)
+        sealed = self._sealed(value, _Part.COMPARED, bound_to, "")
         return await self.inner.signal(run_id, name, sealed, **more)
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         if reason is not None and reason.startswith(MARK):
             raise InvalidValue("reason", f"it begins with {MARK!r}, as encrypted values do")
-        return self._open(await self.inner.cancel(run_id, reason=reason, by=by))
+        return self._open(await self.inner.cancel(run_id, reason=reason, by=by), run_id)
 
     # Encrypting
 
@@ -187,13 +224,22 @@ class _EncryptedStore:
             check_events([value])
         if isinstance(value, NewRule):
             check_rule(value)
-        namespace = getattr(value, "namespace", self.inner.namespace)
         within = _place_of(value, place)
-        return _changed(
-            value, parts, lambda name, how, part: self._sealed(part, how, namespace, within, name)
-        )
 
-    def _sealed(self, part: Any, how: _Part, namespace: str, place: str, name: str) -> Any:
+        def seal(name: str, how: _Part, part: Any) -> Any:
+            return self._sealed(part, how, self._owner(value, within, name), within)
+
+        return _changed(value, parts, seal)
+
+    def _owner(self, value: Any, place: str, name: str) -> str:
+        """Return what a payload of a record is bound to."""
+        namespace = getattr(value, "namespace", self.inner.namespace)
+        if isinstance(value, Message) and value.kind is MessageKind.SIGNAL:
+            return _bound_to(namespace, "signal", value.run_id, value.name or "")
+        kind = _KINDS.get(cast("type[object]", type(value)), "run" if name == "arguments" else "")
+        return _bound_to(namespace, kind, place, "value" if name == "result" else name)
+
+    def _sealed(self, part: Any, how: _Part, bound_to: str, place: str) -> Any:
         match how:
             case _Part.RECORDS:
                 return self._seal(part, place)
@@ -201,7 +247,7 @@ class _EncryptedStore:
                 part = canonical(part)
             case _:
                 pass
-        text = self._ciphers.encrypt(part, bound_to=namespace, place=f"{place}/{name}")
+        text = self._ciphers.encrypt(part, bound_to=bound_to)
         match how:
             case _Part.TEXT:
                 return text
@@ -212,45 +258,75 @@ class _EncryptedStore:
 
     # Decrypting
 
-    def _open(self, value: Any) -> Any:
+    def _open(self, value: Any, place: str) -> Any:
         if isinstance(value, list | tuple):
-            return _each(value, self._open)
+            return _each(value, lambda item: self._open(item, place))
         parts = _payloads_of(value)
         if parts is None:
             return value
-        namespace = getattr(value, "namespace", self.inner.namespace)
-        return _changed(value, parts, lambda _, how, part: self._opened(part, how, namespace))
+        within = _place_of(value, place)
 
-    def _opened(self, part: Any, how: _Part, namespace: str) -> Any:
-        match how:
-            case _Part.RECORDS:
-                return self._open(part)
-            case _Part.TEXT:
-                return self._plain(part, namespace)
-            case _Part.DETAILS:
-                return self._plain_details(part, namespace)
-            case _Part.JSON | _Part.COMPARED:
-                return self._plain_json(part, namespace)
+        def read(name: str, how: _Part, part: Any) -> Any:
+            if how is _Part.RECORDS:
+                return self._open(part, within)
+            if isinstance(value, Message) and value.kind is MessageKind.CANCEL:
+                return part  # the reason, which is kept as it is
+            bound_to = self._owner(value, within, name)
+            strict = self._refuses_plaintext and name not in _FROM_STORE
+            match how:
+                case _Part.TEXT:
+                    return self._plain(part, bound_to, strict)
+                case _Part.DETAILS if isinstance(value, AuditEvent):
+                    return self._plain_details(part, bound_to, value)
+                case _Part.DETAILS:
+                    return self._plain_object(part, bound_to, strict)
+                case _:
+                    return self._plain_json(part, bound_to, strict)
 
-    def _plain(self, text: str, namespace: str) -> str:
+        return _changed(value, parts, read)
+
+    def _readable(self, found: Sequence[Any]) -> Sequence[Any]:
+        readable: list[Any] = []
+        for each in found:
+            try:
+                readable.append(self._open(each, ""))
+            except MissingKey as error:
+                log.error("%s is left out: %s", _named(each), error)
+        return readable
+
+    def _plain(self, text: str, bound_to: str, strict: bool) -> str:
+        if strict and not text.startswith(MARK):
+            raise MissingKey(self.inner.location, "it is not encrypted, and so somebody else's")
         try:
-            return self._ciphers.decrypt(text, bound_to=namespace)
+            return self._ciphers.decrypt(text, bound_to=bound_to)
         except CannotDecrypt as error:
             raise MissingKey(self.inner.location, str(error)) from None
 
-    def _plain_json(self, text: str, namespace: str) -> str:
-        return self._plain(json.loads(text), namespace) if is_encrypted(text) else text
+    def _plain_json(self, text: str, bound_to: str, strict: bool) -> str:
+        if not is_encrypted(text):
+            return self._plain(text, bound_to, strict=True) if strict else text
+        return self._plain(json.loads(text), bound_to, strict)
 
-    def _plain_details(self, text: str, namespace: str) -> str:
-        if MARK not in text:
+    def _plain_object(self, text: str, bound_to: str, strict: bool) -> str:
+        whole = json.loads(text).get(_WHOLE) if strict or MARK in text else None
+        if strict or isinstance(whole, str):
+            return self._plain(str(whole), bound_to, strict)
+        return text
+
+    def _plain_details(self, text: str, bound_to: str, event: AuditEvent) -> str:
+        """Return the details of an event: whole, or, of what the store recorded itself, in its parts."""
+        is_own = event.kind in _RECORDED_BY_STORE
+        strict = self._refuses_plaintext
+        if not is_own:
+            return self._plain_object(text, bound_to, strict)
+        if not strict and MARK not in text:
             return text
         details: Any = json.loads(text)
-        if isinstance(whole := details.get(_WHOLE), str):
-            return self._plain(whole, namespace)
         for name in _PARTS:
             if isinstance(part := details.get(name), str):
                 read = self._plain if name == "note" else self._plain_json
-                details[name] = read(part, namespace)
+                owner = _bound_to(event.namespace, "", event.question_id, name)
+                details[name] = read(part, owner, strict)
         return json.dumps(details)
 
 
@@ -276,10 +352,20 @@ def _changed(record: Any, parts: Mapping[str, _Part], change: Callable[[str, _Pa
     )
 
 
+def _bound_to(namespace: str, *parts: str) -> str:
+    return json.dumps([namespace, *parts])
+
+
+def _named(found: Claim | tuple[Message, int]) -> str:
+    return f"run {found.run.id!r}" if isinstance(found, Claim) else f"a message of run {found[0].run_id!r}"
+
+
 def _place_of(value: Any, within: str) -> str:
     """Where something is kept: its own id, or else of what it belongs to."""
     if isinstance(value, str):
         return value
     if isinstance(value, Entry):
         return f"{within}/{value.seq}"
+    if isinstance(value, Message):
+        return value.name or value.run_id
     return getattr(value, "id", None) or getattr(value, "run_id", None) or within

@@ -64,15 +64,19 @@ def check_run(new: NewRun) -> None:
         raise InvalidValue("concurrency_limit", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
     if new.started_by is not None:
         check_user("started_by", new.started_by)
+    check_text("session_id", new.session_id)
     if new.traceparent is not None and not is_traceparent(new.traceparent):
         raise InvalidValue("traceparent", f"{new.traceparent[:60]!r} is no trace context as W3C writes it")
 
 
 def check_promise(new: NewPromise) -> None:
-    """Raise InvalidValue for a plain promise that has what only a question has."""
+    """Raise InvalidValue for a plain promise that has what only a question has, or for a callback without a hash."""
+    if new.callback is not None:
+        check_hash("callback", new.callback)
     if new.kind is PromiseKind.QUESTION:
         return
-    for field, value in (("assignees", new.assignees or None), ("act_at", new.act_at)):
+    asked = (("assignees", new.assignees or None), ("act_at", new.act_at), ("callback", new.callback))
+    for field, value in asked:
         if value is not None:
             raise InvalidValue(field, f"promise {new.id!r} is no question, which alone has that")
 
@@ -100,14 +104,20 @@ def check_amendment(amendment: Amendment) -> None:
 
 def check_rule(new: NewRule) -> None:
     """Raise InvalidValue for a rule that not every store could keep, or that would never be in force."""
-    for field in ("id", "tool", "question_id", "run_id"):
+    for field in ("id", "tool", "question_id", "run_id", "session_id"):
         check_text(f"rule.{field}", getattr(new, field))
     if check_user("rule.by", new.by).startswith("user:"):
         raise InvalidValue("rule.by", f"write {new.by!r} without user:")
     for name in (*new.groups, *new.roles):
         check_part("rule.groups", name)
-    if not math.isfinite(new.expires_at):
-        raise InvalidValue("rule.expires_at", "a rule ends at some time")
+    if new.session_id is not None and (new.run_id is not None or not new.session_id):
+        raise InvalidValue(
+            "rule.session_id", "a rule is for a run, for a session that has a name, or for all"
+        )
+    if new.session_id is None and new.expires_at is None:
+        raise InvalidValue("rule.expires_at", "a rule that is for no session ends at some time")
+    if new.expires_at is not None and not math.isfinite(new.expires_at):
+        raise InvalidValue("rule.expires_at", "it is no time")
     if new.max_uses is not None and not 0 < new.max_uses < 2**31:
         raise InvalidValue("rule.max_uses", f"{new.max_uses} is no number of times")
     check_object("rule.arguments", new.arguments)
@@ -158,12 +168,17 @@ def check_token(new: NewToken) -> None:
     for field in ("id", "subject", "question_id", "label", "created_by"):
         check_text(field, getattr(new, field))
     check_text("kind", new.kind.value)
-    if re.fullmatch("[0-9a-f]{64}", new.hash) is None:
-        raise InvalidValue("hash", "it is no SHA-256 in hex")  # never say what it is: it may be the secret
+    check_hash("hash", new.hash)
     if new.expires_at is not None and not math.isfinite(new.expires_at):
         raise InvalidValue("expires_at", f"{new.expires_at} is no time; None is never")
     if new.data is not None:
         check_object("data", new.data)
+
+
+def check_hash(field: str, hash: str) -> None:
+    """Raise InvalidValue for what is no hash of a secret."""
+    if re.fullmatch("[0-9a-f]{64}", hash) is None:
+        raise InvalidValue(field, "it is no SHA-256 in hex")  # never say what it is: it may be the secret
 
 
 def check_object(field: str, text: str) -> None:

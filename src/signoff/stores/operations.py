@@ -81,6 +81,8 @@ _READS = (
     "get_promise",
     "list_promises",
     "due_questions",
+    "get_session",
+    "list_sessions",
     "get_rule",
     "list_rules",
     "list_audit",

@@ -25,6 +25,7 @@ class RunFilter:
     workflow: str | None = None
     group: str | None = None
     parent_id: str | None = None
+    session_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +107,19 @@ class RuleFilter:
         by: Who made them, without ``user:``.
         tool: What they are about.
         in_force: Only those that are in force now.
+        session_id: Only those for this session; empty: only those for none.
     """
 
     by: str | None = None
     tool: str | None = None
     in_force: bool = False
+    session_id: str | None = None
 
     def check(self) -> None:
         """Raises InvalidValue: a text is none that a store could keep."""
         check_text("by", self.by)
         check_text("tool", self.tool)
+        check_text("session_id", self.session_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from signoff.records import (
     Run,
     Schedule,
     Seal,
+    Session,
     Settlement,
     Token,
     WorkerInfo,
@@ -41,6 +42,7 @@ from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
 from signoff.stores import postgres_rules as rules
 from signoff.stores import postgres_schedules as schedules
+from signoff.stores import postgres_sessions as sessions
 from signoff.stores import postgres_tokens as tokens
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import (
@@ -245,6 +247,14 @@ class PostgresStore:
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         now = self._database.now()
         return await self._database.call(lambda db: questions.due(db, now, limit))
+
+    # Sessions
+
+    async def get_session(self, session_id: str) -> Session:
+        return await self._read(sessions.get_session, session_id)
+
+    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        return await self._read(sessions.list_sessions, after, limit)
 
     # Rules
 

@@ -44,7 +44,7 @@ from signoff.stores.postgres_rows import (
     run_of,
     run_of_values,
 )
-from signoff.stores.same import same_json
+from signoff.stores.same import NO_SESSION, OTHER_SESSION, same_json
 from signoff.stores.touched import Touched
 from signoff.stores.turns import Operation
 
@@ -113,6 +113,8 @@ class JsonRequest(Request[T]):
         self.error = None
         if "claimable" in reply:
             touched.ready.add(self.namespace)
+        for run_id in reply.get("turns") or ():
+            touched.touch(self.namespace, run_id, due=True)
         try:
             self.result = self._read(reply, touched)
         except Exception as error:
@@ -178,16 +180,18 @@ def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[
 
     def read(reply: Reply, touched: Touched) -> tuple[Run, bool]:
         if "run" not in reply:
-            run = created_run(namespace, new, float(reply["created_at"]))
-            is_delayed = run.is_delayed
-            due = is_delayed or new.deadline_at is not None
-            touched.touch(namespace, run.id, ready=not is_delayed, due=due)
+            created_at, position = float(reply["created_at"]), reply.get("position")
+            run = created_run(namespace, new, created_at, position, waits="waits" in reply)
+            due = run.wake_at is not None or new.deadline_at is not None
+            touched.touch(namespace, run.id, ready=not run.is_delayed, due=due)
             return run, True
         run = run_of(reply["run"])
         if run.workflow != new.workflow:
             raise IdConflict(new.id, f"it is a run of {run.workflow!r}, not of {new.workflow!r}")
         if reply["run"]["arguments_digest"] != digest(new.arguments):
             raise IdConflict(new.id, f"it is a run of {run.workflow!r} with other arguments")
+        if run.session_id != new.session_id:
+            raise IdConflict(new.id, OTHER_SESSION if run.session_id else NO_SESSION)
         was_created = reply["created"] is True  # by this very call, whose reply was lost
         if was_created:
             touched.touch(namespace, run.id, ready=True, due=True)

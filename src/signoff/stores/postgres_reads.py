@@ -83,7 +83,7 @@ FROM signoff.workers AS workers ORDER BY id
 # One branch for each state asked for: they are merged, each in the order of its index.
 LIST_RUNS = f"""
 (SELECT {RUN_COLUMNS}, number FROM signoff.runs
-WHERE namespace = %(namespace)s AND state = '{{state}}' AND number < %(before)s {{filters}}
+WHERE namespace = %(namespace)s AND {{of_state}} = '{{state}}' AND number < %(before)s {{filters}}
 ORDER BY number DESC LIMIT %(limit)s)
 """
 
@@ -147,12 +147,14 @@ def list_runs(db: Connection, namespace: str, which: RunFilter, after: str | Non
         "workflow": which.workflow,
         "group": which.group,
         "parent_id": which.parent_id,
+        "session_id": which.session_id,
     }
     statement = list_runs_statement(
         states,
         workflow=which.workflow is not None,
         group=which.group is not None,
         parent=which.parent_id is not None,
+        session=which.session_id is not None,
     )
     rows = _all(db, statement, values)
     more = len(rows) > limit
@@ -185,7 +187,9 @@ def list_promises(
 
 
 @lru_cache
-def list_runs_statement(states: frozenset[RunState], *, workflow: bool, group: bool, parent: bool) -> str:
+def list_runs_statement(
+    states: frozenset[RunState], *, workflow: bool, group: bool, parent: bool, session: bool
+) -> str:
     """Return the statement that lists runs by these filters."""
     filters = ""
     if group:
@@ -194,7 +198,10 @@ def list_runs_statement(states: frozenset[RunState], *, workflow: bool, group: b
         filters += "AND workflow = %(workflow)s "
     if parent:
         filters += "AND parent_id = %(parent_id)s "
-    branches = [LIST_RUNS.format(state=state, filters=filters) for state in sorted(states)]
+    if session:
+        filters += "AND session_id || '' = %(session_id)s AND session_id IS NOT NULL "
+    of_state = "state || ''" if session else "state"  # as the index of sessions has it
+    branches = [LIST_RUNS.format(of_state=of_state, state=state, filters=filters) for state in sorted(states)]
     return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number DESC LIMIT %(limit)s"
 
 

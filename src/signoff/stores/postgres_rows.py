@@ -28,6 +28,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.base import Outcome, Write
+from signoff.stores.base_tokens import callback_token
 from signoff.stores.limits import check_promise, check_run
 from signoff.stores.same import canonical, refusal_of
 
@@ -35,7 +36,7 @@ Row = Mapping[str, Any]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n, deadline_at,
     ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq, priority,
-    start_at, concurrency_key, concurrency_limit, traceparent, started_by"""
+    start_at, concurrency_key, concurrency_limit, traceparent, started_by, session_id, position"""
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id, assignees, act_at, version, progress"""
@@ -109,16 +110,16 @@ def run_of(row: Row) -> Run:
     return to_run(_fields(row, _RUN_FIELDS))
 
 
-def created_run(namespace: str, new: NewRun, created_at: float) -> Run:
-    """Make a run that was just created of what was asked for."""
-    is_delayed = new.start_at is not None and new.start_at > created_at
+def created_run(namespace: str, new: NewRun, created_at: float, position: int | None, *, waits: bool) -> Run:
+    """Make a run that was just created of what was asked for, and whether it waits for its turn."""
+    is_delayed = not waits and new.start_at is not None and new.start_at > created_at
     return Run(
         namespace=namespace,
         id=new.id,
         workflow=new.workflow,
         group=new.group,
         arguments=new.arguments,
-        state=RunState.PAUSED if is_delayed else RunState.READY,
+        state=RunState.PAUSED if waits or is_delayed else RunState.READY,
         created_at=created_at,
         parent_id=new.parent_id,
         parent_n=new.parent_n,
@@ -130,6 +131,8 @@ def created_run(namespace: str, new: NewRun, created_at: float) -> Run:
         concurrency_limit=new.concurrency_limit,
         traceparent=new.traceparent,
         started_by=new.started_by,
+        session_id=new.session_id,
+        position=position,
     )
 
 
@@ -159,6 +162,7 @@ def from_run(new: NewRun) -> dict[str, Any]:
         "concurrency_limit": new.concurrency_limit,
         "traceparent": new.traceparent,
         "started_by": new.started_by,
+        "session_id": new.session_id,
         "arguments": new.arguments,
         "arguments_digest": digest(new.arguments),
     }
@@ -182,6 +186,9 @@ def from_promise(new: NewPromise) -> dict[str, Any]:
         made["assignees"] = list(new.assignees)
     if new.act_at is not None:
         made["act_at"] = new.act_at
+    callback = callback_token(new)
+    if callback is not None:
+        made["callback"] = {"id": callback.id, "hash": callback.hash, "subject": callback.subject}
     return made
 
 
@@ -289,7 +296,9 @@ def _opened(new: NewPromise) -> dict[str, Any]:
 def _started(new: NewRun) -> dict[str, Any]:
     made = from_run(new)
     if new.parent_n is not None:
-        conflict = IdConflict(new.id, f"it is not a run of {new.workflow!r} with these arguments")
+        conflict = IdConflict(
+            new.id, f"it is not a run of {new.workflow!r} with these arguments and this session"
+        )
         made["conflict"] = encode_error(conflict)
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +17,14 @@ from signoff.stores.postgres_rows import from_event
 
 NOW = "coalesce(%s::double precision, extract(epoch FROM clock_timestamp())::double precision)"
 
-COLUMNS = """namespace, id, created_at, by, tool, arguments, expires_at, question_id, run_id, groups, roles,
-    max_uses, uses, revoked_at, revoked_by"""
+COLUMNS = """namespace, id, created_at, by, tool, arguments, question_id, expires_at, run_id, groups, roles,
+    max_uses, uses, revoked_at, revoked_by, session_id"""
 
 GET = f"SELECT {COLUMNS} FROM signoff.rules WHERE namespace = %s AND id = %s"
 
-LIST = f"SELECT number, {COLUMNS} FROM signoff.listed_rules(%s, %s, %s, %s, {NOW}, %s, %s) ORDER BY number"
+LIST = (
+    f"SELECT number, {COLUMNS} FROM signoff.listed_rules(%s, %s, %s, %s, %s, {NOW}, %s, %s) ORDER BY number"
+)
 
 REVOKE = f"SELECT {COLUMNS} FROM signoff.revoke_rule(%s, %s, %s, {NOW}) WHERE id IS NOT NULL"
 
@@ -37,7 +40,16 @@ def list_rules(
     """Return a page of rules in the order in which they were made."""
     which.check()
     begin = page_number(after, 0)
-    values = (namespace, which.by, which.tool, which.in_force, now, begin, checked(limit) + 1)
+    values = (
+        namespace,
+        which.by,
+        which.tool,
+        which.session_id,
+        which.in_force,
+        now,
+        begin,
+        checked(limit) + 1,
+    )
     rows = db.execute(LIST, values).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]
@@ -61,5 +73,6 @@ def _found(rule_id: str, row: Sequence[Any] | None) -> Rule:
 
 def _rule(row: Sequence[Any]) -> Rule:
     fields = list(row)
+    fields[7] = None if row[7] == math.inf else row[7]
     fields[9], fields[10] = tuple(row[9]), tuple(row[10])
     return Rule(*fields)

@@ -46,6 +46,7 @@ from signoff.records import (
     Run,
     Schedule,
     Seal,
+    Session,
     Settlement,
     Token,
     WorkerInfo,
@@ -247,6 +248,14 @@ class RemoteStore:
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         return await self._ask("due_questions", limit=limit)
+
+    # Sessions
+
+    async def get_session(self, session_id: str) -> Session:
+        return await self._ask("get_session", session_id=session_id)
+
+    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        return await self._ask("list_sessions", after=after, limit=limit)
 
     # Rules
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 
 from signoff.errors import IdConflict
-from signoff.records import NewPromise, NewToken, PromiseKind
+from signoff.records import NewPromise, NewRun, NewToken, PromiseKind, Run
+
+OTHER_SESSION = "it is a run of another session"
+NO_SESSION = "it is a run of no session"
 
 
 def same_json(one: str | None, other: str | None) -> bool:
@@ -42,3 +45,14 @@ def refusal_of(new: NewPromise) -> IdConflict:
 def taken_token(new: NewToken) -> IdConflict:
     """Return what a call is told whose token has the id or the hash of another one."""
     return IdConflict(new.id, "a token of this id has another secret, or one of another id has this secret")
+
+
+def difference(run: Run, new: NewRun) -> str | None:
+    """Say what makes a run another one than what is wanted under its id; None if it is that one."""
+    if run.workflow != new.workflow:
+        return f"it is a run of {run.workflow!r}, not of {new.workflow!r}"
+    if not same_json(run.arguments, new.arguments):
+        return f"it is a run of {run.workflow!r} with other arguments"
+    if run.session_id != new.session_id:
+        return OTHER_SESSION if run.session_id else NO_SESSION
+    return None

@@ -31,6 +31,7 @@ from signoff.records import (
     Run,
     Schedule,
     Seal,
+    Session,
     Settlement,
     Token,
     WorkerInfo,
@@ -48,6 +49,7 @@ from signoff.stores import sqlite_retention as retention
 from signoff.stores import sqlite_rules as rules
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
+from signoff.stores import sqlite_sessions as sessions
 from signoff.stores import sqlite_tokens as tokens
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import (
@@ -242,6 +244,14 @@ class SqliteStore:
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         now = self.clock.now()
         return await self._file.read_soon(lambda db: questions.due(db, now, limit))
+
+    # Sessions
+
+    async def get_session(self, session_id: str) -> Session:
+        return await self._read_soon(sessions.get_session, session_id)
+
+    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        return await self._read(sessions.list_sessions, after, limit)
 
     # Rules
 

@@ -11,6 +11,8 @@ from signoff.codec import encode_error
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
 from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores import sqlite_messages as messages
+from signoff.stores import sqlite_tokens as tokens
+from signoff.stores.base_tokens import callback_token
 from signoff.stores.limits import check_promise
 from signoff.stores.paging import Page, PromiseFilter, page_number
 from signoff.stores.same import may_join, refusal_of, same_json
@@ -274,6 +276,9 @@ def _insert(
     row = tx.db.execute(INSERT, values).fetchone()
     if row is None:
         return None
+    callback = callback_token(new)
+    if callback is not None:
+        tokens.keep(tx, namespace, callback)
     tx.runs.setdefault(namespace, set())
     if new.due_at is not None or new.act_at is not None:
         tx.due = True

@@ -31,6 +31,14 @@ DELETE_JOINS = (
     "DELETE FROM waiters INDEXED BY waiters_by_run WHERE namespace = :namespace AND run_id = :run_id"
 )
 
+DELETE_CALLBACKS = """
+DELETE FROM tokens INDEXED BY tokens_by_question
+WHERE namespace = :namespace AND kind = 'callback' AND question_id IS NOT NULL AND question_id IN (
+    SELECT id FROM promises INDEXED BY promises_by_run
+    WHERE namespace = :namespace AND run_id = :run_id AND run_id IS NOT NULL
+)
+"""
+
 DELETE_PROMISES = """
 DELETE FROM promises INDEXED BY promises_by_run
 WHERE namespace = :namespace AND run_id = :run_id AND run_id IS NOT NULL
@@ -49,6 +57,7 @@ WHAT_IS_THEIRS = (
     DELETE_PROMISE_WAITERS,
     DELETE_RUN_WAITERS,
     DELETE_JOINS,
+    DELETE_CALLBACKS,
     DELETE_PROMISES,
     DELETE_JOURNAL,
     DELETE_MESSAGES,

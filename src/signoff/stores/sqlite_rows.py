@@ -24,9 +24,10 @@ Row = tuple[Any, ...]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
     deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
-    first_seq, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by"""
+    first_seq, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by,
+    session_id, position"""
 
-RUN_WIDTH = 26  # how many columns they are
+RUN_WIDTH = 28  # how many columns they are
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id, assignees, act_at, version, progress"""

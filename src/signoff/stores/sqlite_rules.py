@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from typing import Any
 
@@ -12,18 +13,19 @@ from signoff.stores import sqlite_audit as audit
 from signoff.stores.paging import Page, RuleFilter, page_number
 from signoff.stores.sqlite_transaction import Transaction
 
-COLUMNS = """namespace, id, created_at, by, tool, arguments, expires_at, question_id, run_id, groups, roles,
-    max_uses, uses, revoked_at, revoked_by"""
-WIDTH = 15
-TIMES = (2, 6, 13)
+COLUMNS = """namespace, id, created_at, by, tool, arguments, question_id, expires_at, run_id, groups, roles,
+    max_uses, uses, revoked_at, revoked_by, session_id"""
+WIDTH = 16
+TIMES = (2, 7, 13)
 
 IN_FORCE = "revoked_at IS NULL AND expires_at > :now AND (max_uses IS NULL OR uses < max_uses)"
 
 MAKE = """
 INSERT INTO rules (
-    namespace, id, created_at, by, tool, arguments, expires_at, question_id, run_id, groups, roles, max_uses
+    namespace, id, created_at, by, tool, arguments, expires_at, question_id, run_id, groups, roles, max_uses,
+    session_id
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 USE = "UPDATE rules SET uses = uses + 1 WHERE namespace = ? AND id = ?"
@@ -36,9 +38,15 @@ WHERE namespace = :namespace AND (:tool IS NULL OR tool = :tool) AND number > :a
 ORDER BY number LIMIT :limit
 """
 
-LIST_ALL = LIST.format(index="rules_by_namespace", filter="TRUE")
-LIST_OF_MAKER = LIST.format(index="rules_by_maker", filter="by = :by")
+OF_SESSION = "(:session_id IS NULL OR coalesce(session_id, '') = :session_id)"
+
+LIST_ALL = LIST.format(index="rules_by_namespace", filter=OF_SESSION)
+LIST_OF_MAKER = LIST.format(index="rules_by_maker", filter=f"by = :by AND {OF_SESSION}")
 LIST_IN_FORCE = LIST.format(index="rules_in_force", filter=f"{IN_FORCE} AND (:by IS NULL OR by = :by)")
+LIST_IN_FORCE_OF_SESSION = LIST.format(
+    index="rules_of_session",
+    filter=f"coalesce(session_id, '') = :session_id AND {IN_FORCE} AND (:by IS NULL OR by = :by)",
+)
 
 REVOKE = f"""
 UPDATE rules SET revoked_at = ?, revoked_by = ? WHERE namespace = ? AND id = ? AND revoked_at IS NULL
@@ -78,16 +86,20 @@ def list_rules(
 ) -> Page[Rule]:
     """Return a page of rules in the order in which they were made."""
     which.check()
-    statement = LIST_ALL if which.by is None else LIST_OF_MAKER
+    if which.in_force:
+        statement = LIST_IN_FORCE if which.session_id is None else LIST_IN_FORCE_OF_SESSION
+    else:
+        statement = LIST_ALL if which.by is None else LIST_OF_MAKER
     values: dict[str, Any] = {
         "namespace": namespace,
         "by": which.by,
         "tool": which.tool,
+        "session_id": which.session_id,
         "now": now,
         "after": page_number(after, 0),
         "limit": limit + 1,
     }
-    rows = db.execute(LIST_IN_FORCE if which.in_force else statement, values).fetchall()
+    rows = db.execute(statement, values).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]
     return Page(tuple(_rule(row) for row in rows), str(rows[-1][-1]) if more and rows else None)
@@ -110,12 +122,13 @@ def _values(namespace: str, new: NewRule, now: float) -> tuple[Any, ...]:
         new.by,
         new.tool,
         new.arguments,
-        new.expires_at,
+        math.inf if new.expires_at is None else new.expires_at,
         new.question_id,
         new.run_id,
         json.dumps(new.groups),
         json.dumps(new.roles),
         new.max_uses,
+        new.session_id,
     )
 
 
@@ -124,4 +137,5 @@ def _rule(row: tuple[Any, ...]) -> Rule:
     for place in TIMES:  # RETURNING gives a whole number of seconds as an int
         fields[place] = None if row[place] is None else float(row[place])
     fields[9], fields[10] = tuple(json.loads(row[9])), tuple(json.loads(row[10]))
+    fields[7] = None if fields[7] == math.inf else fields[7]
     return Rule(*fields)

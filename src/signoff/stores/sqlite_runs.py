@@ -18,7 +18,7 @@ from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome
 from signoff.stores.paging import LAST_NUMBER, Page, RunFilter, page_number
-from signoff.stores.same import same_json
+from signoff.stores.same import difference
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -68,7 +68,7 @@ def create_run(tx: Transaction, namespace: str, new: NewRun, token: str | None) 
     if created is not None:
         return created, True
     run = get_run(tx.db, namespace, new.id)
-    differs = _difference(run, new)
+    differs = difference(run, new)
     if differs is not None:
         raise IdConflict(new.id, differs)
     is_repeated = token is not None and tx.db.execute(CREATED_BY, (namespace, new.id, token)).fetchone()
@@ -83,7 +83,7 @@ def start_child(tx: Transaction, namespace: str, parent_id: str, new: NewRun) ->
     n = new.parent_n
     if n is None or (run.parent_id == parent_id and run.parent_n == n):
         return
-    differs = _difference(run, new)
+    differs = difference(run, new)
     if differs is not None:
         _refuse(tx, namespace, parent_id, n, new.id, differs)
         return
@@ -177,6 +177,7 @@ def list_runs(
         workflow=which.workflow is not None,
         group=which.group is not None,
         parent=which.parent_id is not None,
+        session=which.session_id is not None,
     )
     values: dict[str, Any] = {
         "namespace": namespace,
@@ -185,6 +186,7 @@ def list_runs(
         "workflow": which.workflow,
         "group": which.group,
         "parent_id": which.parent_id,
+        "session_id": which.session_id,
     }
     rows = db.execute(statement, values).fetchall()
     more = len(rows) > limit
@@ -193,7 +195,9 @@ def list_runs(
 
 
 @lru_cache
-def list_statement(asked: frozenset[RunState], *, workflow: bool, group: bool, parent: bool) -> str:
+def list_statement(
+    asked: frozenset[RunState], *, workflow: bool, group: bool, parent: bool, session: bool
+) -> str:
     """Return the statement that lists runs by these filters, from the index that narrows most."""
     filters = ""
     index = "runs_by_state"
@@ -206,16 +210,11 @@ def list_statement(asked: frozenset[RunState], *, workflow: bool, group: bool, p
     if parent:
         filters += "AND parent_id = :parent_id "
         index = "runs_by_parent"
+    if session:
+        filters += "AND session_id = :session_id "
+        index = "runs_by_session"
     branches = [LIST_BRANCH.format(index=index, state=state, filters=filters) for state in sorted(asked)]
     return "UNION ALL".join(branches) + LIST_ORDER
-
-
-def _difference(run: Run, new: NewRun) -> str | None:
-    if run.workflow != new.workflow:
-        return f"it is a run of {run.workflow!r}, not of {new.workflow!r}"
-    if not same_json(run.arguments, new.arguments):
-        return f"it is a run of {run.workflow!r} with other arguments"
-    return None
 
 
 def _refuse(tx: Transaction, namespace: str, parent_id: str, n: int, run_id: str, differs: str) -> None:

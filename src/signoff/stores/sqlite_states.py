@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from signoff.records import NewRun, Run, RunState
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_keys as keys
+from signoff.stores import sqlite_sessions as sessions
 from signoff.stores.limits import check_run
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
-# -> ready, or paused until it may start
+# -> ready, or paused until it may start, or until its turn has come
 CREATE = f"""
 INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
-    deadline_at, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by, arguments,
-    create_token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    deadline_at, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by, session_id,
+    position, arguments, create_token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {RUN_COLUMNS}, number
 """
@@ -93,7 +94,7 @@ END = """
 UPDATE runs
 SET state = ?, result = ?, error = ?, retryable = ?, ended_at = ?, worker_id = NULL, lease_until = NULL
 WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
-RETURNING parent_id, parent_n, group_name, workflow, concurrency_key
+RETURNING parent_id, parent_n, session_id, group_name, workflow, concurrency_key
 """
 
 # ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up
@@ -119,10 +120,24 @@ RETURNING {RUN_COLUMNS}
 """
 
 
+# paused until its turn comes -> ready, or paused until it may start
+TAKE_TURN = f"""
+UPDATE runs
+SET state = CASE WHEN start_at > :now THEN 'paused' ELSE 'ready' END, ready_at = :now,
+    wake_at = CASE WHEN start_at > :now THEN start_at END
+WHERE namespace = :namespace AND id = ({sessions.IS_BUSY}) AND state = 'paused' AND epoch = 0 AND wake_at IS NULL
+RETURNING id, state, concurrency_key
+"""
+
+
 def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = None) -> Run | None:
-    """Create a run, ready or delayed; None if the id is taken."""
+    """Create a run, ready, delayed or waiting for its turn; None if the id is taken."""
     check_run(new)
-    delayed = new.start_at is not None and new.start_at > tx.now
+    waits, position = False, None
+    if new.session_id is not None:
+        waits = sessions.is_busy(tx, namespace, new.session_id)
+        position = sessions.next_position(tx, namespace, new.session_id)
+    delayed = not waits and new.start_at is not None and new.start_at > tx.now
     row = tx.db.execute(
         CREATE,
         (
@@ -130,7 +145,7 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
             new.id,
             new.workflow,
             new.group,
-            (RunState.PAUSED if delayed else RunState.READY).value,
+            (RunState.PAUSED if waits or delayed else RunState.READY).value,
             tx.now,
             tx.now,
             new.start_at if delayed else None,
@@ -143,6 +158,8 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
             new.concurrency_limit,
             new.traceparent,
             new.started_by,
+            new.session_id,
+            position,
             new.arguments,
             token,
         ),
@@ -150,7 +167,9 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
     if row is None:
         return None
     run = to_run(row)
-    ready = not delayed and _line_up(tx, run, row[RUN_WIDTH])
+    if new.session_id is not None and position is not None:
+        sessions.note_run(tx, namespace, new.session_id, position, row[RUN_WIDTH])
+    ready = run.state is RunState.READY and _line_up(tx, run, row[RUN_WIDTH])
     tx.touch(namespace, new.id, ready=ready, due=delayed or new.deadline_at is not None)
     return run
 
@@ -238,9 +257,11 @@ def end(
     row = tx.db.execute(END, values).fetchone()
     if row is None:
         return None
-    parent_id, parent_n, *slot = row
+    parent_id, parent_n, session_id, *slot = row
     tx.touch_ended(namespace, run_id)
     _slot_freed(tx, namespace, *slot)
+    if session_id is not None and not retryable:
+        _pass_turn(tx, namespace, session_id)
     return parent_id, parent_n
 
 
@@ -253,6 +274,8 @@ def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> 
     run = to_run(row)
     if run.concurrency_key is not None:
         keys.slot_freed(tx, _slots(run))
+    if run.session_id is not None:
+        _pass_turn(tx, namespace, run.session_id)
     return run
 
 
@@ -264,6 +287,17 @@ def retry(tx: Transaction, namespace: str, run_id: str) -> Run | None:
     run = to_run(row)
     tx.touch(namespace, run_id, ready=True, due=run.deadline_at is not None)
     return run
+
+
+def _pass_turn(tx: Transaction, namespace: str, session_id: str) -> None:
+    """Let the run go on whose turn it has become, if it waits for that."""
+    values = {"namespace": namespace, "session_id": session_id, "now": tx.now}
+    row = tx.db.execute(TAKE_TURN, values).fetchone()
+    if row is None:
+        return
+    run_id, state, key = row
+    ready = state == RunState.READY and (key is None or _line_up_again(tx, namespace, run_id))
+    tx.touch(namespace, run_id, ready=ready, due=state == RunState.PAUSED)
 
 
 def _let_go(tx: Transaction, rows: Sequence[tuple[str, str, str, str, str | None]]) -> int:

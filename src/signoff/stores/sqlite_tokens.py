@@ -67,6 +67,16 @@ DELETE FROM tokens WHERE number IN (
 
 def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
     """Keep a token, or find the one that has its id and hash. Raises IdConflict."""
+    row = keep(tx, namespace, new)
+    if row is None:
+        row = tx.db.execute(GET, (namespace, new.id)).fetchone()
+    if row is None or (token := _token(row)).hash != new.hash:
+        raise taken_token(new)
+    return token
+
+
+def keep(tx: Transaction, namespace: str, new: NewToken) -> Sequence[Any] | None:
+    """Keep a token. Returns its row; None if its id or its hash is taken."""
     values = (
         namespace,
         new.id,
@@ -80,12 +90,7 @@ def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
         new.created_by,
         new.expires_at,
     )
-    row = tx.db.execute(CREATE, values).fetchone()
-    if row is None:
-        row = tx.db.execute(GET, (namespace, new.id)).fetchone()
-    if row is None or (token := _token(row)).hash != new.hash:
-        raise taken_token(new)
-    return token
+    return tx.db.execute(CREATE, values).fetchone()
 
 
 def find(db: sqlite3.Connection, hash: str) -> Token | None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from signoff.app import Signoff
 from signoff.client import AsyncClient, AsyncHandle, AsyncPromises, Workflow
@@ -49,6 +49,10 @@ class _Target:
     registry: Registry
 
 
+PUBLIC_URL: Final = "https://signoff.test"
+"""What the addresses of callbacks begin with, unless the app says it."""
+
+
 class _Backend(LocalBackend):
     """Whoever waits for a run's end lets time skip meanwhile."""
 
@@ -77,9 +81,10 @@ class Environment:
         self.client = AsyncClient(_Target(self.store, app.group, app.registry))
         self.client.backend = _Backend(self.store, self)
         self.client.promises = AsyncPromises(self.client.backend)
-        self.people = People(self.client)
+        self.people = People(self.client, self.store)
         self.places: list[Place] = []
         self._app = app
+        self._public_url = app.public_url
         self._options = options
         self._points: list[tuple[CrashPoint, int]] = []
         self._seats = {group: _Seat(self, group) for group in (app.group, *groups)}
@@ -237,6 +242,7 @@ class Environment:
 
     async def begin(self) -> None:
         """Start the workers."""
+        self._app.registry.public_url = self._public_url or PUBLIC_URL
         for seat in self._seats.values():
             seat.begin(self._app, self._options)
 
@@ -245,6 +251,7 @@ class Environment:
         await self.client.close()
         for seat in self._seats.values():
             await seat.end()
+        self._app.registry.public_url = self._public_url
 
 
 class _Seat:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock, SystemClock
@@ -28,12 +29,14 @@ from signoff.records import (
     Run,
     Schedule,
     Seal,
+    Session,
     Settlement,
     Token,
     WorkerInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.paging import (
+    LAST_NUMBER,
     AuditFilter,
     DeliveryFilter,
     Page,
@@ -132,6 +135,7 @@ class MemoryStore:
             and which.workflow in (None, run.workflow)
             and which.group in (None, run.group)
             and which.parent_id in (None, run.parent_id)
+            and which.session_id in (None, run.session_id)
         )
         return _page(found, limit)
 
@@ -232,6 +236,26 @@ class MemoryStore:
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
         return self.model.promises.due_questions(limit)
+
+    # Sessions
+
+    async def get_session(self, session_id: str) -> Session:
+        if (self.namespace, session_id) not in self.model.tables.sessions:
+            raise NotFound("session", session_id)
+        return self._session(self.model.tables.sessions[self.namespace, session_id][1])
+
+    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        before = page_number(after, LAST_NUMBER)
+        found = [
+            (number, self._session(session))
+            for number, session in self.model.tables.sessions.values()
+            if number < before and session.namespace == self.namespace
+        ]
+        return _page(sorted(found, key=lambda each: -each[0]), limit)
+
+    def _session(self, session: Session) -> Session:
+        active = self.model.state.active_run(session.namespace, session.id)
+        return replace(session, active_run_id=None if active is None else active.id)
 
     # Rules
 

@@ -15,7 +15,7 @@ from signoff.errors import IdConflict, InvalidState, InvalidValue, LeaseLost, Re
 from signoff.records import EntryKind, MessageKind, NewRun, Run, RunState, WorkerInfo
 from signoff.stores.base import Claim, Outcome, Write
 from signoff.stores.limits import check_promise, check_run
-from signoff.stores.same import same_json
+from signoff.stores.same import difference, same_json
 from signoff.testing.model_audit import Audit
 from signoff.testing.model_groups import Groups
 from signoff.testing.model_messages import Messages
@@ -56,10 +56,10 @@ class Model:
         self._messages = Messages(self.state)
         self.audit = Audit(self.state)
         self.rules = Rules(self.state, self.audit)
-        self.promises = Promises(self.state, self._messages, self.audit, self.rules)
+        self.tokens = Tokens(self.state)
+        self.promises = Promises(self.state, self._messages, self.audit, self.rules, self.tokens)
         self.groups = Groups(self.state)
         self.schedules = Schedules(self.state)
-        self.tokens = Tokens(self.state)
         self.outbox = Outbox(self.state)
         self.timers = Timers(self.state, self._messages, self.promises)
 
@@ -79,7 +79,7 @@ class Model:
             self.state.remember(namespace, "create_run", new.id, token)
             return self.state.add_run(namespace, new), True
         run = self.tables.runs[namespace, new.id]
-        differs = _difference(run, new)
+        differs = difference(run, new)
         if differs is not None:
             raise IdConflict(new.id, differs)
         return run, self.state.is_known(namespace, "create_run", new.id, token)
@@ -300,7 +300,7 @@ class Model:
             self.state.add_run(namespace, new)
         elif new.parent_n is None or (run.parent_id, run.parent_n) == (parent_id, new.parent_n):
             pass
-        elif (differs := _difference(run, new)) is not None:
+        elif (differs := difference(run, new)) is not None:
             conflict = IdConflict(new.id, differs)
             self._messages.refuse(namespace, parent_id, new.parent_n, RunState.FAILED.value, conflict)
         elif self._messages.join(namespace, "run", new.id, parent_id, new.parent_n) and (
@@ -324,6 +324,8 @@ class Model:
             self._messages.tell_of_run(namespace, run.parent_id, run.parent_n, run_id, outcome)
         for waiter, n in self._messages.waiters(namespace, "run", run_id):
             self._messages.tell_of_run(namespace, waiter, n, run_id, outcome)
+        if run.session_id is not None:
+            self.state.pass_turn(namespace, run.session_id)
 
 
 def _check(write: Write, length: int) -> None:
@@ -339,11 +341,3 @@ def _check(write: Write, length: int) -> None:
         check_promise(new)
         if new.n is None:
             raise InvalidValue("opens", f"promise {new.id!r} does not say which call of the run waits for it")
-
-
-def _difference(run: Run, new: NewRun) -> str | None:
-    if run.workflow != new.workflow:
-        return f"it is a run of {run.workflow!r}, not of {new.workflow!r}"
-    if not same_json(run.arguments, new.arguments):
-        return f"it is a run of {run.workflow!r} with other arguments"
-    return None

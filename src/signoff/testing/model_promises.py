@@ -7,23 +7,26 @@ from typing import Any
 
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
 from signoff.records import Amendment, NewPromise, Promise, PromiseKind, PromiseState, Settlement
+from signoff.stores.base_tokens import callback_token
 from signoff.stores.limits import check_amendment, check_promise
 from signoff.stores.same import may_join, refusal_of, same_json
 from signoff.testing.model_audit import Audit
 from signoff.testing.model_messages import Messages
 from signoff.testing.model_rules import Rules
 from signoff.testing.model_state import State
+from signoff.testing.model_tokens import Tokens
 
 
 class Promises:
     """The promises of runs and of callers."""
 
-    def __init__(self, state: State, messages: Messages, audit: Audit, rules: Rules) -> None:
+    def __init__(self, state: State, messages: Messages, audit: Audit, rules: Rules, tokens: Tokens) -> None:
         self._state = state
         self._tables = state.tables
         self._messages = messages
         self._audit = audit
         self._rules = rules
+        self._tokens = tokens
 
     def create(self, namespace: str, new: NewPromise, token: str | None = None) -> tuple[Promise, bool]:
         check_promise(new)
@@ -170,6 +173,9 @@ class Promises:
         self._tables.promise_numbers[namespace, new.id] = self._state.next_number()
         self._state.commit.due |= new.due_at is not None or new.act_at is not None
         self._audit.record_state(promise)
+        callback = callback_token(new)
+        if callback is not None and self._tokens.find(callback.hash) is None:
+            self._tokens.create(namespace, callback)
         return promise
 
     def _cancel(self, promise: Promise) -> None:

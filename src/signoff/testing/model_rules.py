@@ -50,6 +50,7 @@ class Rules:
             if rule.namespace == namespace
             and which.by in (None, rule.by)
             and which.tool in (None, rule.tool)
+            and which.session_id in (None, rule.session_id or "")
             and (not which.in_force or rule.is_in_force(self._state.now))
         ]
 

@@ -7,7 +7,16 @@ from typing import Any
 
 from signoff.clock import Clock
 from signoff.errors import NotFound
-from signoff.records import Entry, EntryKind, NewRun, Run, RunState
+from signoff.records import (
+    Entry,
+    EntryKind,
+    NewRun,
+    Promise,
+    Run,
+    RunState,
+    Session,
+    TokenKind,
+)
 from signoff.testing.model_tables import Commit, Facts, Limits, Tables
 
 
@@ -43,14 +52,17 @@ class State:
 
     def add_run(self, namespace: str, new: NewRun) -> Run:
         key = (namespace, new.id)
-        delayed = new.start_at is not None and new.start_at > self.now
+        number = self.next_number()
+        waits = new.session_id is not None and self.active_run(namespace, new.session_id) is not None
+        delayed = not waits and new.start_at is not None and new.start_at > self.now
+        position = None if new.session_id is None else self._next_position(namespace, new.session_id, number)
         run = Run(
             namespace,
             new.id,
             new.workflow,
             new.group,
             new.arguments,
-            RunState.PAUSED if delayed else RunState.READY,
+            RunState.PAUSED if waits or delayed else RunState.READY,
             self.now,
             new.parent_id,
             new.parent_n,
@@ -62,14 +74,45 @@ class State:
             concurrency_limit=new.concurrency_limit,
             traceparent=new.traceparent,
             started_by=new.started_by,
+            session_id=new.session_id,
+            position=position,
         )
-        self.tables.runs[key], self.tables.facts[key] = run, Facts(self.next_number(), self.now)
+        self.tables.runs[key], self.tables.facts[key] = run, Facts(number, self.now)
         self.tables.journals[key], self.tables.messages[key] = [], []
         self.commit.runs.add(key)
-        if not delayed:
+        if run.state is RunState.READY:
             self.commit.ready.add(namespace)
         self.commit.due |= delayed or new.deadline_at is not None
         return run
+
+    def active_run(self, namespace: str, session_id: str) -> Run | None:
+        """Return the run whose turn it is: the first that has not ended, or may be retried."""
+        runs = [
+            run
+            for run in self.tables.runs.values()
+            if (run.namespace, run.session_id) == (namespace, session_id)
+            and (run.ended_at is None or run.retryable)
+        ]
+        return min(runs, key=lambda run: run.position or 0, default=None)
+
+    def pass_turn(self, namespace: str, session_id: str) -> None:
+        """Let the run go on whose turn it has become."""
+        run = self.active_run(namespace, session_id)
+        if run is None or not run.awaits_turn:
+            return
+        if run.start_at is not None and run.start_at > self.now:
+            self.change(run, wake_at=run.start_at)
+            self.commit.due = True
+        else:
+            self.make_ready(run)
+
+    def _next_position(self, namespace: str, session_id: str, number: int) -> int:
+        begun = Session(namespace, session_id, self.now, self.now, 0)
+        _, session = self.tables.sessions.get((namespace, session_id), (0, begun))
+        position = session.last_position + 1
+        changed = replace(session, last_at=self.now, last_position=position)
+        self.tables.sessions[namespace, session_id] = (number, changed)
+        return position
 
     def next_number(self) -> int:
         """Number what is created, so that lists have an order."""
@@ -123,6 +166,7 @@ class State:
                 del tables.promises[name], tables.promise_numbers[name]
                 self._forget(run.namespace, promise.id, "settle", "amend")
                 tables.waiters.pop((run.namespace, "promise", promise.id), None)
+                self._delete_callbacks(promise)
         tables.waiters.pop((run.namespace, "run", run.id), None)
         for (namespace, _, _), waiters in tables.waiters.items():
             if namespace == run.namespace:
@@ -133,6 +177,13 @@ class State:
             del table[key]
         self._forget(run.namespace, run.id, "create_run", "retry", "signal")
         self.commit.runs.add(key)
+
+    def _delete_callbacks(self, promise: Promise) -> None:
+        tokens = self.tables.tokens
+        for name, token in list(tokens.items()):
+            of = (token.namespace, token.question_id)
+            if token.kind is TokenKind.CALLBACK and of == (promise.namespace, promise.id):
+                del tokens[name], self.tables.token_numbers[name]
 
     def remember(self, namespace: str, operation: str, id: str, token: str | None) -> None:
         """Note that the operation with this token has been done."""

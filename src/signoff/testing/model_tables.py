@@ -17,6 +17,7 @@ from signoff.records import (
     Run,
     Schedule,
     Seal,
+    Session,
     Token,
     WorkerInfo,
 )
@@ -70,6 +71,9 @@ class Tables:
 
     runs: dict[Key, Run] = field(default_factory=dict[Key, Run])
     facts: dict[Key, Facts] = field(default_factory=dict[Key, Facts])
+    sessions: dict[Key, tuple[int, Session]] = field(
+        default_factory=dict[Key, tuple[int, Session]]
+    )  # with the number of the run that was started last
     journals: dict[Key, list[Entry]] = field(default_factory=dict[Key, list[Entry]])
     messages: dict[Key, list[Message]] = field(default_factory=dict[Key, list[Message]])
     promises: dict[Key, Promise] = field(default_factory=dict[Key, Promise])

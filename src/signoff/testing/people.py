@@ -6,15 +6,20 @@ import asyncio
 import fnmatch
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from signoff import codec
 from signoff.client import AsyncClient
 from signoff.errors import SignoffError
+from signoff.people.callbacks import secret_in
 from signoff.people.questions import Question
+from signoff.people.receiving import Incoming, find_callback, receive
 from signoff.records import Promise, PromiseKind, PromiseState
+from signoff.stores.base import Store
+from signoff.stores.base_tokens import CALLBACK
 
 Delay = float | timedelta
 
@@ -63,6 +68,12 @@ class _Rule:
     after: float
     note: str | None
     left: int | None
+    call: Incoming | None = None  # what comes to the question's address; None: it is for people
+
+    def is_for(self, question: Question, asked: Asked) -> bool:
+        """Whether it says what comes of a question."""
+        is_of_its_kind = (self.call is not None) == (question.input_type == "external") or not self.replies
+        return self.left != 0 and is_of_its_kind and self.matches(asked)
 
 
 class People:
@@ -72,9 +83,10 @@ class People:
         said: All answers so far, in order, with what came of each.
     """
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncClient, store: Store) -> None:
         self.said: list[Said] = []
         self._client = client
+        self._store = store
         self._rules: list[_Rule] = []
         self._seen: set[str] = set()
         self._plans: list[tuple[float, int, Asked, _Rule]] = []
@@ -121,6 +133,41 @@ class People:
         said = [(value, by) for by, value in replies]
         self._rules.append(_Rule(_matcher(question), said, _seconds(after), None, None))
 
+    def call_back(
+        self,
+        question: Matching,
+        value: Any = None,
+        *,
+        method: str = "POST",
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        after: Delay = 0.0,
+        times: int | None = None,
+    ) -> None:
+        """Have something elsewhere call back, at the address that the workflow was given (``ctx.callback``).
+
+        Args:
+            question: As in ``answer``.
+            value: What it says, as JSON.
+            method: ``POST`` or ``GET``.
+            query: What follows the ``?`` of the address.
+            headers: What else it sends.
+            body: The very bytes that it sends, instead of ``value``.
+            after: How long it takes.
+            times: How many questions it answers like this; by default all.
+
+        Example::
+
+            env.people.call_back("Payment*", {"amount": 4200}, after=timedelta(hours=1))
+        """
+        sent = {name.lower(): said for name, said in (headers or {}).items()}
+        if body is None and method == "POST":
+            sent, body = {"content-type": "application/json", **sent}, codec.encode(value).encode()
+        call = Incoming(method, query, sent, body or b"")
+        said = [(value, CALLBACK)]
+        self._rules.append(_Rule(_matcher(question), said, _seconds(after), None, times, call))
+
     def stay_silent(self, question: Matching) -> None:
         """Have nobody answer the questions that fit, whatever later instructions say."""
         self._rules.append(_Rule(_matcher(question), [], 0.0, None, None))
@@ -152,7 +199,7 @@ class People:
         question = Question.from_json(promise.data or "null")
         asked = Asked(promise.id, promise.run_id, question.text, question.metadata or {})
         for rule in self._rules:
-            if rule.left != 0 and rule.matches(asked):
+            if rule.is_for(question, asked):
                 self._seen.add(promise.id)
                 if rule.left is not None:
                     rule.left -= 1
@@ -164,10 +211,18 @@ class People:
     async def _say(self, asked: Asked, rule: _Rule, value: Any, by: str) -> None:
         error: SignoffError | None = None
         try:
-            await self._client.answer(asked.id, value, user_id=by, note=rule.note)
+            if rule.call is None:
+                await self._client.answer(asked.id, value, user_id=by, note=rule.note)
+            else:
+                await self._call(asked, rule.call)
         except SignoffError as told:
             error = told
         self.said.append(Said(asked.text, value, by, error))
+
+    async def _call(self, asked: Asked, call: Incoming) -> None:
+        journal = await self._store.read_journal(asked.run_id or "")
+        [url] = [entry.fact("url") for entry in journal if entry.fact("id") == asked.id]
+        await receive(await find_callback(self._store, secret_in(url)), call)
 
 
 def _matcher(question: Matching) -> Callable[[Asked], bool]:

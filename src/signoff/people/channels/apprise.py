@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, cast
+
 import apprise
 
 from signoff.errors import InvalidValue
 from signoff.people.channels.channel import Undelivered
+from signoff.people.channels.quiet import quiet
 from signoff.people.notices import Notice
 
 
@@ -21,10 +25,13 @@ class AppriseSender:
 
     is_shared = True
     is_record = False
+    is_mailbox = False
 
     def __init__(self, url: str) -> None:
         self._service = apprise.Apprise()
-        if not self._service.add(url):  # pyright: ignore[reportUnknownMemberType]
+        with quiet():
+            is_known = self._service.add(url)  # pyright: ignore[reportUnknownMemberType]
+        if not is_known:
             raise InvalidValue("url", "apprise knows no such service, or the URL lacks something")
 
     def address_of(self, assignee: str) -> str | None:
@@ -34,9 +41,14 @@ class AppriseSender:
         parts = [f"{label}: {text}" if label else text for label, text in notice.parts]
         if notice.url is not None:
             parts.append(notice.url)
-        sent = await self._service.async_notify(
-            title=notice.title, body="\n\n".join(parts), body_format=apprise.NotifyFormat.TEXT
-        )
+        notify = cast("Any", self._service).notify
+        with quiet():
+            sent = await asyncio.to_thread(  # unlike apprise's own threads, it knows that it is quiet
+                notify,
+                title=notice.title,
+                body="\n\n".join(parts),
+                body_format=apprise.NotifyFormat.TEXT,
+            )
         if not sent:
             raise Undelivered("the service has not taken it")
 

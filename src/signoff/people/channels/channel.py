@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
+from signoff.errors import InvalidValue
+from signoff.people.links import LIFETIME_SECONDS
 from signoff.people.notices import Notice
 from signoff.records import AuditKind
 
@@ -39,12 +42,15 @@ class Sender(Protocol):
     Attributes:
         is_shared: Whether all that it carries goes to one place, whoever it is for.
         is_record: Whether it wants every event as it was, also what calls for an answer that somebody has given since.
+        is_mailbox: Whether what it sends to a person is theirs to read, so that it may have a link to answer by.
     """
 
     @property
     def is_shared(self) -> bool: ...
     @property
     def is_record(self) -> bool: ...
+    @property
+    def is_mailbox(self) -> bool: ...
 
     def address_of(self, assignee: str) -> str | None:
         """Return the address that an assignee's name is by itself, if it is one."""
@@ -94,7 +100,7 @@ class Channel:
     """Somewhere to tell of questions.
 
     Attributes:
-        name: What its cursor and its deliveries are kept under: under another name it begins anew.
+        name: What its cursor and its deliveries are kept under: under another name it begins anew. It has no colon.
         sender: What carries a notice to where it goes.
         events: What it tells of.
         assignees: It tells of what is asked of one of these; empty: of every question.
@@ -104,6 +110,15 @@ class Channel:
         concurrency: How many deliveries are under way at once in one process.
         timeout_seconds: How long an attempt may take.
         public_url: Where people reach the server.
+        answer_links: Whether who is asked by name gets a link to answer by without signing in. Whoever reads it may
+            answer as they.
+        answer_link_seconds: How long such a link is good; never longer than until the question's deadline.
+        begin: What a channel that is new tells first: what happens from ``now`` on, or also once of the questions that
+            are ``open`` by then.
+
+    Raises:
+        InvalidValue: There are no links by this sender, nobody says where the server is, or the time is none; it begins
+            with what is open and tells nobody what is asked; its name has a colon.
 
     Example::
 
@@ -120,6 +135,25 @@ class Channel:
     concurrency: int = 4
     timeout_seconds: float = 15.0
     public_url: str | None = None
+    answer_links: bool = False
+    answer_link_seconds: float = LIFETIME_SECONDS
+    begin: Literal["now", "open"] = "now"
+
+    def __post_init__(self) -> None:
+        if ":" in self.name:
+            raise InvalidValue("name", f"{self.name!r} has a colon")
+        if self.begin == "open" and AuditKind.ASKED not in self.events:
+            raise InvalidValue("begin", "to tell of what is open it needs the event 'asked'")
+        if not 0 < self.answer_link_seconds < math.inf:
+            raise InvalidValue(
+                "answer_link_seconds", f"{self.answer_link_seconds} is no number of seconds above 0"
+            )
+        if self.answer_links and not self.sender.is_mailbox:
+            raise InvalidValue(
+                "answer_links", "only mails have them: what else there is may be read by others"
+            )
+        if self.answer_links and self.public_url is None:
+            raise InvalidValue("answer_links", "say where people reach the server: public_url")
 
     def recipients_of(self, assignees: Iterable[str]) -> list[str]:
         """Return to whom it tells what is for these: none if it does not tell of theirs, ``[""]`` if it is shared.
@@ -145,3 +179,11 @@ class Channel:
         if recipient in self.to:
             return recipient
         return self.recipients.get(recipient) or self.sender.address_of(recipient)
+
+    def may_link(self, recipient: str) -> bool:
+        """Whether somebody gets links to answer by: a person, at an address that is nobody else's."""
+        if not self.answer_links or not recipient.startswith("user:") or recipient in self.to:
+            return False
+        address = (self.address_of(recipient) or "").casefold()
+        others = [*self.to, *(each for name, each in self.recipients.items() if name != recipient)]
+        return address not in (other.casefold() for other in others)

@@ -23,6 +23,7 @@ from signoff.errors import InvalidValue
 from signoff.http_connection import server_url
 from signoff.names import check_assignee
 from signoff.people.channels.channel import CALLS, Channel, Retry, Sender
+from signoff.people.links import LIFETIME_SECONDS
 from signoff.people.responders import Responder
 from signoff.records import AuditKind
 
@@ -135,6 +136,7 @@ class _Channel(_Part):
     timeout_seconds: Seconds = 15.0
     concurrency: int = Field(default=4, ge=1, le=100)
     retry: _Retry = Field(default_factory=_Retry)
+    begin: Literal["now", "open"] = "now"
 
     def channel(self, public_url: str | None) -> Channel:
         """Return the channel. Raises InvalidValue."""
@@ -144,18 +146,23 @@ class _Channel(_Part):
             raise InvalidValue(
                 self.name, f"it needs {missing.name}: pip install 'signoff[notifications,apprise]'"
             ) from None
-        return Channel(
-            self.name,
-            sender,
-            events=frozenset(CALLS if self.events is None else map(AuditKind, self.events)),
-            assignees=frozenset(self.assignees),
-            recipients=self.people,
-            to=tuple(self.everything_to),
-            retry=Retry(**self.retry.model_dump()),
-            concurrency=self.concurrency,
-            timeout_seconds=self.timeout_seconds,
-            public_url=self.public_url or public_url,
-        )
+        try:
+            return Channel(
+                self.name,
+                sender,
+                events=frozenset(CALLS if self.events is None else map(AuditKind, self.events)),
+                assignees=frozenset(self.assignees),
+                recipients=self.people,
+                to=tuple(self.everything_to),
+                retry=Retry(**self.retry.model_dump()),
+                concurrency=self.concurrency,
+                timeout_seconds=self.timeout_seconds,
+                public_url=self.public_url or public_url,
+                begin=self.begin,
+                **self.links,
+            )
+        except InvalidValue as error:
+            raise InvalidValue(f"{self.name}.{error.path}", error.reason) from None
 
     @property
     def people(self) -> dict[str, str]:
@@ -166,6 +173,11 @@ class _Channel(_Part):
     def everything_to(self) -> list[str]:
         """Addresses that are told of everything."""
         return []
+
+    @property
+    def links(self) -> dict[str, Any]:
+        """What it says of answer links."""
+        return {}
 
     def sender(self) -> Sender:
         """Return what carries its notices. Raises InvalidValue, ModuleNotFoundError."""
@@ -204,14 +216,22 @@ class _Mail(_Addressed):
     security: Literal["starttls", "tls", "none"] = "starttls"
     username: Referable | None = None
     password: Secret | None = None
+    ca_file: str | None = Field(default=None, min_length=1)
     sender_address: str = Field(alias="from")
+    answer_links: bool = False
+    answer_link_seconds: Seconds = LIFETIME_SECONDS
+
+    @property
+    def links(self) -> dict[str, Any]:
+        return {"answer_links": self.answer_links, "answer_link_seconds": self.answer_link_seconds}
 
     def sender(self) -> Sender:
         from signoff.people.channels.mail import MailSender, MailServer, check_address
 
         for address in (*self.to, *self.recipients.values()):
             check_address(f"{self.name}.recipients", address)
-        server = MailServer(self.host, self.port, self.security, self.username, self.password)
+        ca_file = None if self.ca_file is None else Path(self.ca_file)
+        server = MailServer(self.host, self.port, self.security, self.username, self.password, ca_file)
         return MailSender(server, self.sender_address)
 
 
@@ -228,6 +248,7 @@ class _Slack(_Addressed):
     api_url: Url = "https://slack.com/api"
     signing_secret: Secret | None = None
     users: dict[str, _SlackUser] = Field(default_factory=dict[str, _SlackUser])
+    team: str | None = Field(default=None, pattern="^[TE][A-Z0-9]+$", max_length=64)
 
     def sender(self) -> Sender:
         from signoff.people.channels.slack import Answering, SlackSender
@@ -242,9 +263,9 @@ class _Slack(_Addressed):
             id: Responder(each.user, frozenset(each.groups), frozenset(each.roles))
             for id, each in self.users.items()
         }
-        answering = None if self.signing_secret is None else Answering(self.signing_secret, users)
-        if answering is None and users:
-            raise InvalidValue(self.name, "'users' answer only where there is a signing_secret")
+        answering = None if self.signing_secret is None else Answering(self.signing_secret, users, self.team)
+        if answering is None and (users or self.team):
+            raise InvalidValue(self.name, "'users' of a 'team' answer only where there is a signing_secret")
         return SlackSender(
             webhook_url=self.webhook_url, token=self.token, answering=answering, api_url=self.api_url
         )

@@ -11,6 +11,7 @@ import httpx
 from signoff.errors import InvalidValue
 from signoff.http_connection import new_client
 from signoff.people.channels.channel import Undelivered
+from signoff.people.channels.quiet import quiet
 
 SILENT_SECONDS = 30.0  # an attempt's own limit is usually shorter
 LONGEST_REPLY = 64 * 1024
@@ -40,7 +41,8 @@ class Post:
         """Return the reply's body, if it says that all is well. Raises Undelivered."""
         try:
             request = self._client.build_request("POST", self._url, content=body, headers=dict(headers))
-            response = await self._client.send(request, stream=True, follow_redirects=False)
+            with quiet():
+                response = await self._client.send(request, stream=True, follow_redirects=False)
             try:
                 check(response)
                 reply = b""

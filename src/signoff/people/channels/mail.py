@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.errors import MessageError
@@ -11,13 +12,14 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
 from html import escape
+from pathlib import Path
 from typing import Literal
 
 import aiosmtplib
 
 from signoff.errors import InvalidValue
 from signoff.people.channels.channel import Undelivered
-from signoff.people.notices import Notice
+from signoff.people.notices import LONGEST_TITLE, Notice, shown
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class MailServer:
         security: ``starttls``, ``tls`` from the first byte on, or ``none``: for a server on this machine.
         username: As whom to log in, if one has to.
         password: With what.
+        ca_file: Certificates (PEM) of the authorities to trust; None: those that this machine trusts.
+
+    Raises:
+        InvalidValue: There is a name without a password or the other way round, or a ``ca_file`` and no TLS.
     """
 
     host: str
@@ -37,6 +43,22 @@ class MailServer:
     security: Literal["starttls", "tls", "none"] = "starttls"
     username: str | None = None
     password: str | None = None
+    ca_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.username is None) != (self.password is None):
+            raise InvalidValue("password", "to log in takes a username and a password")
+        if self.ca_file is not None and self.security == "none":
+            raise InvalidValue("ca_file", "without TLS nobody shows a certificate")
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return whom to trust: None without TLS. Raises InvalidValue."""
+        if self.security == "none":
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ValueError) as error:  # what is no certificate is an SSLError, which is an OSError
+            raise InvalidValue("ca_file", f"{self.ca_file} has no certificates to read: {error}") from None
 
 
 class MailSender:
@@ -47,14 +69,16 @@ class MailSender:
         sender: From whom: ``signoff@example.org``.
 
     Raises:
-        InvalidValue: The sender is no address.
+        InvalidValue: The sender is no address, or the file of authorities cannot be read.
     """
 
     is_shared = False
     is_record = False
+    is_mailbox = True
 
     def __init__(self, server: MailServer, sender: str) -> None:
         self._server = server
+        self._tls = server.tls_context()
         self._from = check_address("from", sender)
 
     def address_of(self, assignee: str) -> str | None:
@@ -78,7 +102,9 @@ class MailSender:
                 hostname=server.host,
                 port=server.port or ports[server.security],
                 use_tls=server.security == "tls",
-                start_tls=server.security == "starttls",
+                start_tls=server.security
+                == "starttls",  # a server that offers none is an error, and gets nothing
+                tls_context=self._tls,
                 username=server.username,
                 password=server.password,
             )
@@ -91,7 +117,7 @@ class MailSender:
         except aiosmtplib.SMTPResponseException as refused:
             raise Undelivered(f"the server answers {refused.code} ({type(refused).__name__})") from None
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise Undelivered(f"no answer of the mail server: {type(error).__name__}") from None
+            raise Undelivered(_trouble(error)) from None
 
     async def close(self) -> None:
         pass
@@ -123,9 +149,24 @@ def check_address(path: str, address: str) -> Address:
     return parsed
 
 
+def _trouble(error: Exception) -> str:
+    """Say why a mail server was not come to terms with."""
+    causes = [each for each in (error, error.__cause__) if isinstance(each, ssl.SSLError)]
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"the certificate of the mail server is not trusted: {cause.verify_message}"
+        return f"no TLS with the mail server: {cause.reason}"
+    if type(error) is aiosmtplib.SMTPException:  # the library's own words: what the server does not offer
+        return f"the mail server does not do what it must: {error}"
+    return f"no answer of the mail server: {type(error).__name__}"
+
+
 def _plain(notice: Notice) -> str:
     parts = [f"{label}:\n{text}" if label else text for label, text in notice.parts]
-    if notice.url is not None:
+    if notice.answer_url is not None:
+        parts.append(f"Answer: {notice.answer_url}")
+        parts.append(_caution(notice))
+    elif notice.url is not None:
         parts.append(f"Look and answer: {notice.url}")
     return "\n\n".join(parts) + "\n"
 
@@ -135,6 +176,14 @@ def _html(notice: Notice) -> str:
     for label, text in notice.parts:
         head = f"<b>{escape(label)}</b><br>" if label else ""
         parts.append(f'<p style="white-space: pre-wrap">{head}{escape(text)}</p>')
-    if notice.url is not None:
+    if notice.answer_url is not None:
+        parts.append(f'<p><a href="{escape(notice.answer_url)}">Answer</a></p>')
+        parts.append(f"<p>{escape(_caution(notice))}</p>")
+    elif notice.url is not None:
         parts.append(f'<p><a href="{escape(notice.url)}">Look and answer</a></p>')
     return f'<!doctype html><html><body style="font-family: sans-serif">{"".join(parts)}</body></html>'
+
+
+def _caution(notice: Notice) -> str:
+    name = shown(notice.delivery.recipient.removeprefix("user:"), LONGEST_TITLE)
+    return f"Whoever has this link answers as {name}, once and without signing in: do not pass it on."

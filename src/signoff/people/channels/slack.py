@@ -37,10 +37,17 @@ class Answering:
     Attributes:
         signing_secret: What Slack signs its requests with.
         users: Who Slack's users are, by their ids.
+        team: The id of the only team whose users may answer; None: any that Slack signs for, such as one that shares
+            the channel.
     """
 
     signing_secret: str
     users: Mapping[str, Responder] = field(default_factory=dict[str, Responder])
+    team: str | None = None
+
+    def responder(self, team: str, user: str) -> Responder | None:
+        """Return who a user of a team is; None if nobody has configured it."""
+        return self.users.get(user) if self.team is None or team == self.team else None
 
 
 class _Reply(BaseModel):
@@ -62,6 +69,7 @@ class SlackSender:
     """
 
     is_record = False
+    is_mailbox = False
 
     def __init__(
         self,

@@ -21,24 +21,26 @@ from signoff.people.channels.slack import APPROVE, REJECT, Answering, SlackSende
 from signoff.people.notices import LONGEST_TEXT, shown
 from signoff.people.questions import Question
 from signoff.records import Promise, PromiseState
+from signoff.redaction import Redaction
 from signoff.stores.base import Store
 from signoff.stores.limits import check_text
 
 log = logging.getLogger("signoff.notifications")
 
 LONGEST_BODY: Final = 256 * 1024
+LONGEST_PART: Final = 64  # characters of what a request id is made of
 _HOSTS: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 
 
 class _User(BaseModel):
-    id: str = Field(min_length=1, max_length=100)
-    team_id: str = Field(default="", max_length=100)
+    id: str = Field(min_length=1, max_length=LONGEST_PART)
+    team_id: str = Field(default="", max_length=LONGEST_PART)
 
 
 class _Action(BaseModel):
     action_id: str = ""
     value: str = ""
-    action_ts: str = Field(default="", max_length=100)
+    action_ts: str = Field(default="", max_length=LONGEST_PART)
 
 
 class _Payload(BaseModel):
@@ -73,6 +75,7 @@ class Click:
     """A click on one of our buttons, which Slack has signed.
 
     Attributes:
+        team: Slack's id of their team.
         user: Slack's id of who clicked.
         question_id: The question.
         digest: What they saw.
@@ -81,6 +84,7 @@ class Click:
         response_url: Where to tell them of it.
     """
 
+    team: str
     user: str
     question_id: str
     digest: str
@@ -131,23 +135,25 @@ def read_click(body: bytes) -> Click | None:
     user = payload.user
     request_id = f"slack:{user.team_id}:{user.id}:{action.action_ts}"
     approved = action.action_id == APPROVE
-    return Click(user.id, value.id, value.digest, approved, request_id, payload.response_url)
+    return Click(user.team_id, user.id, value.id, value.digest, approved, request_id, payload.response_url)
 
 
-async def react(store: Store, answering: Answering, click: Click) -> Reaction:
+async def react(store: Store, answering: Answering, click: Click, redaction: Redaction) -> Reaction:
     """Answer the question as whoever clicked, and return what they are told. A refusal is recorded like any other.
 
     Raises:
         StoreError: The store is not available.
     """
-    responder = answering.users.get(click.user)
+    responder = answering.responder(click.team, click.user)
     try:
         if responder is None or responder.user_id is None:
             question = await get_question(store, click.question_id)
             stranger = NotAllowed(
                 question.id, f"slack:{click.user}", "nobody has configured who this user of Slack is"
             )
-            await record_refusal(store, question, f"slack:{click.user}", stranger)
+            await record_refusal(
+                store, question, f"slack:{click.user}", stranger, request_id=click.request_id
+            )
             raise stranger
         question = await answer(
             store,
@@ -163,7 +169,7 @@ async def react(store: Store, answering: Answering, click: Click) -> Reaction:
         raise
     except SignoffError as error:
         return Reaction(click.response_url, shown(f"Not taken: {error}", 1_000))
-    return _accepted(click, question, responder.user_id)
+    return _accepted(click, redaction.shown(question), responder.user_id)
 
 
 def _accepted(click: Click, question: Promise, user_id: str) -> Reaction:

@@ -33,6 +33,7 @@ class WebhookSender:
 
     is_shared = True
     is_record = True
+    is_mailbox = False
 
     def __init__(self, url: str, secrets: Sequence[str]) -> None:
         if not secrets:

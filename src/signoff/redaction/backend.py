@@ -1,0 +1,102 @@
+"""A client's way to a store by which nothing comes out that is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import replace
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+from signoff.errors import NotFound
+from signoff.local import LocalBackend
+from signoff.people.answers import get_question
+from signoff.people.placeholders import meant_answer, unquoting
+from signoff.people.responders import Responder
+from signoff.records import CallKind, Entry, EntryKind, Promise
+from signoff.redaction.paths import PLACEHOLDER
+from signoff.redaction.records import Redaction
+from signoff.stores.base import Store
+
+
+class RedactedBackend(LocalBackend):
+    """Does what a client asks, and returns it without what is hidden.
+
+    Whatever ``LocalBackend`` returns is shown so, also by methods that it gets later.
+
+    Args:
+        store: A store.
+        redaction: What is hidden.
+    """
+
+    def __init__(self, store: Store, redaction: Redaction) -> None:
+        super().__init__(store)
+        self.redaction = redaction
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        entries = await super().read_journal(run_id, after=after, limit=limit)
+        shown = _Journal(self.redaction, await self._workflow(run_id))
+        return [shown.entry(entry) for entry in entries]
+
+    async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
+        shown = _Journal(self.redaction, await self._workflow(run_id))
+        async for entry in super().follow(run_id, after=after):
+            yield shown.entry(entry)
+
+    async def answer(self, question_id: str, value: Any, **said: Any) -> Promise:
+        """Answer a question that was shown without what is hidden: a placeholder means what it stands for."""
+        question = await get_question(self._store, question_id)
+        groups, roles = (frozenset(said.get(name, ())) for name in ("groups", "roles"))
+        responder = Responder(said.get("user_id"), groups, roles)
+        meant = await meant_answer(self._store, self.redaction, question, value, responder)
+        with unquoting(self.redaction, question, meant):
+            settled = await super().answer(question_id, meant, **said)
+        return self.redaction.shown(settled)
+
+    async def _workflow(self, run_id: str) -> str | None:
+        try:
+            return (await self._store.get_run(run_id)).workflow
+        except NotFound:
+            return None
+
+
+class _Journal:
+    """Part of a run's journal: what a question was called as it was shown, it is called where it is answered.
+
+    Args:
+        redaction: What is hidden.
+        workflow: The run's.
+    """
+
+    def __init__(self, redaction: Redaction, workflow: str | None) -> None:
+        self._redaction = redaction
+        self._workflow = workflow
+        self._asked: dict[int | None, str | None] = {}
+
+    def entry(self, entry: Entry) -> Entry:
+        shown = self._redaction.entry(entry, self._workflow)
+        if entry.call is not CallKind.QUESTION:
+            return shown
+        if entry.kind is EntryKind.OPENED:
+            self._asked[entry.n] = shown.name
+        return replace(shown, name=self._asked.get(entry.n, PLACEHOLDER))
+
+
+def backend_of(store: Store, redaction: Redaction) -> LocalBackend:
+    """Return the way to a store; where nothing is hidden the plain one, which costs nothing more."""
+    return LocalBackend(store) if redaction.is_empty else RedactedBackend(store, redaction)
+
+
+def _shown_by(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @wraps(method)
+    async def shown(self: RedactedBackend, *args: Any, **options: Any) -> Any:
+        return self.redaction.shown_in(await method(self, *args, **options))
+
+    return shown
+
+
+for _name, _method in vars(LocalBackend).items():
+    if iscoroutinefunction(_method) and _name not in vars(RedactedBackend):
+        setattr(RedactedBackend, _name, _shown_by(_method))

@@ -1,0 +1,156 @@
+/** One question: what is asked, what will be done, and the form that answers it. */
+
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useEffect } from "react";
+import { api, given, type Refused } from "../api/client";
+import { Json } from "../shell/Json";
+import { useMe } from "../shell/me";
+import { Deadline, Since } from "../time/Times";
+import { AnswerForm } from "./AnswerForm";
+import { type Decision, decide, useDecisions } from "./decisions";
+import { askedAt, isFor, type Question } from "./question";
+
+interface DetailProps {
+  id: string;
+  onDecided: () => void;
+}
+
+export function QuestionDetail({ id, onDecided }: DetailProps) {
+  const client = useQueryClient();
+  const me = useMe();
+  const decision = useDecisions().find((each) => each.question.id === id);
+  const asked = useQuery({
+    queryKey: ["question", id],
+    queryFn: async () =>
+      (await given(
+        api.GET("/v1/questions/{question_id}", { params: { path: { question_id: id } } }),
+      )) as unknown as Question,
+    retry: (count, error) => count < 3 && (error as Refused).problem === undefined,
+  });
+  const question = asked.data;
+  const isThere = question !== undefined;
+  useEffect(() => {
+    if (isThere) document.querySelector<HTMLElement>("#question-text")?.focus({ preventScroll: true });
+  }, [isThere]);
+  if (asked.isError) return <p className="trouble">{asked.error.message}</p>;
+  if (question === undefined) return null;
+
+  const { data } = question;
+  const isOpen = question.state === "pending";
+  const send = (value: unknown, note: string | undefined, said: string) => {
+    decide(client, { question, value, note, user_id: me.user_id, groups: me.groups, said });
+    onDecided();
+  };
+  return (
+    <article className="question" aria-labelledby="question-text">
+      <h2 id="question-text" tabIndex={-1}>
+        {data.text}
+      </h2>
+      <p className="facts">
+        {question.run_id !== undefined && (
+          <span>
+            Run{" "}
+            <Link to="/runs/$id" params={{ id: question.run_id }}>
+              {question.run_id}
+            </Link>
+          </span>
+        )}
+        <span>
+          asked <Since at={askedAt(question)} />
+        </span>
+        {isOpen && question.due_at !== undefined && <Deadline at={question.due_at} />}
+        <span>
+          {question.assignees.length === 0
+            ? "anybody may answer"
+            : `asked of ${question.assignees.join(", ")}`}
+        </span>
+      </p>
+      {data.help !== undefined && <p className="help">{data.help}</p>}
+      {data.action !== undefined && (
+        <section>
+          <h3>
+            What is done then: <code>{data.action.tool}</code>
+          </h3>
+          <Json value={data.action.arguments} />
+        </section>
+      )}
+      {Object.keys(data.metadata).length > 0 && (
+        <dl className="metadata">
+          {Object.entries(data.metadata).map(([name, value]) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>{typeof value === "string" ? value : <Json value={value} />}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+      {data.attachments !== undefined && (
+        <ul className="attachments">
+          {data.attachments.map((each) => (
+            <li key={each.url}>
+              <a href={each.url} target="_blank" rel="noopener noreferrer">
+                {each.name}
+              </a>{" "}
+              <small>{new URL(each.url).hostname}</small>
+            </li>
+          ))}
+        </ul>
+      )}
+      {isOpen ? (
+        <>
+          <Refusal decision={decision} />
+          {isFor(question, me.names) ? (
+            <AnswerForm question={question} onAnswer={send} refusal={decision?.refusal} />
+          ) : (
+            <p className="hint">This is asked of others; you are {me.user_id}.</p>
+          )}
+        </>
+      ) : (
+        <Settled question={question} />
+      )}
+      <p className="back">
+        <Link to="/inbox" search={(kept) => kept}>
+          Back to the inbox
+        </Link>
+      </p>
+    </article>
+  );
+}
+
+function Refusal({ decision }: { decision: Decision | undefined }) {
+  if (decision?.state !== "refused") return null;
+  return (
+    <p className="trouble" role="alert">
+      Not taken: {decision.refusal?.message}
+    </p>
+  );
+}
+
+/** Who answered, when, and what. */
+function Settled({ question }: { question: Question }) {
+  return (
+    <section className="settled" role="status">
+      <h3>
+        {settledAs(question)}
+        {question.settled_by !== undefined && ` by ${question.settled_by}`}
+        {question.settled_at !== undefined && (
+          <>
+            {" "}
+            <Since at={question.settled_at} />
+          </>
+        )}
+      </h3>
+      {question.note !== undefined && <p className="help">{question.note}</p>}
+      {question.value !== undefined && <Json value={question.value} />}
+    </section>
+  );
+}
+
+function settledAs({ state, data, value }: Question): string {
+  if (state === "timed_out") return "The deadline passed";
+  if (state === "cancelled") return "Withdrawn";
+  if (state === "rejected") return "Rejected";
+  if (data.input_type !== "approval") return "Answered";
+  return (value as { approved?: boolean } | null)?.approved === true ? "Approved" : "Rejected";
+}

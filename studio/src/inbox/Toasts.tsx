@@ -1,0 +1,46 @@
+/** Decisions that are about to be sent, each with a way back, and those that were not taken. */
+
+import { Link } from "@tanstack/react-router";
+import { useKeys } from "../shell/keys";
+import { type Decision, drop, UNDO_SECONDS, useDecisions } from "./decisions";
+import { write } from "./drafts";
+
+export function Toasts() {
+  const decisions = useDecisions();
+  const undoable = decisions.filter((each) => each.state === "waiting");
+  useKeys({ u: () => undoable.length > 0 && takeBack(undoable.at(-1) as Decision) });
+  return (
+    <div className="toasts" role="status" aria-live="polite">
+      {decisions.map((each) => (
+        <p key={each.question.id} className={`toast ${each.state}`}>
+          <span>
+            {each.state === "refused" ? "Not taken" : each.said}: {each.question.data.text}
+          </span>
+          {each.state === "waiting" && (
+            <button type="button" onClick={() => takeBack(each)} title={`Within ${UNDO_SECONDS} seconds`}>
+              Undo
+            </button>
+          )}
+          {each.state === "refused" && (
+            <>
+              <Link to="/inbox/$id" params={{ id: each.question.id }}>
+                Look
+              </Link>
+              <button type="button" onClick={() => drop(each.question.id)}>
+                Dismiss
+              </button>
+            </>
+          )}
+        </p>
+      ))}
+    </div>
+  );
+}
+
+/** Have a decision not sent, and what was typed for it back in its form. */
+function takeBack({ question, value, note }: Decision): void {
+  drop(question.id);
+  const typed =
+    question.data.input_type === "approval" ? (value as { edited?: unknown } | null)?.edited : value;
+  write(question.id, { ...(typed !== undefined && { value: typed }), ...(note !== undefined && { note }) });
+}

@@ -1,0 +1,100 @@
+/** Answers that were given here: each waits five seconds in which it can be taken back, then it is sent once. */
+
+import type { QueryClient } from "@tanstack/react-query";
+import { useSyncExternalStore } from "react";
+import { api, given, type Refused } from "../api/client";
+import type { Question } from "./question";
+
+export const UNDO_SECONDS = 5;
+
+export interface Decision {
+  question: Question;
+  value: unknown;
+  note: string | undefined;
+  user_id: string;
+  groups: string[];
+  /** What a toast says of it, such as "Approved". */
+  said: string;
+  /** By which the server knows it again, however often it is sent. */
+  request_id: string;
+  state: "waiting" | "sending" | "refused";
+  refusal?: Refused | Error;
+}
+
+let decisions: readonly Decision[] = [];
+const timers = new Map<string, number>();
+const listeners = new Set<() => void>();
+
+function change(next: readonly Decision[]): void {
+  decisions = next;
+  for (const each of listeners) each();
+}
+
+function update(id: string, more: Partial<Decision>): void {
+  change(decisions.map((each) => (each.question.id === id ? { ...each, ...more } : each)));
+}
+
+export function drop(id: string): void {
+  window.clearTimeout(timers.get(id));
+  timers.delete(id);
+  change(decisions.filter((each) => each.question.id !== id));
+}
+
+/** Decide; the answer is sent when nobody has taken it back for five seconds. */
+export function decide(client: QueryClient, decision: Omit<Decision, "state" | "request_id">): void {
+  drop(decision.question.id);
+  change([...decisions, { ...decision, request_id: freshId(), state: "waiting" }]);
+  timers.set(
+    decision.question.id,
+    window.setTimeout(() => send(client, decision.question.id), UNDO_SECONDS * 1000),
+  );
+}
+
+async function send(client: QueryClient, id: string): Promise<void> {
+  const decision = decisions.find((each) => each.question.id === id);
+  if (decision === undefined || decision.state !== "waiting") return;
+  timers.delete(id);
+  update(id, { state: "sending" });
+  try {
+    const settled = await post(decision);
+    client.setQueryData(["question", id], settled);
+    drop(id);
+  } catch (error) {
+    update(id, { state: "refused", refusal: error as Error });
+    client.invalidateQueries({ queryKey: ["question", id] });
+  }
+}
+
+function post(decision: Decision, keepalive = false): Promise<unknown> {
+  const { question, value, note, user_id, groups } = decision;
+  return given(
+    api.POST("/v1/questions/{question_id}/answer", {
+      params: { path: { question_id: question.id }, header: { "Idempotency-Key": decision.request_id } },
+      body: { value, user_id, groups, roles: [], digest: question.data.digest, ...(note && { note }) },
+      keepalive,
+    }),
+  );
+}
+
+/** A new text; `crypto.randomUUID` is only there on https and on this machine. */
+function freshId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+}
+
+/** Send what still waits when the page goes away: who has decided is not asked to stay. */
+window.addEventListener("pagehide", () => {
+  for (const each of decisions) {
+    if (each.state === "waiting") void post(each, true).catch(() => undefined);
+  }
+});
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function useDecisions(): readonly Decision[] {
+  return useSyncExternalStore(subscribe, () => decisions);
+}

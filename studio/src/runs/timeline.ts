@@ -1,0 +1,146 @@
+/** A run's journal as people read it: one item for each call, with what became of it. The command line shows the same. */
+
+import type { components } from "../api/schema";
+
+export type Entry = components["schemas"]["Entry"];
+
+export interface FailedAttempt {
+  number: number;
+  at: number;
+  nextAt: number;
+  error: unknown;
+}
+
+export type ItemState =
+  | "open"
+  | "retrying"
+  | "succeeded"
+  | "failed"
+  | "rejected"
+  | "timed_out"
+  | "cancelled"
+  | "noted"
+  | "abandoned";
+
+export interface Item {
+  seq: number;
+  at: number;
+  /** A kind of call, `run` or `patch`. */
+  kind: string;
+  name: string;
+  n?: number | undefined;
+  state: ItemState;
+  /** The promise, question or child run. */
+  id?: string | undefined;
+  dueAt?: number | undefined;
+  endedAt?: number | undefined;
+  value?: unknown;
+  error?: unknown;
+  by?: string | undefined;
+  note?: string | undefined;
+  attempts: FailedAttempt[];
+}
+
+const OF_THE_RUN: Record<string, string> = {
+  started: "started",
+  continued: "continued as new",
+  cancel_requested: "cancel requested",
+  deadline_passed: "deadline passed",
+  retried: "retried",
+  succeeded: "succeeded",
+  failed: "failed",
+  cancelled: "cancelled",
+};
+const ENDS = new Set(["succeeded", "failed", "cancelled"]);
+
+interface Facts {
+  at?: number;
+  by?: string;
+  reason?: string;
+  note?: string;
+  id?: string;
+  due_at?: number;
+  started_at?: number;
+  state?: string;
+  attempt?: number;
+  next_at?: number;
+  retryable?: boolean;
+}
+
+/** What an entry says besides; what is null there is not said. */
+function factsOf(entry: Entry): Facts {
+  const said = Object.entries((entry.details ?? {}) as object).filter(([, fact]) => fact !== null);
+  return Object.fromEntries(said) as Facts;
+}
+
+export function timelineOf(entries: readonly Entry[], createdAt: number): Item[] {
+  const items: Item[] = [];
+  const calls = new Map<number, Item>();
+  let before = createdAt;
+
+  const add = (entry: Entry, more: Partial<Item> & Pick<Item, "kind" | "name">): Item => {
+    const item: Item = { seq: entry.seq, at: entry.at, state: "noted", attempts: [], ...more };
+    items.push(item);
+    return item;
+  };
+  const call = (entry: Entry, at: number): Item => {
+    const item = add(entry, { kind: entry.call ?? "step", name: entry.name ?? "", n: entry.n, at });
+    if (entry.n !== undefined) calls.set(entry.n, item);
+    return item;
+  };
+  const known = (entry: Entry, facts: Facts): Item =>
+    calls.get(entry.n ?? 0) ?? call(entry, facts.started_at ?? before);
+
+  for (const entry of entries) {
+    const facts = factsOf(entry);
+    const word = OF_THE_RUN[entry.kind];
+    if (word !== undefined) {
+      if ((ENDS.has(entry.kind) || entry.kind === "continued") && !facts.retryable) abandon(calls);
+      const state = ENDS.has(entry.kind) ? (entry.kind as ItemState) : "noted";
+      const { value, error } = entry;
+      add(entry, { kind: "run", name: word, value, error, by: facts.by, note: facts.reason, state });
+    } else if (entry.kind === "signalled") {
+      const waiting = [...calls.values()].find(
+        (each) => each.kind === "signal" && each.state === "open" && each.name === entry.name,
+      );
+      const item = waiting ?? add(entry, { kind: "signal", name: entry.name ?? "" });
+      Object.assign(item, {
+        state: "succeeded",
+        value: entry.value,
+        endedAt: facts.at ?? entry.at,
+        by: facts.by,
+      });
+    } else if (entry.kind === "patched") {
+      add(entry, { kind: "patch", name: entry.name ?? "" });
+    } else if (entry.kind === "attempt_failed") {
+      const item = known(entry, facts);
+      item.state = "retrying";
+      const { attempt = item.attempts.length + 1, next_at = entry.at } = facts;
+      item.attempts.push({ number: attempt, at: entry.at, nextAt: next_at, error: entry.error });
+    } else if (entry.kind === "completed") {
+      const item = known(entry, facts);
+      item.state = entry.error !== undefined ? "failed" : stateOf(facts.state);
+      Object.assign(item, { endedAt: facts.at ?? entry.at, value: entry.value, error: entry.error });
+      Object.assign(item, { by: facts.by, note: facts.note });
+    } else if (calls.has(entry.n ?? 0)) {
+      (calls.get(entry.n ?? 0) as Item).state = "open"; // a step that was interrupted, and somebody is asked
+    } else {
+      const item = call(entry, entry.at);
+      if (entry.kind !== "progressed" && entry.call !== "detached") item.state = "open";
+      Object.assign(item, { value: entry.value, id: facts.id, dueAt: facts.due_at });
+    }
+    before = entry.at;
+  }
+  return items;
+}
+
+function abandon(calls: Map<number, Item>): void {
+  for (const item of calls.values()) {
+    if (item.state === "open" || item.state === "retrying") item.state = "abandoned";
+  }
+}
+
+function stateOf(state: string | undefined): ItemState {
+  if (state === undefined || state === "resolved") return "succeeded";
+  return state as ItemState;
+}

@@ -1,0 +1,78 @@
+/** What is around every page: where to go, who one is, decisions that can still be taken back. */
+
+import { Link, Outlet } from "@tanstack/react-router";
+import { Suspense, useRef } from "react";
+import { Toasts } from "../inbox/Toasts";
+import { useKeys } from "./keys";
+import { sayName, useMe } from "./me";
+
+const KEYS: [string, string][] = [
+  ["j / k", "next, previous question"],
+  ["a", "approve"],
+  ["r", "reject"],
+  ["e", "edit the proposal"],
+  ["u", "take back the last decision"],
+  ["Esc", "back to the list"],
+  ["?", "this list"],
+];
+
+export function Shell() {
+  const help = useRef<HTMLDialogElement>(null);
+  useKeys({ "?": () => help.current?.showModal() });
+  return (
+    <Suspense fallback={null}>
+      <a className="skip" href="#main">
+        To the content
+      </a>
+      <div className="shell">
+        <nav aria-label="Studio">
+          <strong className="brand">Signoff</strong>
+          <Link to="/inbox">Inbox</Link>
+          <Link to="/runs">Runs</Link>
+          <span className="grow" />
+          <button type="button" className="quiet" onClick={() => help.current?.showModal()}>
+            Keys
+          </button>
+          <Who />
+        </nav>
+        <main id="main">
+          <Outlet />
+        </main>
+      </div>
+      <Toasts />
+      <dialog ref={help} aria-label="Keys">
+        <h2>Keys</h2>
+        <dl className="keys">
+          {KEYS.map(([key, what]) => (
+            <div key={key}>
+              <dt>
+                <kbd>{key}</kbd>
+              </dt>
+              <dd>{what}</dd>
+            </div>
+          ))}
+        </dl>
+        <form method="dialog">
+          <button type="submit">Close</button>
+        </form>
+      </dialog>
+    </Suspense>
+  );
+}
+
+/** Who one is; where nobody is asked to sign in, that can be said. */
+function Who() {
+  const me = useMe();
+  if (me.isKnown) return <span className="who">{me.user_id}</span>;
+  return (
+    <label className="who">
+      <span className="unseen">Your name</span>
+      <input
+        value={me.user_id}
+        maxLength={100}
+        onChange={(event) => sayName(event.target.value)}
+        title="Nobody signs in here: say who you are"
+      />
+    </label>
+  );
+}

@@ -1,0 +1,201 @@
+"""A channel that is new, and begins with the questions that are open by then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from signoff.deliveries import NewDelivery
+from signoff.errors import InvalidValue
+from signoff.people import outbox
+from signoff.people.audit import seal_events
+from signoff.people.channels.channel import Channel
+from signoff.people.channels.webhook import WebhookSender
+from signoff.people.decisions import delegate
+from signoff.people.outbox import Dispatcher
+from signoff.people.questions import Question
+from signoff.people.responders import Responder
+from signoff.records import AuditKind
+from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
+from tests.notifications.receivers import Web, mails, web
+from tests.notifications.test_outbox import hook, mail
+from tests.stores.scene import Scene, question, rule
+
+
+def told(server: Web) -> list[tuple[str, str]]:
+    return [(got.json["type"], got.json["data"]["question_id"]) for got in server.got]
+
+
+async def caught_up(scene: Scene, *dispatchers: Dispatcher) -> None:
+    """Have dispatchers take turns until they have seen everything."""
+    last = await scene.store.last_seal()
+    while last is not None and (await scene.store.read_cursor("hook") or -1) < last.seq:
+        await asyncio.gather(*(dispatcher.serve(scene.store) for dispatcher in dispatchers))
+    await carry_out(scene, *dispatchers)
+
+
+@rule
+async def test_a_channel_that_begins_with_what_is_open_tells_once_of_each_question_and_then_of_what_happens(
+    scene: Scene,
+) -> None:
+    for number in range(5):
+        await ask(scene, f"q{number}")
+    await approve(scene, "q1")
+    await seal_events(scene.store)
+    async with web() as server:
+        channel = hook(server, begin="open", concurrency=1)
+        async with dispatching(scene, channel, begins=False) as dispatcher:
+            await carry_out(scene, dispatcher)
+            assert told(server) == [("question.asked", f"q{number}") for number in (0, 2, 3, 4)]
+            await approve(scene, "q0")
+            await carry_out(scene, dispatcher)
+            assert told(server)[4:] == [("question.resolved", "q0")]
+        async with dispatching(scene, channel, begins=False) as again:
+            await carry_out(scene, again)
+        assert len(server.got) == 5, "it is no new channel any more"
+
+
+@rule
+async def test_who_may_answer_by_now_is_told_and_not_who_could_once(scene: Scene) -> None:
+    await ask(scene, assignees=["user:ana"])
+    await delegate(scene.store, "q", Responder("ana"), ["user:bob@example.org"])
+    await seal_events(scene.store)
+    async with mails() as server:
+        channel = mail(server.port, begin="open")
+        async with dispatching(scene, channel, begins=False) as dispatcher:
+            await carry_out(scene, dispatcher)
+    assert server.to == ["bob@example.org"]
+    [delivery] = await deliveries(scene.store)
+    assert delivery.kind is AuditKind.ASKED
+
+
+@rule
+async def test_three_dispatchers_that_begin_at_once_tell_of_each_open_question_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "AT_ONCE", 3)
+    monkeypatch.setattr(outbox, "PAGES_AT_ONCE", 2)
+    for number in range(20):
+        await ask(scene, f"q{number}")
+    for number in range(0, 20, 2):
+        await approve(scene, f"q{number}")
+    await seal_events(scene.store)
+    async with web() as server:
+        channels = [hook(server, begin="open") for _ in range(3)]
+        async with (
+            dispatching(scene, channels[0], begins=False) as one,
+            dispatching(scene, channels[1], begins=False) as two,
+            dispatching(scene, channels[2], begins=False) as three,
+        ):
+            await caught_up(scene, one, two, three)
+        expected = {("question.asked", f"q{number}"): 1 for number in range(1, 20, 2)}
+        assert Counter(told(server)) == expected
+
+
+@pytest.mark.parametrize("dies_at", [1, 2, 3], ids=["before it begins", "half begun", "at its first events"])
+@rule
+async def test_whoever_dies_while_a_channel_begins_has_others_begin_it(
+    scene: Scene, dies_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(scene, "q0")
+    await ask(scene, "q1")
+    await approve(scene, "q1")
+    await seal_events(scene.store)
+    expand, calls = scene.store.expand, 0
+
+    async def dies(channel: str, expected: int | None, seq: int, made: Sequence[NewDelivery]) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == dies_at:
+            raise RuntimeError("killed")
+        return await expand(channel, expected, seq, made)
+
+    async with web() as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(scene.store, "expand", dies)
+            async with dispatching(scene, hook(server, begin="open"), begins=False) as first:
+                await first.serve(scene.store)
+                assert first.is_sending is False
+        await ask(scene, "q2")
+        await seal_events(scene.store)
+        async with dispatching(scene, hook(server, begin="open"), begins=False) as second:
+            await caught_up(scene, second)
+    assert sorted(told(server)) == [("question.asked", "q0"), ("question.asked", "q2")]
+
+
+@rule
+async def test_while_a_channel_catches_up_the_others_have_their_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "AT_ONCE", 2)
+    monkeypatch.setattr(outbox, "PAGES_AT_ONCE", 1)
+    for number in range(9):
+        await ask(scene, f"q{number}")
+    await seal_events(scene.store)
+    async with web() as slow, web() as quick:
+        channels = [hook(slow, begin="open"), hook(quick, "quick")]
+        async with dispatching(scene, *channels) as dispatcher:  # its first turn: two of nine
+            await ask(scene, "new")
+            await seal_events(scene.store)
+            assert await dispatcher.serve(scene.store) == scene.clock.now(), "it wants another turn at once"
+            await carry_out(scene, dispatcher)
+            assert told(quick) == [("question.asked", "new")]
+            assert len(slow.got) < 9
+            for _ in range(5):
+                await carry_out(scene, dispatcher)
+        assert len(slow.got) == len({got.id for got in slow.got}) == 10
+
+
+@rule
+async def test_a_channel_that_was_half_through_tells_nothing_else_of_before_whatever_its_file_says_by_then(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "AT_ONCE", 2)
+    monkeypatch.setattr(outbox, "PAGES_AT_ONCE", 1)
+    for number in range(4):
+        await ask(scene, f"q{number}")
+    await approve(scene, "q3")
+    await seal_events(scene.store)
+    async with web() as server:
+        async with dispatching(scene, hook(server, begin="open")) as dispatcher:
+            await carry_out(scene, dispatcher)
+        async with dispatching(scene, hook(server)) as dispatcher:
+            for _ in range(4):
+                await carry_out(scene, dispatcher)
+        assert Counter(told(server)) == {("question.asked", f"q{number}"): 1 for number in range(3)}
+
+
+@rule
+async def test_an_event_of_another_question_that_once_had_the_id_is_not_told(scene: Scene) -> None:
+    data = Question.make("Pay 70?").to_json()
+    run = await scene.run()
+    await scene.pause(run, opens=[question("r", data=data)])
+    await approve(scene, "r.0")
+    [claim] = await scene.claim()
+    await scene.complete(claim.run)
+    scene.clock.advance(60)
+    assert await scene.store.delete_ended(scene.clock.now(), 10) == 1
+    await scene.pause(await scene.run(), opens=[question("r", data=data)])
+    await seal_events(scene.store)
+    async with (
+        web() as server,
+        dispatching(scene, hook(server, begin="open"), begins=False) as dispatcher,
+    ):
+        await carry_out(scene, dispatcher)
+        assert len(server.got) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"begin": "open", "events": frozenset({AuditKind.RESOLVED})}, {"name": "a:b"}],
+    ids=["tells nobody what is asked", "a colon"],
+)
+def test_a_channel_that_could_not_begin_so_is_refused(wrong: dict[str, Any]) -> None:
+    channel = Channel("hook", WebhookSender("https://example.org", [SECRET]))
+    with pytest.raises(InvalidValue):
+        replace(channel, **wrong)

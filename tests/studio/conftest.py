@@ -1,0 +1,75 @@
+"""Studio in a real browser, in front of a real server and worker."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from signoff.server import Server
+from tests.server.conftest import app_in, serving
+from tests.support import OnThread
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of them share one browser, and are skipped where there is none."""
+    for item in items:
+        if "/studio/" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group("browser"))
+            if CHROMIUM is None:
+                item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with OnThread(lambda: serving(app_in(tmp_path_factory.mktemp("studio")))) as server:
+        yield server
+
+
+@pytest.fixture
+def http(served: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=served.url, trust_env=False, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def name() -> str:
+    """An id that no other test uses."""
+    return f"run-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="module")  # no longer: its event loop runs on this thread
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Browser, served: Server) -> Iterator[Page]:
+    """A new window at nobody's name, in which no script may fail and nothing comes from elsewhere."""
+    context = browser.new_context(base_url=served.url)
+    trouble: list[str] = []
+
+    def told(message: ConsoleMessage) -> None:
+        refused = (
+            "the server responded with a status of 4" in message.text
+        )  # said by the browser, not by the page
+        if message.type in ("error", "warning") and not refused:
+            trouble.append(message.text)
+
+    context.on("console", told)
+    context.on("weberror", lambda error: trouble.append(str(error.error)))
+    context.on(
+        "request", lambda request: request.url.startswith(served.url) or trouble.append(f"asks {request.url}")
+    )
+    yield context.new_page()
+    context.close()
+    assert trouble == []
