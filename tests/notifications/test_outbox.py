@@ -314,15 +314,18 @@ async def test_an_event_that_says_nonsense_holds_up_no_channel(scene: Scene) -> 
 
 @rule
 async def test_a_question_that_says_nonsense_holds_up_no_channel(scene: Scene) -> None:
-    async with web() as server, mails() as post:
-        async with dispatching(scene, hook(server), mail(post.port)) as dispatcher:
-            for n, data in enumerate((None, "{}", "[]", '{"input_type": []}', '{"policy": 3, "action": {}}')):
-                new = NewPromise(f"q{n}", PromiseKind.QUESTION, data=data, assignees=("user:ana",))
-                await scene.store.create_promise(new)
-            await ask(scene, "sound", assignees=["user:ana"])
-            await carry_out(scene, dispatcher)
-            assert "sound" in {got.json["data"]["question_id"] for got in server.got}
-            assert "Question: Pay 70?" in {message["subject"] for message in post.got}
+    async with (
+        web() as server,
+        mails() as post,
+        dispatching(scene, hook(server), mail(post.port)) as dispatcher,
+    ):
+        for n, data in enumerate((None, "{}", "[]", '{"input_type": []}', '{"policy": 3, "action": {}}')):
+            new = NewPromise(f"q{n}", PromiseKind.QUESTION, data=data, assignees=("user:ana",))
+            await scene.store.create_promise(new)
+        await ask(scene, "sound", assignees=["user:ana"])
+        await carry_out(scene, dispatcher)
+        assert "sound" in {got.json["data"]["question_id"] for got in server.got}
+        assert "Question: Pay 70?" in {message["subject"] for message in post.got}
 
 
 @rule
