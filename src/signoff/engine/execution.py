@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine import guard
-from signoff.engine.calls import Call, SignalCall, TimerCall
+from signoff.engine.calls import Call, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard
 from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
 from signoff.errors import (
@@ -273,6 +273,7 @@ class Execution:
 
     def is_patched(self, id: str) -> bool:
         """Whether this run executes the changed code. The answer stays the same for the rest of the run."""
+        check_name("patch id", id)
         known = self._patches.get(id)
         if known is None:
             replaying = self.undelivered > 0 or bool(self.past.calls)
