@@ -229,6 +229,8 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "list_deliveries": lambda store: store.list_deliveries(DeliveryFilter()),
     "redeliver": lambda store: store.redeliver("d"),
     "enlist": lambda store: store.enlist(WorkerInfo("w", "host", 1, 1.5, "default")),
+    "announce": lambda store: store.announce([WorkflowInfo("default", "refund", "1", True)]),
+    "list_workflows": lambda store: store.list_workflows(WorkflowFilter()),
     "heartbeat": lambda store: store.heartbeat("w", {"theirs": 1}),
     "pause_group": lambda store: store.pause_group("default"),
     "resume_group": lambda store: store.resume_group("default"),
@@ -267,7 +269,7 @@ TOKENS: dict[str, Callable[[RemoteStore], Awaitable[Any]]] = {
 
 def test_the_table_of_what_is_outside_has_every_operation() -> None:
     assert (
-        OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens", "delete_deliveries"} == OPERATIONS.keys()
+        OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens", "delete_deliveries", "delete_workflows"} == OPERATIONS.keys()
     )
     assert TOKENS.keys() | {"delete_tokens"} == TOKEN_OPERATIONS
 
@@ -295,6 +297,7 @@ async def test_the_server_deletes_tokens_and_deliveries_and_no_worker_does(tmp_p
         await served.claim_deliveries("mail", 1, 60.0)
         await served.finish_delivery("d", 1, Report(DeliveryState.DELIVERED))
         assert await store.delete_deliveries(1e12, 10) == 0
+        assert await store.delete_workflows(1e12, 10) == 0
         assert len((await served.list_deliveries(DeliveryFilter())).items) == 1
 
 

@@ -533,6 +533,17 @@ class SideBySide(RuleBasedStateMachine):
         held = {run.id: run.epoch - stale for run in self._runs(namespace)}
         self.both(namespace, "heartbeat", worker, {**held, "unknown": 1})
 
+    @rule(
+        namespace=namespaces, names=st.lists(st.sampled_from(("a", "b", "c")), unique=True), is_current=st.booleans()
+    )
+    def announce(self, namespace: str, names: Sequence[str], is_current: bool) -> None:
+        workflows = [WorkflowInfo("g", name, "1", is_current) for name in names]
+        self.both(namespace, "announce", workflows)
+
+    @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
+    def delete_workflows(self, namespace: str, age: float, limit: int) -> None:
+        self.both(namespace, "delete_workflows", self.scene.clock.now() - age, limit)
+
     @rule(worker=workers)
     def release(self, worker: str) -> None:
         assert self._do(self.scene.store.release(worker)) == self._do(self.reference.release(worker))
