@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import to_json
 
 from signoff import codec
 from signoff.bodies import is_workflow_code, run_body
@@ -63,7 +64,7 @@ class WorkflowProgram:
 
 def _described(program: WorkflowProgram, group: str, *, is_current: bool) -> WorkflowInfo:
     schema = codec.parameters_schema(program.function)
-    parameters = None if schema is None else json.dumps(schema, ensure_ascii=False)
+    parameters = None if schema is None else to_json(schema).decode()
     if parameters is not None and len(parameters.encode()) > LONGEST_SCHEMA:
         parameters = None
     about = codec.description_of(program.function, LONGEST_DESCRIPTION)

@@ -29,6 +29,7 @@ from signoff.records import (
     Settlement,
     TokenKind,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.server import Server
 from signoff.server.access import TOKEN_OPERATIONS
@@ -42,6 +43,7 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     TokenFilter,
+    WorkflowFilter,
 )
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
@@ -269,7 +271,8 @@ TOKENS: dict[str, Callable[[RemoteStore], Awaitable[Any]]] = {
 
 def test_the_table_of_what_is_outside_has_every_operation() -> None:
     assert (
-        OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens", "delete_deliveries", "delete_workflows"} == OPERATIONS.keys()
+        OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens", "delete_deliveries", "delete_workflows"}
+        == OPERATIONS.keys()
     )
     assert TOKENS.keys() | {"delete_tokens"} == TOKEN_OPERATIONS
 
@@ -338,6 +341,8 @@ async def test_a_key_for_some_groups_works_on_their_runs(tmp_path: Path) -> None
             await store.create_promise(NewPromise("asked", PromiseKind.QUESTION))
         with pytest.raises(AlreadySettled):
             await store.settle("r.0", PromiseKind.QUESTION, YES)
+        await store.announce([WorkflowInfo("gpu", "refund", "1", is_current=True)])
+        assert len((await store.list_workflows(WorkflowFilter(group="gpu"))).items) == 1
         assert await store.release("w") == 0
         assert list(await store.list_workers()) == []
 

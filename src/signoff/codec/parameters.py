@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from inspect import Parameter
-from typing import Any, Final, Unpack, get_args, get_origin, get_type_hints
+from typing import Any, Final, NotRequired, Required, Unpack, get_args, get_origin, get_type_hints
 
 import typing_extensions
 from pydantic_core import from_json
@@ -98,7 +98,13 @@ def _options(annotation: Any) -> tuple[dict[str, Any], Sequence[str]]:
     (kind,) = get_args(annotation)
     if not typing_extensions.is_typeddict(kind):
         return {_REST_KEY: Any}, ()
-    return dict(get_type_hints(kind)), sorted(kind.__required_keys__)
+    marks = {name: get_origin(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+    needed = [
+        name
+        for name, mark in marks.items()
+        if mark is Required or (mark is not NotRequired and name in kind.__required_keys__)
+    ]
+    return dict(get_type_hints(kind)), needed
 
 
 def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
