@@ -5,6 +5,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef } from "react";
 import { api, given } from "../api/client";
+import { StartLink } from "../start/StartLink";
 import { Since } from "../time/Times";
 import { callOf, type Run, type RunState, STATES } from "./run";
 
@@ -84,6 +85,7 @@ export function RunsPage() {
             ))}
           </select>
         </label>
+        <StartLink />
       </header>
       {runs.isError && <p className="trouble">{runs.error.message}</p>}
       {runs.isSuccess && items.length === 0 && (
