@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -46,6 +46,7 @@ def register(app: Signoff) -> None:
         put,
         ship,
         collect,
+        weigh,
     ):
         app.workflow(function)
     app.workflow(concurrency=Concurrency(2, key=lambda who, number: who["of"]))(one_by_one)
@@ -161,6 +162,16 @@ async def ship(
         "price": price,
         "extra": extra,
     }
+
+
+async def weigh(
+    ctx: Context,
+    amount: int | str = 1,
+    sure: bool | None = None,
+    at: time | None = None,
+    limits: dict[str, int] = {},  # noqa: B006
+) -> dict[str, Any]:
+    return {"amount": amount, "sure": sure, "at": at, "limits": limits}
 
 
 async def collect(ctx: Context, first: int, second: int = 2, /, *rest: int, **named: str) -> list[Any]:

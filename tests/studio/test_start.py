@@ -113,6 +113,21 @@ def test_arguments_go_by_position_where_they_must(page: Page, http: httpx.Client
     assert run["result"] == [1, 2, 3, {}]
 
 
+def test_what_may_be_of_several_kinds_is_said_of_one(page: Page, http: httpx.Client) -> None:
+    page.goto("/start/weigh")
+    page.get_by_label("Kind of amount").select_option(label="Text")
+    field(page, "Text").fill("a few")
+    page.get_by_label("Kind of sure").select_option(label="Yes or no")
+    page.get_by_label("Yes or no", exact=True).check()
+    field(page, "at").fill("09:30")
+    limits = page.get_by_role("group", name="limits")
+    limits.get_by_role("button", name="Add a field").click()
+    limits.get_by_role("textbox").first.fill("high")
+    limits.get_by_role("spinbutton").fill("9")
+    result = started(page, http)["result"]
+    assert result == {"amount": "a few", "sure": True, "at": "09:30:00", "limits": {"high": 9}}
+
+
 def test_how_a_run_is_started_is_chosen(form: Page, http: httpx.Client, name: str) -> None:
     field(form, "To").fill("Ana")
     form.get_by_text("Options").click()

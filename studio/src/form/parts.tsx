@@ -1,6 +1,11 @@
 /** Parts of forms that say in words what they do, and a field for what only JSON can say. */
 
-import type { FieldProps, IconButtonProps } from "@rjsf/utils";
+import type {
+  ArrayFieldItemTemplateProps,
+  FieldProps,
+  IconButtonProps,
+  MultiSchemaFieldTemplateProps,
+} from "@rjsf/utils";
 import { useState } from "react";
 
 function button(said: string) {
@@ -34,6 +39,34 @@ export const BUTTONS = {
   CopyButton: button("Copy"),
   ClearButton: button("Clear"),
 };
+
+/** An item of a list, with what can be done to it beside it, or below where there is no room. */
+export function ListItem({ children, buttonsProps, hasToolbar, registry }: ArrayFieldItemTemplateProps) {
+  const { ArrayFieldItemButtonsTemplate: Buttons } = registry.templates;
+  return (
+    <div className="list-item">
+      <div>{children}</div>
+      {hasToolbar && (
+        <div className="list-buttons">
+          <Buttons {...buttonsProps} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Which of several schemas a value is of, and the fields of that one. */
+export function Alternatives({ selector, optionSchemaField, schema }: MultiSchemaFieldTemplateProps) {
+  return (
+    <div className="alternatives">
+      <label>
+        <span className="unseen">Kind of {schema.title ?? "value"}</span>
+        {selector}
+      </label>
+      {optionSchemaField}
+    </div>
+  );
+}
 
 /** What a schema says nothing about: JSON, or, where it is none, the text itself. */
 export function AnythingField({ formData, onChange, fieldPathId, schema, readonly }: FieldProps) {

@@ -26,6 +26,9 @@ const NAMES: Readonly<Record<string, string>> = {
   time: "Time",
 };
 
+/** What a field that is added to an object begins with. */
+const BEGINNINGS: Readonly<Record<string, unknown>> = { integer: 0, string: "" };
+
 /** Schemas and lists of them by keyword; what else there is are no schemas. */
 const PARTS = ["items", "additionalProperties", "not", "if", "then", "else"];
 const LISTS = ["anyOf", "oneOf", "allOf"];
@@ -38,10 +41,12 @@ function merged(schema: Schema): Schema {
   const others = anyOf.filter((each) => each.type !== "null");
   const mayBeEmpty = others.length < anyOf.length;
   const one = others.length === 1 ? others[0] : decimal(others);
-  if (one !== undefined && typeof one.type === "string" && SCALARS.has(one.type)) {
+  const isField = typeof one?.type === "string" && SCALARS.has(one.type);
+  const isThreefold = one?.type === "boolean" && mayBeEmpty; // a box is ticked or not
+  if (one !== undefined && isField && !isThreefold) {
     const { default: given, ...more } = rest;
     const kept = given === null || given === undefined ? {} : { default: given };
-    return { ...one, ...more, ...kept, type: mayBeEmpty ? [one.type, "null"] : one.type };
+    return { ...one, ...more, ...kept, type: mayBeEmpty ? [String(one.type), "null"] : String(one.type) };
   }
   return { ...rest, anyOf: anyOf.map((each) => ({ title: nameOf(each), ...each })) };
 }
@@ -85,6 +90,10 @@ export function shownSchema(schema: Schema, root: Schema = schema): Schema {
   for (const keyword of PARTS) {
     const part = shown[keyword];
     if (typeof part === "object" && part !== null) shown[keyword] = shownSchema(part as Schema, root);
+  }
+  const further = shown.additionalProperties as Schema | boolean | undefined;
+  if (typeof further === "object" && typeof further.type === "string" && further.type in BEGINNINGS) {
+    shown.additionalProperties = { default: BEGINNINGS[further.type], ...further };
   }
   if (Array.isArray(shown.prefixItems)) {
     shown.items = (shown.prefixItems as Schema[]).map((each) => shownSchema(each, root));

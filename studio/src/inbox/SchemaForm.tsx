@@ -3,14 +3,18 @@
 import Form from "@rjsf/core/lib/components/Form.js"; // the package itself brings its tests' Ajv
 import type { RJSFSchema, UiSchema } from "@rjsf/utils";
 import { useMemo } from "react";
-import { AnythingField, BUTTONS } from "../form/parts";
+import { Alternatives, AnythingField, BUTTONS, ListItem } from "../form/parts";
 import { type Schema, shownSchema } from "../form/shownSchema";
 import "../form/form.css";
 import { validator } from "./validator";
 
 const UI: UiSchema = { "ui:submitButtonOptions": { norender: true } };
 const FIELDS = { FallbackField: AnythingField };
-const TEMPLATES = { ButtonTemplates: BUTTONS };
+const TEMPLATES = {
+  ButtonTemplates: BUTTONS,
+  ArrayFieldItemTemplate: ListItem,
+  MultiSchemaFieldTemplate: Alternatives,
+};
 
 interface SchemaFormProps {
   schema: object;

@@ -10,7 +10,7 @@ import { useDraft, write } from "../inbox/drafts";
 import SchemaForm from "../inbox/SchemaForm";
 import { wrongOf } from "../inbox/validator";
 import { useMe } from "../shell/me";
-import { type Call, callOf, readCall, valuesIn, valuesOf } from "./arguments";
+import { type Call, callOf, checkedBy, readCall, valuesIn, valuesOf } from "./arguments";
 import { type Options, optionsIn, StartOptions } from "./StartOptions";
 
 interface Wrong {
@@ -205,7 +205,7 @@ function called(parameters: Schema, said: unknown): Call | { wrong: Wrong[] } {
   const values = valuesOf(parameters, said);
   const defaults = Object.entries(parameters.properties ?? {}).filter(([, each]) => "default" in each);
   const whole = { ...Object.fromEntries(defaults.map(([name, each]) => [name, each.default])), ...values };
-  const wrong = wrongOf(parameters, whole);
+  const wrong = wrongOf(checkedBy(parameters), whole);
   if (wrong.length > 0) return { wrong };
   const call = callOf(parameters, values);
   if ("missing" in call)

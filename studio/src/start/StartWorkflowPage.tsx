@@ -31,7 +31,7 @@ export function StartWorkflowPage() {
         <p>
           <Link to="/start">All workflows</Link>
         </p>
-        <h2 id="workflow-name">Start {name}</h2>
+        <h1 id="workflow-name">Start {name}</h1>
         {chosen === undefined ? (
           <p className="settled">
             No worker has announced {name}. A run of it can be started all the same: it waits until a worker
