@@ -6,6 +6,8 @@ import { createRoot } from "react-dom/client";
 import { InboxPage } from "./inbox/InboxPage";
 import { RunPage } from "./runs/RunPage";
 import { RunsPage } from "./runs/RunsPage";
+import { StartPage } from "./start/StartPage";
+import { StartWorkflowPage } from "./start/StartWorkflowPage";
 import { Shell } from "./shell/Shell";
 
 const root = createRootRoute({ component: Shell });
@@ -19,10 +21,16 @@ const home = createRoute({
 const inbox = createRoute({ getParentRoute: () => root, path: "/inbox", component: InboxPage });
 const runs = createRoute({ getParentRoute: () => root, path: "/runs", component: RunsPage });
 const run = createRoute({ getParentRoute: () => root, path: "/runs/$id", component: RunPage });
+const start = createRoute({ getParentRoute: () => root, path: "/start", component: StartPage });
+const startWorkflow = createRoute({
+  getParentRoute: () => root,
+  path: "/start/$workflow",
+  component: StartWorkflowPage,
+});
 const question = createRoute({ getParentRoute: () => root, path: "/inbox/$id", component: InboxPage });
 
 const router = createRouter({
-  routeTree: root.addChildren([home, inbox, question, runs, run]),
+  routeTree: root.addChildren([home, inbox, question, runs, run, start, startWorkflow]),
   basepath: new URL(document.baseURI).pathname,
 });
 
