@@ -1,0 +1,104 @@
+"""One of everything: runs that show what the shop, and Studio, can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from examples.shop.app import app
+from examples.shop.campaign import campaign
+from examples.shop.complaint import complaint
+from examples.shop.order import order
+from examples.shop.refund import refund
+from examples.shop.release import release
+from examples.shop.stock import import_stock
+from examples.shop.supplier import new_supplier
+from signoff import AlreadySettled, AsyncClient
+from signoff.client import AsyncHandle
+from signoff.records import EntryKind
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A run to start.
+
+    Attributes:
+        id: The run's. Started again it is the same run.
+        workflow: Which one.
+        arguments: What it is started with.
+        asks: How many questions it opens at first.
+        by: Who starts it.
+    """
+
+    id: str
+    workflow: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    asks: int = 0
+    by: str = "user:dora"
+
+
+def samples(pace: float = 1.0) -> list[Sample]:
+    """Return them, the one that was asked for first at the top.
+
+    Args:
+        pace: How many seconds a second of waiting takes in those that wait for something else than people.
+    """
+    changes = ["Search finds what is misspelled", "VAT of gift cards", "Faster pictures"]
+    wrote = (
+        "The shade was broken and the cable is too short. This is the second time! "
+        "I want my money back or a new one, and I will not send the old one anywhere."
+    )
+    return [
+        Sample("refund-o-1038", refund, ("o-1038", 1_990, "wrong size")),
+        Sample("stock-nordwind", import_stock, ("Nordwind",), by="user:ben"),
+        Sample("release-4.2", release, ("4.2", changes), asks=1),
+        Sample("supplier-alpenholz", new_supplier, ("Alpenholz",), asks=1, by="user:ben"),
+        Sample("campaign-spring", campaign, ("Spring sale",), asks=3, by="user:ben"),
+        Sample("refund-o-1044", refund, ("o-1044", 8_900, "came too late", 30 * pace), asks=1),
+        Sample("complaint-mara", complaint, ("Mara Lindqvist", "desk lamp", wrote), asks=1),
+        Sample("order-o-1043", order, ("o-1043", 64_900, 34.5, 40 * pace), asks=1),
+        Sample("stock-lumen", import_stock, ("Lumen", 5 * pace), by="user:ben"),
+        Sample("refund-o-1042", refund, ("o-1042", 12_450, "broken when it arrived"), asks=1),
+    ]
+
+
+async def start_samples(client: AsyncClient, pace: float = 1.0) -> list[AsyncHandle]:
+    """Start all samples, and return when each has asked what it asks. Another time it joins what runs.
+
+    Args:
+        client: Of a server or a store that a worker of the shop works for.
+        pace: See ``samples``.
+    """
+    chosen = samples(pace)
+    runs = [
+        await client.start(each.workflow, *each.arguments, id=each.id, group=app.group, started_by=each.by)
+        for each in chosen
+    ]
+    for run, sample in zip(runs, chosen, strict=True):
+        questions = await asked(run, sample.asks)
+        if sample.workflow is release:
+            await vote(client, *questions)
+    return runs
+
+
+async def vote(client: AsyncClient, question_id: str) -> None:
+    """Have a colleague agree, so that of two voices one is missing. Another time it may be decided."""
+    note = "tried it on the test system"
+    with suppress(AlreadySettled):
+        await client.answer(question_id, True, user_id="ana", note=note, request_id="samples")
+
+
+async def asked(run: AsyncHandle, count: int) -> list[str]:
+    """Wait until a run has opened so many questions, and return their ids."""
+    ids: list[str] = []
+    if count == 0:
+        return ids
+    async with aclosing(run.events()) as events:
+        async for entry in events:
+            if entry.kind is EntryKind.OPENED:
+                ids.append(entry.fact("id"))
+            if len(ids) == count:
+                break
+    return ids
