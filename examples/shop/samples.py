@@ -65,22 +65,24 @@ def samples(pace: float = 1.0) -> list[Sample]:
 
 
 async def start_samples(client: AsyncClient, pace: float = 1.0) -> list[AsyncHandle]:
-    """Start all samples, and return when each has asked what it asks. Another time it joins what runs.
+    """Start all samples, one when the one before has asked. Those that were started before are joined as they are.
 
     Args:
         client: Of a server or a store that a worker of the shop works for.
         pace: See ``samples``.
     """
-    chosen = samples(pace)
-    runs = [
-        await client.start(each.workflow, *each.arguments, id=each.id, group=app.group, started_by=each.by)
-        for each in chosen
-    ]
-    for run, sample in zip(runs, chosen, strict=True):
-        questions = await asked(run, sample.asks)
-        if sample.workflow is release:
-            await vote(client, *questions)
-    return runs
+    return [await start_sample(client, each) for each in samples(pace)]
+
+
+async def start_sample(client: AsyncClient, sample: Sample) -> AsyncHandle:
+    """Start a sample, and return when it has asked what it asks at first."""
+    run = await client.start(
+        sample.workflow, *sample.arguments, id=sample.id, group=app.group, started_by=sample.by
+    )
+    questions = await asked(run, sample.asks)
+    if sample.workflow is release:
+        await vote(client, *questions)
+    return run
 
 
 async def vote(client: AsyncClient, question_id: str) -> None:
