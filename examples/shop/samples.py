@@ -15,7 +15,7 @@ from examples.shop.refund import refund
 from examples.shop.release import release
 from examples.shop.stock import import_stock
 from examples.shop.supplier import new_supplier
-from signoff import AlreadySettled, AsyncClient
+from signoff import AlreadySettled, AsyncClient, Entry
 from signoff.client import AsyncHandle
 from signoff.records import EntryKind
 
@@ -79,9 +79,9 @@ async def start_sample(client: AsyncClient, sample: Sample) -> AsyncHandle:
     run = await client.start(
         sample.workflow, *sample.arguments, id=sample.id, group=app.group, started_by=sample.by
     )
-    questions = await asked(run, sample.asks)
+    questions = await opened(run, sample.asks)
     if sample.workflow is release:
-        await vote(client, *questions)
+        await vote(client, questions[0].fact("id"))
     return run
 
 
@@ -92,15 +92,15 @@ async def vote(client: AsyncClient, question_id: str) -> None:
         await client.answer(question_id, True, user_id="ana", note=note, request_id="samples")
 
 
-async def asked(run: AsyncHandle, count: int) -> list[str]:
-    """Wait until a run has opened so many questions, and return their ids."""
-    ids: list[str] = []
+async def opened(run: AsyncHandle, count: int) -> list[Entry]:
+    """Wait until a run has opened so many questions, children and timers, and return what its journal has of them."""
+    entries: list[Entry] = []
     if count == 0:
-        return ids
+        return entries
     async with aclosing(run.events()) as events:
         async for entry in events:
             if entry.kind is EntryKind.OPENED:
-                ids.append(entry.fact("id"))
-            if len(ids) == count:
+                entries.append(entry)
+            if len(entries) == count:
                 break
-    return ids
+    return entries
