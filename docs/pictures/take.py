@@ -145,7 +145,7 @@ async def take_run(browser: Browser, url: str) -> None:
     async with window(browser, url, width=1280, height=800) as page:
         await page.goto("/runs/stock-lumen")
         await page.get_by_role("list", name="Timeline").get_by_text("store L-305").wait_for()
-        await page.get_by_text("4 failed attempts").click()
+        await page.get_by_text("2 failed attempts").click()
         await take(page, "run")
 
 

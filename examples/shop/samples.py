@@ -59,7 +59,7 @@ def samples(pace: float = 1.0) -> list[Sample]:
         Sample("refund-o-1044", refund, ("o-1044", 8_900, "came too late", 30 * pace), asks=1),
         Sample("complaint-mara", complaint, ("Mara Lindqvist", "desk lamp", wrote), asks=1),
         Sample("order-o-1043", order, ("o-1043", 64_900, 34.5, 40 * pace), asks=1),
-        Sample("stock-lumen", import_stock, ("Lumen", 5 * pace), by="user:ben"),
+        Sample("stock-lumen", import_stock, ("Lumen", 20 * pace), by="user:ben"),
         Sample("refund-o-1042", refund, ("o-1042", 12_450, "broken when it arrived"), asks=1),
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from signoff import current_step
 
-FEED_IS_BACK_AT_ATTEMPT = 5
+FEED_IS_BACK_AT_ATTEMPT = 3
 
 
 class SupplierDown(Exception):

@@ -8,7 +8,7 @@ from signoff import Context, RetryPolicy
 
 
 @app.workflow
-async def import_stock(ctx: Context, supplier: str, first_wait_seconds: float = 5) -> dict[str, int]:
+async def import_stock(ctx: Context, supplier: str, first_wait_seconds: float = 20) -> dict[str, int]:
     articles = await ctx.step(
         fetch_feed,
         supplier,

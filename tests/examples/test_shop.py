@@ -130,7 +130,7 @@ async def test_a_feed_that_is_down_is_fetched_again_until_it_is_up() -> None:
         run = await env.start(import_stock, "Lumen")
         assert await run.result() == {"articles": 3, "pieces": 188}
         failed = [entry for entry in await run.journal() if entry.kind is EntryKind.ATTEMPT_FAILED]
-        assert len(failed) == 4
+        assert len(failed) == 2
 
 
 @in_asyncio
