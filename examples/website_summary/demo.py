@@ -148,8 +148,10 @@ async def show_studio(site: Site, client: AsyncClient) -> None:
     if not has_person():
         say("There is no terminal here, so nobody would look.")
         return
+    stopped = stop_signals()
     say("Open it in a browser. Ctrl-C ends the demo.")
-    await while_all_live(site, told_to_stop())
+    await while_all_live(site, stopped.wait())
+    say("")
 
 
 async def start_shop(client: AsyncClient) -> None:
@@ -161,12 +163,12 @@ async def start_shop(client: AsyncClient) -> None:
         raise GaveUp(f"the samples ask nothing within {MOST_SECONDS_ALONE:g} s") from None
 
 
-async def told_to_stop() -> None:
-    """Wait for Ctrl-C, or whatever else ends a program on a terminal. Another one does not disturb the cleaning up."""
-    told = asyncio.Event()
+def stop_signals() -> asyncio.Event:
+    """Return what Ctrl-C sets, or whatever else ends a program on a terminal. Said again it disturbs no cleaning up."""
+    stopped = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(each, told.set)
-    await told.wait()
+        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
+    return stopped
 
 
 def has_person() -> bool:

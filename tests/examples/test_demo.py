@@ -129,7 +129,7 @@ def test_on_a_terminal_it_ends_in_studio_which_stays_until_it_is_stopped_and_lea
         demo.send_signal(stopped_by)
         rest, errors = demo.communicate(timeout=30)
     assert (demo.returncode, errors) == (0, ""), rest
-    assert rest == "Stopped; its processes and files are gone.\n"
+    assert rest == "\nStopped; its processes and files are gone.\n"
     assert left_over(output) == ([], False)
 
 
