@@ -134,8 +134,8 @@ async def take_edit(browser: Browser, url: str) -> None:
     async with window(browser, url, width=1280, height=800) as page:
         await page.goto("/inbox")
         await open_question(page, "Send this reply to Mara Lindqvist?")
-        await page.get_by_role("button", name="Edit").click()
-        await page.get_by_label("text").fill(REPLY)
+        await page.get_by_role("button", name="Edit", exact=True).click()
+        await page.get_by_role("textbox", name="Text").fill(REPLY)
         await page.get_by_role("button", name="Approve as edited").scroll_into_view_if_needed()
         await take(page, "edit")
 

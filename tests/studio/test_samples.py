@@ -61,12 +61,12 @@ def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, 
     press(opened(page, "Refund €124.50 to Mara Lindqvist?"), "Approve")
 
     opened(page, "Nobody decided in time: refund €89.00 to Priya Nair?")
-    page.get_by_label("Note").fill("it came on the promised day")
+    page.get_by_role("textbox", name="Note").fill("it came on the promised day")
     press(page, "Reject")
 
     opened(page, "Send this reply to Mara Lindqvist?")
-    page.get_by_role("button", name="Edit").click()
-    page.get_by_label("text").fill("Dear Mara, a new lamp is on its way.")
+    page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_role("textbox", name="Text").fill("Dear Mara, a new lamp is on its way.")
     press(page, "Approve as edited")
 
     opened(page, "Complete the record of Alpenholz")
@@ -78,7 +78,7 @@ def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, 
     page.get_by_role("radio", name="20%").check()
     press(page, "Answer")
     opened(page, "Spring sale: what does the headline say?")
-    page.get_by_label("Answer").fill("Let there be light")
+    page.get_by_role("textbox", name="Answer").fill("Let there be light")
     press(page, "Answer")
     opened(page, "Spring sale: where does it run?")
     page.get_by_role("checkbox", name="Posters").check()
