@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from examples.shop.__main__ import main
 from examples.shop.campaign import campaign
 from examples.shop.complaint import complaint
 from examples.shop.order import order
@@ -190,3 +191,9 @@ async def test_samples_that_are_started_again_are_joined_as_they_are() -> None:
         assert [run.id for run in again] == [run.id for run in first]
         ended = next(run for run in again if run.id.startswith("release"))
         assert (await ended.result())["votes"] == {"ana": "yes", "ben": "yes"}
+
+
+def test_a_server_that_is_none_is_told_of_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong, code in (["http://127.0.0.1:1"], 1), (["nonsense"], 1), (["http://a", "http://b"], 2):
+        assert main(wrong) == code
+        assert capsys.readouterr().err.count("\n") == 1
