@@ -1,12 +1,13 @@
 # Needs Python 3.11 to 3.13, pip and make: everything else is installed into $(VENV) by .ci/bootstrap.
 #
-#   make demo [URL=https://...]   summarise a web page and let a person decide
+#   make demo [URL=https://...]   summarise a web page and let a person decide, then Studio with samples
 #   make test                     lint, types, and the tests
 #   make pytest [ARGS=...]        the tests alone
 #   make cover [ARGS=...]         the tests, and which branches they take: a third slower
 #   make simulation [SEEDS=...]   whatever goes wrong: 10,000 seeds (FIRST=... begins elsewhere)
 #   make fuzz [EXAMPLES=...]      the HTTP API tried by its own description: 300 requests for each operation (SEED=... chooses others)
 #   make bench                    the benchmarks
+#   make pictures                 the pictures of Studio in README, taken anew
 #   make lint | make format
 #
 # PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go.
@@ -23,7 +24,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Without it each of the hundreds of processes that the tests start would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest cover simulation fuzz bench lint format ready
+.PHONY: demo test pytest cover simulation fuzz bench pictures lint format ready
 
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
@@ -47,6 +48,9 @@ fuzz: ready
 
 bench: ready
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+pictures: ready
+	@$(BIN)/python -m docs.pictures.take
 
 lint: ready
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """``make demo``: the example on a page of its own, with every process on this machine, from the start to the result.
 
-``python -m examples.website_summary.demo [URL]`` takes another page. Without a terminal it plays the person.
+Then Studio, with the shop's samples, until Ctrl-C. Without a terminal it plays the person, and ends as soon as Studio
+answers. ``python -m examples.website_summary.demo [URL]`` takes another page.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 import httpx
 
+from examples.shop.samples import start_samples
 from examples.website_summary.processes import DidNotStart, Site
 from signoff import AsyncClient, Entry, RunFailed, SignoffError
 from signoff.client import AsyncHandle
@@ -43,6 +45,7 @@ def main(arguments: list[str]) -> int:
         page = served_article() if not arguments else nullcontext(checked(arguments))
         with page as url, tempfile.TemporaryDirectory(prefix="signoff-demo-") as folder:
             asyncio.run(demonstrate(url, Path(folder)))
+        say("Stopped; its processes and files are gone.")
     except (GaveUp, DidNotStart, SignoffError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -66,7 +69,8 @@ async def demonstrate(url: str, folder: Path) -> None:
             say(f"Run      {run.id}\n")
             await while_all_live(site, Demo(site, run).watch())
             summary = await result_of(run)
-    say(f"Accepted. The run has ended with this result:\n\n{quoted(summary)}")
+            say(f"Accepted. The run has ended with this result:\n\n{quoted(summary)}\n")
+            await show_studio(site, client)
 
 
 class Demo:
@@ -75,7 +79,7 @@ class Demo:
     def __init__(self, site: Site, run: AsyncHandle) -> None:
         self._site = site
         self._run = run
-        self._has_person = sys.stdin is not None and sys.stdin.isatty()
+        self._has_person = has_person()
         self._plays = iter(["reject", "accept"])
 
     async def watch(self) -> None:
@@ -124,6 +128,52 @@ class Demo:
         decision = next(self._plays)
         say(f"There is no terminal here, so the demo plays the person, and decides: {decision}.")
         await post(self._site.gateway_url + "/confirm", data={"promise_id": promise_id, "decision": decision})
+
+
+async def show_studio(site: Site, client: AsyncClient) -> None:
+    """Start the shop's samples, and show them until somebody says stop. Without a person, see that they could be shown.
+
+    Raises:
+        GaveUp: Studio does not answer, or the samples ask nothing.
+    """
+    site.start("shop")
+    await while_all_live(site, start_shop(client))
+    async with httpx.AsyncClient(base_url=site.server_url, timeout=10, trust_env=False) as http:
+        page = await http.get("/inbox", headers={"Accept": "text/html"})
+    if page.is_error or "<html" not in page.text:
+        raise GaveUp(f"Studio does not answer at {site.server_url}: status {page.status_code}")
+    waiting = len((await client.questions()).items)
+    say(f"Studio   {site.server_url}/")
+    say(f"It has that run, and those of a small shop (examples/shop). {waiting} questions wait in its inbox.")
+    if not has_person():
+        say("There is no terminal here, so nobody would look.")
+        return
+    stopped = stop_signals()
+    say("Open it in a browser. Ctrl-C ends the demo.")
+    await while_all_live(site, stopped.wait())
+    say("")
+
+
+async def start_shop(client: AsyncClient) -> None:
+    """Start the samples. Raises GaveUp if they do not come to ask."""
+    try:
+        async with asyncio.timeout(MOST_SECONDS_ALONE):
+            await start_samples(client)
+    except TimeoutError:
+        raise GaveUp(f"the samples ask nothing within {MOST_SECONDS_ALONE:g} s") from None
+
+
+def stop_signals() -> asyncio.Event:
+    """Return what Ctrl-C sets, or whatever else ends a program on a terminal. Said again it disturbs no cleaning up."""
+    stopped = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
+    return stopped
+
+
+def has_person() -> bool:
+    """Whether somebody sits at a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 async def while_all_live(site: Site, work: Any) -> None:
@@ -210,5 +260,7 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be stopped is to clean up
+    # To be stopped, or left alone by a terminal that is closed, is to clean up.
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -24,7 +24,7 @@ class DidNotStart(Exception):
 
 
 class Site:
-    """``signoff server``, the gateway and the worker. All they keep is in one folder, so they can be started again.
+    """``signoff server``, the gateway and the workers. All they keep is in one folder, so they can be started again.
 
     Args:
         folder: Where the database, the pages, the mails and the logs go.
@@ -53,7 +53,7 @@ class Site:
         return frozenset(self._running)
 
     def start(self, *names: str) -> None:
-        """Start ``server``, ``gateway`` or ``worker``, together, and wait until those that have an address answer.
+        """Start ``server``, ``gateway``, ``worker`` or ``shop``, together, and wait until those with an address answer.
 
         Raises:
             DidNotStart: One of them does not.
@@ -120,8 +120,10 @@ class Site:
                 port = str(httpx.URL(self.gateway_url).port)
                 return ["uvicorn", gateway, "--port", port], {"SIGNOFF_URL": self.server_url}
             case _:
-                return ["signoff", "worker", "examples.website_summary.worker:app"], {
-                    "SIGNOFF_STORE": self.store
+                package = {"worker": "website_summary", "shop": "shop"}[name]
+                return ["signoff", "worker", f"examples.{package}.worker:app"], {
+                    "SIGNOFF_STORE": self.store,
+                    "SIGNOFF_PUBLIC_URL": self.server_url,
                 }
 
     def _await(self, name: str) -> None:

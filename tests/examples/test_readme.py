@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -47,3 +48,10 @@ def test_the_workflow_of_the_readme_pays_back_what_is_approved_and_nothing_else(
         shop.app.answer(question.id, approved, user_id="ana", note="as discussed")
         assert run.result(20) == result
     assert shop.paid == paid
+
+
+def test_the_pictures_of_the_readme_are_there_and_small() -> None:
+    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", (REPOSITORY / "README.md").read_text())
+    kept = [file.relative_to(REPOSITORY).as_posix() for file in (REPOSITORY / "docs/pictures").glob("*.webp")]
+    assert sorted(shown) == sorted(kept)
+    assert all((REPOSITORY / name).stat().st_size < 150_000 for name in shown)

@@ -1,0 +1,1 @@
+"""A small shop's everyday decisions, one workflow a file. See README.md."""
