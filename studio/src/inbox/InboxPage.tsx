@@ -7,7 +7,10 @@ import { useMe } from "../shell/me";
 import { useDecisions } from "./decisions";
 import { QuestionDetail } from "./QuestionDetail";
 import { QuestionList } from "./QuestionList";
+import { useAsleep } from "./snoozes";
 import { useInbox, type View } from "./useInbox";
+
+const NAMES: Record<View, string> = { mine: "Mine", snoozed: "Snoozed", all: "All" };
 
 export function InboxPage() {
   const me = useMe();
@@ -16,7 +19,11 @@ export function InboxPage() {
   const navigate = useNavigate();
   const inbox = useInbox(view, me.names);
   const decided = new Set(useDecisions().map((each) => each.question.id));
-  const open = inbox.questions.filter((each) => !decided.has(each.id) || each.id === id);
+  const asleep = useAsleep(inbox.questions, me.user_id);
+  const shown = inbox.questions.filter(
+    (each) => view === "all" || asleep.has(each.id) === (view === "snoozed"),
+  );
+  const open = shown.filter((each) => !decided.has(each.id) || each.id === id);
   const at = open.findIndex((each) => each.id === id);
 
   const show = useCallback(
@@ -51,14 +58,14 @@ export function InboxPage() {
             {waiting}
           </span>
           <fieldset className="segments" aria-label="Which questions">
-            {(["mine", "all"] as const).map((each) => (
+            {(["mine", "snoozed", "all"] as const).map((each) => (
               <button
                 key={each}
                 type="button"
                 aria-pressed={each === view}
                 onClick={() => navigate({ to: ".", search: { view: each } })}
               >
-                {each === "mine" ? "Mine" : "All"}
+                {NAMES[each]}
               </button>
             ))}
           </fieldset>

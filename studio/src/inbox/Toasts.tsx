@@ -2,8 +2,7 @@
 
 import { Link } from "@tanstack/react-router";
 import { useKeys } from "../shell/keys";
-import { type Decision, drop, UNDO_SECONDS, useDecisions } from "./decisions";
-import { write } from "./drafts";
+import { type Decision, drop, putBack, UNDO_SECONDS, useDecisions } from "./decisions";
 
 export function Toasts() {
   const decisions = useDecisions();
@@ -38,9 +37,7 @@ export function Toasts() {
 }
 
 /** Have a decision not sent, and what was typed for it back in its form. */
-function takeBack({ question, value, note }: Decision): void {
-  drop(question.id);
-  const typed =
-    question.data.input_type === "approval" ? (value as { edited?: unknown } | null)?.edited : value;
-  write(question.id, { ...(typed !== undefined && { value: typed }), ...(note !== undefined && { note }) });
+function takeBack(decision: Decision): void {
+  drop(decision.question.id);
+  putBack(decision);
 }

@@ -3,6 +3,8 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { api, given, type Refused } from "../api/client";
+import { freshId } from "../api/freshId";
+import { write } from "./drafts";
 import type { Question } from "./question";
 
 export const UNDO_SECONDS = 5;
@@ -50,6 +52,13 @@ export function decide(client: QueryClient, decision: Omit<Decision, "state" | "
   );
 }
 
+/** Have what was typed for a decision in its form again. */
+export function putBack({ question, value, note }: Decision): void {
+  const typed =
+    question.data.input_type === "approval" ? (value as { edited?: unknown } | null)?.edited : value;
+  write(question.id, { ...(typed != null && { value: typed }), ...(note !== undefined && { note }) });
+}
+
 async function send(client: QueryClient, id: string): Promise<void> {
   const decision = decisions.find((each) => each.question.id === id);
   if (decision === undefined || decision.state !== "waiting") return;
@@ -60,6 +69,7 @@ async function send(client: QueryClient, id: string): Promise<void> {
     client.setQueryData(["question", id], settled);
     drop(id);
   } catch (error) {
+    putBack(decision);
     update(id, { state: "refused", refusal: error as Error });
     client.invalidateQueries({ queryKey: ["question", id] });
   }
@@ -74,13 +84,6 @@ function post(decision: Decision, keepalive = false): Promise<unknown> {
       keepalive,
     }),
   );
-}
-
-/** A new text; `crypto.randomUUID` is only there on https and on this machine. */
-function freshId(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
-    byte.toString(16).padStart(2, "0"),
-  ).join("");
 }
 
 /** Send what still waits when the page goes away: who has decided is not asked to stay. */

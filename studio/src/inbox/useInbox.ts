@@ -5,7 +5,7 @@ import { useEffect } from "react";
 import { api, given } from "../api/client";
 import type { Question } from "./question";
 
-export type View = "mine" | "all";
+export type View = "mine" | "all" | "snoozed";
 
 interface Page {
   items: Question[];
@@ -17,7 +17,7 @@ type Pages = InfiniteData<Page, string | null>;
 const PAGE = 200;
 
 export function useInbox(view: View, names: ReadonlySet<string>) {
-  const assignee = view === "mine" ? [...names] : undefined;
+  const assignee = view === "all" ? undefined : [...names];
   const key = ["questions", { assignee }];
   const inbox = useInfiniteQuery({
     queryKey: key,
@@ -42,19 +42,24 @@ function useEvents(assignee: string[] | undefined, key: readonly unknown[]): voi
   useEffect(() => {
     const queryKey = JSON.parse(name) as unknown[];
     const source = new EventSource(url);
+    const show = (question: Question) => {
+      client.setQueryData(["question", question.id], question);
+      client.invalidateQueries({ queryKey: ["history", question.id] });
+    };
     const put = (message: MessageEvent<string>) => {
       const question = JSON.parse(message.data) as Question;
-      client.setQueryData(["question", question.id], question);
+      show(question);
       client.setQueryData<Pages>(queryKey, (pages) => pages && withQuestion(pages, question));
     };
     const drop = (message: MessageEvent<string>) => {
       const { id } = JSON.parse(message.data) as { id: string };
       client.invalidateQueries({ queryKey: ["question", id] });
+      client.invalidateQueries({ queryKey: ["history", id] });
       client.setQueryData<Pages>(queryKey, (pages) => pages && without(pages, id));
     };
     const settle = (message: MessageEvent<string>) => {
       const question = JSON.parse(message.data) as Question;
-      client.setQueryData(["question", question.id], question);
+      show(question);
       client.setQueryData<Pages>(queryKey, (pages) => pages && without(pages, question.id));
     };
     const lookAgain = () => client.invalidateQueries({ queryKey });

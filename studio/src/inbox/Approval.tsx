@@ -1,0 +1,75 @@
+/** The form of an approval: yes, no, and where there is a proposal another one. */
+
+import { lazy, useState } from "react";
+import { useKeys } from "../shell/keys";
+import { isSame } from "./edits";
+import { ProposalDiff } from "./ProposalDiff";
+import type { Question } from "./question";
+
+const SchemaForm = lazy(() => import("./SchemaForm"));
+
+interface ApprovalProps {
+  question: Question;
+  /** The proposal as it was edited, if it was. */
+  value: unknown;
+  onChange: (value: unknown) => void;
+  onDecide: (value: unknown, said: string) => void;
+  /** Decide, if `value` is what `schema` describes. */
+  onDecideChecked: (value: unknown, said: string, schema: object, checked: unknown) => void;
+}
+
+export function Approval({ question, value, onChange, onDecide, onDecideChecked }: ApprovalProps) {
+  const { proposal, answer_schema, policy } = question.data;
+  const hasProposal = "proposal" in question.data;
+  const canEdit = hasProposal && policy?.quorum === undefined;
+  const [isEditing, setEditing] = useState(value !== undefined);
+  const edited = value === undefined ? proposal : value;
+  const isChanged = isEditing && !isSame(edited, proposal);
+  const properties = answer_schema.properties as Record<string, object> | undefined;
+  const schema = { ...properties?.edited, $defs: answer_schema.$defs ?? {} };
+  const approve = () =>
+    isChanged
+      ? onDecideChecked({ approved: true, edited }, "Approved as edited", schema, edited)
+      : onDecide({ approved: true }, "Approved");
+  const reject = () => onDecide({ approved: false }, "Rejected");
+  const edit = () => {
+    setEditing(true);
+    onChange(edited);
+  };
+  const stop = () => {
+    setEditing(false);
+    onChange(undefined);
+  };
+  useKeys({ a: approve, r: reject, ...(canEdit && { e: edit }) });
+  return (
+    <>
+      {hasProposal && (
+        <div className="proposal">
+          <section aria-label="Proposal">
+            <h3>{isEditing ? "Edit the proposal" : "Proposal"}</h3>
+            <SchemaForm schema={schema} value={edited} onChange={onChange} isReadOnly={!isEditing} />
+          </section>
+          {isEditing && <ProposalDiff proposal={proposal} edited={edited} />}
+        </div>
+      )}
+      <div className="buttons">
+        <button type="button" className="primary" onClick={approve} aria-keyshortcuts="a">
+          {isChanged ? "Approve as edited" : "Approve"}
+        </button>
+        <button type="button" className="danger" onClick={reject} aria-keyshortcuts="r">
+          Reject
+        </button>
+        {canEdit && !isEditing && (
+          <button type="button" onClick={edit} aria-keyshortcuts="e">
+            Edit
+          </button>
+        )}
+        {isEditing && (
+          <button type="button" onClick={stop}>
+            Keep the proposal
+          </button>
+        )}
+      </div>
+    </>
+  );
+}
