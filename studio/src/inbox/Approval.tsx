@@ -1,6 +1,6 @@
 /** The form of an approval: yes, no, and where there is a proposal another one. */
 
-import { lazy, useState } from "react";
+import { lazy, useRef, useState } from "react";
 import { useKeys } from "../shell/keys";
 import { isSame } from "./edits";
 import { ProposalDiff } from "./ProposalDiff";
@@ -26,11 +26,13 @@ export function Approval({ question, value, onChange, onDecide, onDecideChecked 
   const edited = value === undefined ? proposal : value;
   const isChanged = isEditing && !isSame(edited, proposal);
   const properties = answer_schema.properties as Record<string, object> | undefined;
-  const schema = { ...properties?.edited, $defs: answer_schema.$defs ?? {} };
-  const approve = () =>
-    isChanged
-      ? onDecideChecked({ approved: true, edited }, "Approved as edited", schema, edited)
-      : onDecide({ approved: true }, "Approved");
+  const schema = properties?.edited ?? {};
+  const fields = useRef<HTMLDivElement>(null);
+  const approve = () => {
+    if (isEditing && !fields.current?.closest("form")?.reportValidity()) return;
+    if (isChanged) onDecideChecked({ approved: true, edited }, "Approved as edited", schema, edited);
+    else onDecide({ approved: true }, "Approved");
+  };
   const reject = () => onDecide({ approved: false }, "Rejected");
   const edit = () => {
     setEditing(true);
@@ -44,7 +46,7 @@ export function Approval({ question, value, onChange, onDecide, onDecideChecked 
   return (
     <>
       {hasProposal && (
-        <div className="proposal">
+        <div className="proposal" ref={fields}>
           <section aria-label="Proposal">
             <h3>{isEditing ? "Edit the proposal" : "Proposal"}</h3>
             <SchemaForm schema={schema} value={edited} onChange={onChange} isReadOnly={!isEditing} />

@@ -21,8 +21,8 @@ export function Assignment({ question }: { question: Question }) {
       client.setQueryData(["question", question.id], changed);
       setWay(undefined);
     },
-    onError: () => client.invalidateQueries({ queryKey: ["question", question.id] }),
-    onSettled: () => client.invalidateQueries({ queryKey: ["history", question.id] }),
+    onError: () => void client.invalidateQueries({ queryKey: ["question", question.id] }),
+    onSettled: () => void client.invalidateQueries({ queryKey: ["history", question.id] }),
   };
   const claim = useMutation({
     mutationFn: () => given(api.POST("/v1/questions/{question_id}/claim", { ...path, body: self })),

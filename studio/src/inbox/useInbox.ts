@@ -43,7 +43,9 @@ function useEvents(assignee: string[] | undefined, key: readonly unknown[]): voi
     const queryKey = JSON.parse(name) as unknown[];
     const source = new EventSource(url);
     const show = (question: Question) => {
-      client.setQueryData(["question", question.id], question);
+      client.setQueryData<Question>(["question", question.id], (known) =>
+        known !== undefined && known.version > question.version ? known : question,
+      );
       client.invalidateQueries({ queryKey: ["history", question.id] });
     };
     const put = (message: MessageEvent<string>) => {
