@@ -34,10 +34,7 @@ export function Approval({ question, value, onChange, onDecide, onDecideChecked 
     else onDecide({ approved: true }, "Approved");
   };
   const reject = () => onDecide({ approved: false }, "Rejected");
-  const edit = () => {
-    setEditing(true);
-    onChange(edited);
-  };
+  const edit = () => setEditing(true);
   const stop = () => {
     setEditing(false);
     onChange(undefined);
@@ -49,7 +46,13 @@ export function Approval({ question, value, onChange, onDecide, onDecideChecked 
         <div className="proposal" ref={fields}>
           <section aria-label="Proposal">
             <h3>{isEditing ? "Edit the proposal" : "Proposal"}</h3>
-            <SchemaForm schema={schema} value={edited} onChange={onChange} isReadOnly={!isEditing} />
+            <SchemaForm
+              key={String(isEditing)}
+              schema={schema}
+              value={edited}
+              onChange={onChange}
+              isReadOnly={!isEditing}
+            />
           </section>
           {isEditing && <ProposalDiff proposal={proposal} edited={edited} />}
         </div>
