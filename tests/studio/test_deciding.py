@@ -286,6 +286,19 @@ def test_lines_of_a_proposal_stay_lines(page: Page, http: httpx.Client, name: st
     assert sorted(text.split("\n")) == ["Bye", "Dear Ana,", "hello"]
 
 
+def test_numbers_are_shown_as_they_are_and_none_is_rounded_by_an_edit(
+    page: Page, http: httpx.Client, name: str
+) -> None:
+    id = put(http, name, proposal={"id": 12345678901234567890}, metadata={"rate": 1.0})
+    show(page, id, name)
+    expect(page.get_by_role("region", name="Proposal")).to_contain_text("12345678901234567890")
+    expect(page.get_by_text("1.0", exact=True)).to_be_visible()
+    page.keyboard.press("e")
+    expect(page.get_by_role("button", name="Keep the proposal")).to_be_hidden()
+    page.keyboard.press("a")
+    assert result(page, http, name)["proposal"] == {"id": 12345678901234567890}
+
+
 def test_an_edit_that_the_schema_does_not_allow_is_told_of_at_once(
     page: Page, http: httpx.Client, name: str
 ) -> None:
@@ -322,15 +335,15 @@ def test_the_run_so_far_what_is_known_beside_and_attachments_are_shown(
     files = [{"name": "invoice", "url": "https://files.example/1.pdf", "media_type": "application/pdf"}]
     id = put(http, name, metadata=metadata, attachments=files)
     show(page, id, name)
-    for text in ("o-1", "yes", "a, b", '"name": "Ana"', "files.example, application/pdf"):
+    for text in ("o-1", "yes", "a, b", '"Ana"', "files.example, application/pdf"):
         expect(page.get_by_text(text)).to_be_visible()
     link = page.get_by_role("link", name="invoice")
     assert link.get_attribute("href") == "https://files.example/1.pdf"
     assert link.get_attribute("rel") == "noopener noreferrer"
     page.get_by_text("The run so far").click()
-    story = page.get_by_role("list", name="The run so far")
+    story = page.get_by_role("list", name="Timeline")
     expect(story.get_by_text("started")).to_be_visible()
-    expect(story.get_by_text(name)).to_be_visible()
+    expect(story.get_by_text(name, exact=True)).to_be_visible()
 
 
 # Later

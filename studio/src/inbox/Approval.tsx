@@ -1,10 +1,11 @@
 /** The form of an approval: yes, no, and where there is a proposal another one. */
 
 import { lazy, useRef, useState } from "react";
+import { Json } from "../shell/Json";
 import { useKeys } from "../shell/keys";
 import { isSame } from "./edits";
 import { ProposalDiff } from "./ProposalDiff";
-import type { Question } from "./question";
+import { isHeld, type Question } from "./question";
 
 const SchemaForm = lazy(() => import("./SchemaForm"));
 
@@ -21,7 +22,8 @@ interface ApprovalProps {
 export function Approval({ question, value, onChange, onDecide, onDecideChecked }: ApprovalProps) {
   const { proposal, answer_schema, policy } = question.data;
   const hasProposal = "proposal" in question.data;
-  const canEdit = hasProposal && policy?.quorum === undefined;
+  const isPlain = isHeld(proposal);
+  const canEdit = hasProposal && isPlain && policy?.quorum === undefined;
   const [isEditing, setEditing] = useState(value !== undefined);
   const edited = value === undefined ? proposal : value;
   const isChanged = isEditing && !isSame(edited, proposal);
@@ -46,13 +48,22 @@ export function Approval({ question, value, onChange, onDecide, onDecideChecked 
         <div className="proposal" ref={fields}>
           <section aria-label="Proposal">
             <h3>{isEditing ? "Edit the proposal" : "Proposal"}</h3>
-            <SchemaForm
-              key={String(isEditing)}
-              schema={schema}
-              value={edited}
-              onChange={onChange}
-              isReadOnly={!isEditing}
-            />
+            {isPlain ? (
+              <SchemaForm
+                key={String(isEditing)}
+                schema={schema}
+                value={edited}
+                onChange={onChange}
+                isReadOnly={!isEditing}
+              />
+            ) : (
+              <>
+                <Json value={proposal} />
+                <p className="hint">
+                  A form would round its numbers: it is edited by <code>signoff answer --edit</code>.
+                </p>
+              </>
+            )}
           </section>
           {isEditing && <ProposalDiff proposal={proposal} edited={edited} />}
         </div>

@@ -2,7 +2,7 @@
 
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from "react";
-import { api, given } from "../api/client";
+import { api, given, type Promised } from "../api/client";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
 import { mayOperate, mayRespond } from "../shell/rights";
@@ -17,8 +17,8 @@ export function Assignment({ question }: { question: Question }) {
   const path = { params: { path: { question_id: question.id } } };
   const self = { user_id: me.user_id, groups: me.groups, roles: [] };
   const done = {
-    onSuccess: (changed: unknown) => {
-      client.setQueryData(["question", question.id], changed);
+    onSuccess: (changed: Promised) => {
+      client.setQueryData(["question", question.id], { ...changed, data: question.data });
       setWay(undefined);
     },
     onError: () => void client.invalidateQueries({ queryKey: ["question", question.id] }),

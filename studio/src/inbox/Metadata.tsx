@@ -1,5 +1,6 @@
 /** What a workflow says beside a question. */
 
+import { rawNumber } from "../api/exact";
 import { Json } from "../shell/Json";
 
 export function Metadata({ metadata }: { metadata: Record<string, unknown> }) {
@@ -22,6 +23,8 @@ export function Metadata({ metadata }: { metadata: Record<string, unknown> }) {
 function Value({ value }: { value: unknown }) {
   if (value === null) return "none";
   if (typeof value === "boolean") return value ? "yes" : "no";
+  const number = rawNumber(value);
+  if (number !== undefined) return number;
   if (typeof value !== "object") return <span className="help">{String(value)}</span>;
   if (Array.isArray(value) && value.every((each) => typeof each === "string" || typeof each === "number")) {
     return value.length === 0 ? "none" : value.join(", ");

@@ -14,7 +14,7 @@ import { type Decision, decide, useDecisions } from "./decisions";
 import { forgetAnswer, useDraft } from "./drafts";
 import { History } from "./History";
 import { Metadata } from "./Metadata";
-import { askedAt, deadlineOf, hindrance, type Question } from "./question";
+import { askedAt, deadlineOf, hindrance, type Question, questionOf } from "./question";
 import "./question.css";
 import { RunStory } from "./RunStory";
 import { Snooze } from "./Snooze";
@@ -32,9 +32,14 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
   const asked = useQuery({
     queryKey: ["question", id],
     queryFn: async () =>
-      (await given(
-        api.GET("/v1/questions/{question_id}", { params: { path: { question_id: id } } }),
-      )) as unknown as Question,
+      questionOf(
+        await given(
+          api.GET("/v1/questions/{question_id}", {
+            params: { path: { question_id: id } },
+            parseAs: "text",
+          }),
+        ),
+      ),
     retry: (count, error) => count < 3 && (error as Refused).problem === undefined,
   });
   const question = asked.data;

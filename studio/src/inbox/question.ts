@@ -1,6 +1,7 @@
 /** Questions as the API shows them: a promise whose `data` says what is asked. */
 
 import type { Promised } from "../api/client";
+import { parseExact, rawNumber } from "../api/exact";
 
 export type InputType = "approval" | "text" | "select" | "multiselect" | "form" | "external";
 
@@ -52,6 +53,25 @@ interface Progress {
 export interface Question extends Promised {
   data: Asked;
   progress?: Progress;
+}
+
+/** Read a question with its numbers as they are: a proposal that a browser's numbers can hold is plain, for its form. */
+export function questionOf(text: string): Question {
+  const plain = JSON.parse(text) as Question;
+  const exact = parseExact(text) as Question;
+  const { action, metadata, proposal } = exact.data;
+  const data = { ...plain.data, metadata };
+  if (action !== undefined) data.action = action;
+  if ("proposal" in data && !isHeld(data.proposal)) data.proposal = proposal;
+  return { ...plain, data, ...("value" in plain && { value: exact.value }) };
+}
+
+/** Whether all numbers are some that a form gives back as they were. */
+export function isHeld(value: unknown): boolean {
+  if (typeof value === "number")
+    return !Number.isInteger(value) ? Number.isFinite(value) : Number.isSafeInteger(value);
+  if (rawNumber(value) !== undefined) return false;
+  return typeof value !== "object" || value === null || Object.values(value).every(isHeld);
 }
 
 /** Whether one of these names, or anybody, may answer. */

@@ -3,7 +3,7 @@
 import { type InfiniteData, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { api, given } from "../api/client";
-import type { Question } from "./question";
+import { type Question, questionOf } from "./question";
 
 export type View = "mine" | "all" | "snoozed";
 
@@ -49,7 +49,7 @@ function useEvents(assignee: string[] | undefined, key: readonly unknown[]): voi
       client.invalidateQueries({ queryKey: ["history", question.id] });
     };
     const put = (message: MessageEvent<string>) => {
-      const question = JSON.parse(message.data) as Question;
+      const question = questionOf(message.data);
       show(question);
       client.setQueryData<Pages>(queryKey, (pages) => pages && withQuestion(pages, question));
     };
@@ -60,7 +60,7 @@ function useEvents(assignee: string[] | undefined, key: readonly unknown[]): voi
       client.setQueryData<Pages>(queryKey, (pages) => pages && without(pages, id));
     };
     const settle = (message: MessageEvent<string>) => {
-      const question = JSON.parse(message.data) as Question;
+      const question = questionOf(message.data);
       show(question);
       client.setQueryData<Pages>(queryKey, (pages) => pages && without(pages, question.id));
     };
