@@ -9,8 +9,11 @@ import pytest
 
 from signoff.errors import InvalidValue, NotFound, RequestConflict
 from signoff.people.checks import LONGEST_NOTE
+from signoff.people.comments import comment
+from signoff.people.responders import Responder
 from signoff.records import AuditKind
 from tests.people.test_policies import asking, kinds, result
+from tests.stores.scene import Scene, question, rule
 from tests.support import in_asyncio
 
 
@@ -62,3 +65,11 @@ async def test_what_is_not_there_is_not_commented_on() -> None:
     async with asking() as (env, _):
         with pytest.raises(NotFound):
             await env.client.inbox.comment("none", "why?", user_id="ana")
+
+
+@rule
+async def test_every_store_keeps_a_comment_once(scene: Scene) -> None:
+    await scene.store.create_promise(question("r", id="q"))
+    said = [await comment(scene.store, "q", Responder("ana"), "é?", "one") for _ in range(2)]
+    assert said[0] == said[1]
+    assert json.loads(said[0].details or "") == {"text": "é?", "request_id": "one"}
