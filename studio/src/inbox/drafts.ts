@@ -34,6 +34,11 @@ export function forget(id: string): void {
   for (const each of listeners) each();
 }
 
+/** Whether an answer, or an edit of what is proposed, was begun. */
+export function hasEdits(id: string): boolean {
+  return read(id).value !== undefined;
+}
+
 function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);

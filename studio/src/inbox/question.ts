@@ -39,3 +39,8 @@ export function isFor(question: Question, names: ReadonlySet<string>): boolean {
 export function askedAt(question: Question): number {
   return question.data.policy?.asked_at ?? question.created_at;
 }
+
+/** Such as `1 question`, `1,200 questions`. */
+export function counted(count: number): string {
+  return `${count.toLocaleString("en")} question${count === 1 ? "" : "s"}`;
+}

@@ -2,10 +2,10 @@
 
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import { useEffect } from "react";
 import { api, given } from "../api/client";
 import { Json } from "../shell/Json";
 import { useMe } from "../shell/me";
+import { useTitle } from "../shell/title";
 import { duration } from "../time/durations";
 import { Deadline, Since } from "../time/Times";
 import { StateMark } from "./RunsPage";
@@ -25,9 +25,7 @@ function RunOf({ id }: { id: string }) {
     queryFn: () => given(api.GET("/v1/runs/{run_id}", path)),
   });
   const { entries, isLive } = useJournal(id);
-  useEffect(() => {
-    document.title = `${id} - Signoff`;
-  }, [id]);
+  useTitle(`${id} - Signoff`);
   if (found.isError) return <p className="trouble">{found.error.message}</p>;
   const run = found.data;
   if (run === undefined) return null;

@@ -5,6 +5,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef } from "react";
 import { api, given } from "../api/client";
+import { useTitle } from "../shell/title";
 import { Since } from "../time/Times";
 import { callOf, type Run, type RunState, STATES } from "./run";
 
@@ -53,9 +54,7 @@ export function RunsPage() {
     if (items.length > 0 && last >= items.length - 20 && hasNextPage && !isFetchingNextPage)
       void fetchNextPage();
   }, [last, items.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
-  useEffect(() => {
-    document.title = "Runs - Signoff";
-  }, []);
+  useTitle("Runs - Signoff");
 
   const choose = (next: Which) => void navigate({ to: "/runs", search: next as never });
   return (
