@@ -2,12 +2,20 @@
 
 import { Link } from "@tanstack/react-router";
 import { useKeys } from "../shell/keys";
+import { BatchToast } from "./BatchToast";
+import { dropBatch, useBatches } from "./batches";
 import { type Decision, drop, putBack, UNDO_SECONDS, useDecisions } from "./decisions";
 
 export function Toasts() {
   const decisions = useDecisions();
-  const undoable = decisions.filter((each) => each.state === "waiting");
-  useKeys({ u: () => undoable.length > 0 && takeBack(undoable.at(-1) as Decision) });
+  const batches = useBatches();
+  const last = decisions.findLast((each) => each.state === "waiting");
+  const lastBatch = batches.findLast((each) => each.state === "waiting");
+  const takeLastBack = () => {
+    if (lastBatch !== undefined && lastBatch.at > (last?.at ?? 0)) dropBatch(lastBatch.id);
+    else if (last !== undefined) takeBack(last);
+  };
+  useKeys({ u: takeLastBack });
   return (
     <div className="toasts" role="status" aria-live="polite">
       {decisions.map((each) => (
@@ -31,6 +39,9 @@ export function Toasts() {
             </>
           )}
         </p>
+      ))}
+      {batches.map((each) => (
+        <BatchToast key={each.id} batch={each} />
       ))}
     </div>
   );

@@ -2,10 +2,11 @@
 
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
-import { api, given, type Refused } from "../api/client";
+import { api, given, type Promised, type Refused } from "../api/client";
 import { freshId } from "../api/freshId";
 import { write } from "./drafts";
 import type { Question } from "./question";
+import { settle } from "./settled";
 
 export const UNDO_SECONDS = 5;
 
@@ -19,6 +20,7 @@ export interface Decision {
   said: string;
   /** By which the server knows it again, however often it is sent. */
   request_id: string;
+  at: number;
   state: "waiting" | "sending" | "refused";
   refusal?: Refused | Error;
 }
@@ -43,9 +45,9 @@ export function drop(id: string): void {
 }
 
 /** Decide; the answer is sent when nobody has taken it back for five seconds. */
-export function decide(client: QueryClient, decision: Omit<Decision, "state" | "request_id">): void {
+export function decide(client: QueryClient, decision: Omit<Decision, "state" | "request_id" | "at">): void {
   drop(decision.question.id);
-  change([...decisions, { ...decision, request_id: freshId(), state: "waiting" }]);
+  change([...decisions, { ...decision, request_id: freshId(), at: performance.now(), state: "waiting" }]);
   timers.set(
     decision.question.id,
     window.setTimeout(() => send(client, decision.question.id), UNDO_SECONDS * 1000),
@@ -67,6 +69,7 @@ async function send(client: QueryClient, id: string): Promise<void> {
   try {
     const settled = await post(decision);
     client.setQueryData(["question", id], settled);
+    if (settled.state !== "pending") settle([id]);
     drop(id);
   } catch (error) {
     putBack(decision);
@@ -75,7 +78,7 @@ async function send(client: QueryClient, id: string): Promise<void> {
   }
 }
 
-function post(decision: Decision, keepalive = false): Promise<unknown> {
+function post(decision: Decision, keepalive = false): Promise<Promised> {
   const { question, value, note, user_id, groups } = decision;
   return given(
     api.POST("/v1/questions/{question_id}/answer", {

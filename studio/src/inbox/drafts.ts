@@ -40,6 +40,11 @@ export function forgetAnswer(id: string): void {
   keep(id, comment === undefined ? EMPTY : { comment });
 }
 
+/** Whether an answer, or an edit of what is proposed, was begun. */
+export function hasEdits(id: string): boolean {
+  return read(id).value !== undefined;
+}
+
 function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);

@@ -113,3 +113,8 @@ export function hindrance(
   if (vote !== undefined) return `You have voted: ${vote.approved ? "approved" : "rejected"}.`;
   return undefined;
 }
+
+/** Such as `1 question`, `1,200 questions`. */
+export function counted(count: number): string {
+  return `${count.toLocaleString("en")} question${count === 1 ? "" : "s"}`;
+}

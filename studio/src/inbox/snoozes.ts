@@ -1,8 +1,9 @@
 /** Questions that somebody wants to see later: kept in this browser, for each server and person. */
 
-import { useSyncExternalStore } from "react";
+import { useMemo, useSyncExternalStore } from "react";
 import { useOfNow } from "../time/clock";
 import { deadlineOf, type Question } from "./question";
+import type { View } from "./useInbox";
 
 /** A question is there again so long before its deadline, whatever was said. */
 export const BEFORE_DEADLINE_SECONDS = 3600;
@@ -49,12 +50,26 @@ function wakesAt(question: Question, until: number): number {
 /** Those of these questions that sleep now, with when they wake. They wake by themselves. */
 export function useAsleep(questions: readonly Question[], user_id: string): ReadonlyMap<string, number> {
   const snoozes = useSyncExternalStore(subscribe, () => read(user_id));
-  const found = questions.flatMap((question): [string, number][] => {
-    const until = snoozes[question.id];
-    return until === undefined ? [] : [[question.id, wakesAt(question, until)]];
-  });
+  const found = useMemo(
+    () =>
+      questions.flatMap((question): [string, number][] => {
+        const until = snoozes[question.id];
+        return until === undefined ? [] : [[question.id, wakesAt(question, until)]];
+      }),
+    [questions, snoozes],
+  );
   const asleep = useOfNow((now) => JSON.stringify(found.filter(([, at]) => at > now)));
-  return new Map(JSON.parse(asleep) as [string, number][]);
+  return useMemo(() => new Map(JSON.parse(asleep) as [string, number][]), [asleep]);
+}
+
+/** Those of these questions that a view has: all, those that sleep, or the others. */
+export function useInView(questions: Question[], view: View, user_id: string): Question[] {
+  const asleep = useAsleep(questions, user_id);
+  return useMemo(
+    () =>
+      view === "all" ? questions : questions.filter(({ id }) => asleep.has(id) === (view === "snoozed")),
+    [questions, view, asleep],
+  );
 }
 
 export interface Later {

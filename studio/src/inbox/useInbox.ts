@@ -1,97 +1,135 @@
 /** Open questions, page by page, kept up to date by the server's events. */
 
-import { type InfiniteData, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect } from "react";
+import { type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { api, given } from "../api/client";
 import { type Question, questionOf } from "./question";
 
 export type View = "mine" | "all" | "snoozed";
 
-interface Page {
+export interface QuestionPage {
   items: Question[];
   next: string | null;
 }
 
-type Pages = InfiniteData<Page, string | null>;
+/** What the events have said since the list was read: each question as it became, or that it went to others. */
+type Told = ReadonlyMap<string, Question | "gone">;
 
-const PAGE = 200;
+const FIRST_PAGE = 200;
+const PAGE = 1000;
+const NOTHING: Told = new Map();
 
-export function useInbox(view: View, names: ReadonlySet<string>) {
+export function useInbox(view: View, names: ReadonlySet<string>, onAsked: (question: Question) => void) {
   const assignee = view === "all" ? undefined : [...names];
-  const key = ["questions", { assignee }];
+  const queryKey = ["questions", { assignee }];
+  const { told, isFollowed } = useEvents(assignee, queryKey, onAsked);
   const inbox = useInfiniteQuery({
-    queryKey: key,
+    queryKey,
     queryFn: async ({ pageParam }) => {
-      const query = { limit: PAGE, ...(assignee && { assignee }), ...(pageParam && { after: pageParam }) };
-      return (await given(api.GET("/v1/questions", { params: { query } }))) as unknown as Page;
+      const query = {
+        limit: pageParam === null ? FIRST_PAGE : PAGE,
+        ...(assignee && { assignee }),
+        ...(pageParam && { after: pageParam }),
+      };
+      return (await given(api.GET("/v1/questions", { params: { query } }))) as unknown as QuestionPage;
     },
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,
+    enabled: isFollowed,
+    staleTime: 0,
+    refetchOnWindowFocus: false,
   });
-  useEvents(assignee, key);
-  return { ...inbox, questions: inbox.data?.pages.flatMap((page) => page.items) ?? [] };
+  const { data, hasNextPage } = inbox;
+  const questions = useMemo(
+    () => (data === undefined ? [] : withNews(data.pages, told, !hasNextPage)),
+    [data, told, hasNextPage],
+  );
+  return { ...inbox, questions };
 }
 
-/** Have the list follow the inbox's events. After a cut the browser connects again, and says where it was. */
-function useEvents(assignee: string[] | undefined, key: readonly unknown[]): void {
+/** Follow the inbox's events. The list is read once they are followed, so that nothing is missed between the two. */
+function useEvents(
+  assignee: string[] | undefined,
+  queryKey: readonly unknown[],
+  onAsked: (question: Question) => void,
+): { told: Told; isFollowed: boolean } {
   const client = useQueryClient();
   const address = new URL("v1/questions/events", document.baseURI);
   for (const each of assignee ?? []) address.searchParams.append("assignee", each);
   const url = address.toString();
-  const name = JSON.stringify(key);
+  const name = JSON.stringify(queryKey);
+  const [news, setNews] = useState<{ of: string; told: Told }>({ of: "", told: NOTHING });
+  const tellAsked = useEffectEvent(onAsked);
   useEffect(() => {
-    const queryKey = JSON.parse(name) as unknown[];
     const source = new EventSource(url);
-    const show = (question: Question) => {
+    let told: Told = NOTHING;
+    const tell = (next: Told) => {
+      told = next;
+      setNews({ of: url, told });
+    };
+    const put = (message: MessageEvent<string>) => {
+      const question = questionOf(message.data);
       client.setQueryData<Question>(["question", question.id], (known) =>
         known !== undefined && known.version > question.version ? known : question,
       );
       client.invalidateQueries({ queryKey: ["history", question.id] });
-    };
-    const put = (message: MessageEvent<string>) => {
-      const question = questionOf(message.data);
-      show(question);
-      client.setQueryData<Pages>(queryKey, (pages) => pages && withQuestion(pages, question));
+      tell(new Map(told).set(question.id, question));
+      if (question.state === "pending") tellAsked(question);
     };
     const drop = (message: MessageEvent<string>) => {
       const { id } = JSON.parse(message.data) as { id: string };
       client.invalidateQueries({ queryKey: ["question", id] });
       client.invalidateQueries({ queryKey: ["history", id] });
-      client.setQueryData<Pages>(queryKey, (pages) => pages && without(pages, id));
+      tell(new Map(told).set(id, "gone"));
     };
-    const settle = (message: MessageEvent<string>) => {
-      const question = questionOf(message.data);
-      show(question);
-      client.setQueryData<Pages>(queryKey, (pages) => pages && without(pages, question.id));
-    };
-    const lookAgain = () => client.invalidateQueries({ queryKey });
-    source.addEventListener("asked", put);
-    source.addEventListener("changed", put);
-    source.addEventListener("settled", settle);
+    // after a cut the browser connects again, and says where it was
+    const begin = () => tell(told);
+    source.addEventListener("open", begin);
+    source.addEventListener("error", begin);
+    for (const each of ["asked", "changed", "settled"]) source.addEventListener(each, put);
     source.addEventListener("gone", drop);
-    source.addEventListener("gap", lookAgain);
-    return () => source.close();
+    source.addEventListener("gap", () => {
+      tell(NOTHING);
+      client.invalidateQueries({ queryKey: JSON.parse(name) as unknown[] });
+    });
+    return () => {
+      source.close();
+      keep(client, JSON.parse(name) as unknown[], told);
+    };
   }, [client, url, name]);
+  const isFollowed = news.of === url;
+  return { told: isFollowed ? news.told : NOTHING, isFollowed };
 }
 
-function withQuestion(pages: Pages, question: Question): Pages {
-  const isKnown = pages.pages.some((page) => page.items.some((each) => each.id === question.id));
-  const last = pages.pages.length - 1;
-  return {
-    ...pages,
-    pages: pages.pages.map((page, number) => {
-      if (isKnown) {
-        return { ...page, items: page.items.map((each) => (each.id === question.id ? question : each)) };
-      }
-      const isEnd = number === last && page.next === null;
-      return isEnd ? { ...page, items: [...page.items, question] } : page;
-    }),
-  };
+/** Have the pages that were read say what was told since, for whoever shows them next. */
+function keep(client: QueryClient, queryKey: readonly unknown[], told: Told): void {
+  client.setQueryData<{ pages: QuestionPage[]; pageParams: unknown[] }>(
+    queryKey,
+    (read) =>
+      read && {
+        ...read,
+        pages: read.pages.map((page, at) => ({
+          ...page,
+          items: withNews([page], told, at === read.pages.length - 1 && page.next === null),
+        })),
+      },
+  );
 }
 
-function without(pages: Pages, id: string): Pages {
-  return {
-    ...pages,
-    pages: pages.pages.map((page) => ({ ...page, items: page.items.filter((each) => each.id !== id) })),
-  };
+/** Questions are listed oldest first: what was asked since is at the end, once the end was read. */
+function withNews(pages: readonly QuestionPage[], told: Told, isWhole: boolean): Question[] {
+  const read = pages.flatMap((page) => page.items);
+  if (told.size === 0) return read;
+  const known = new Set(read.map((each) => each.id));
+  const asked = isWhole ? [...told.values()].filter((each) => each !== "gone" && !known.has(each.id)) : [];
+  return [...read.map((each) => newest(each, told)), ...asked].filter(
+    (each): each is Question => each !== "gone" && each.state === "pending",
+  );
+}
+
+function newest(question: Question, told: Told): Question | "gone" {
+  const news = told.get(question.id);
+  if (news === undefined) return question;
+  const isOld = news !== "gone" && news.state === "pending" && news.version < question.version;
+  return isOld ? question : news;
 }

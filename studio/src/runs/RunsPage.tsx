@@ -2,6 +2,7 @@
 
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
+import { useTitle } from "../shell/title";
 import { VirtualList } from "../shell/VirtualList";
 import { visible } from "../shell/visible";
 import { Since } from "../time/Times";
@@ -19,9 +20,7 @@ export function RunsPage() {
   const navigate = useNavigate();
   const [text, setText] = useState("");
   const { runs, fetchMore, hasMore, error, isSuccess } = useRuns(which);
-  useEffect(() => {
-    document.title = "Runs - Signoff";
-  }, []);
+  useTitle("Runs - Signoff");
   const isSearching = text !== "" && hasMore && runs.length < MOST_SEARCHED;
   useEffect(() => {
     if (isSearching) fetchMore();
