@@ -4,9 +4,12 @@ import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { api, given, type Problem } from "../api/client";
 import { freshId, UNDO_SECONDS } from "./decisions";
+import { write } from "./drafts";
 import type { Question } from "./question";
 import { settle } from "./settled";
 
+/** Under which name the reason is kept until it is given. */
+export const REASON = "selected questions";
 /** As many answers as the server takes at once. */
 const PART = 100;
 /** How long is said that all went well. */
@@ -66,6 +69,12 @@ export function dropBatch(id: string): void {
   window.clearTimeout(timers.get(id));
   timers.delete(id);
   change(batches.filter((each) => each.id !== id));
+}
+
+/** Have none of it sent, and the reason that was typed back where it is asked for. */
+export function takeBatchBack({ id, note }: Batch): void {
+  dropBatch(id);
+  if (note !== undefined) write(REASON, { note });
 }
 
 /** Decide all of these; they are sent when nobody has taken it back for five seconds. */
