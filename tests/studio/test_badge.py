@@ -63,6 +63,7 @@ def test_a_new_question_of_mine_is_told_once_in_all_tabs_and_a_click_opens_it(
     other = page.context.new_page()
     for each in (page, other):
         each.goto("/inbox")
+        expect(each.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
     before = put(http, f"{name}-before")
     expect(page.get_by_role("link", name=f"{name}-before")).to_be_visible()
     page.get_by_role("switch", name="Notify me").click()
@@ -70,6 +71,7 @@ def test_a_new_question_of_mine_is_told_once_in_all_tabs_and_a_click_opens_it(
     other.reload()
     expect(other.get_by_role("switch", name="Notify me: on")).to_be_checked()
     expect(other.get_by_role("link", name=f"{name}-before")).to_be_visible()
+    http.post(f"/v1/questions/{path_of(before)}/claim", json={"user_id": "me"}).raise_for_status()
     put(http, f"{name}-bobs", assignees=["user:bob"])
     ids = [put(http, f"{name}-{n}") for n in (1, 2)]
     for each in (page, other):

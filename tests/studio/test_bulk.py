@@ -58,18 +58,22 @@ def test_all_that_are_shown_are_rejected_with_one_reason_by_keys(
     expect(inbox.get_by_text("No question is like that")).to_be_visible()
 
 
-def test_many_decisions_are_taken_back_by_one_key_and_none_is_sent(
+def test_many_decisions_are_taken_back_by_one_key_none_is_sent_and_the_reason_is_kept(
     inbox: Page, http: httpx.Client, name: str
 ) -> None:
     ids = put(http, name, 2)
     expect(link(inbox, f"{name}-1?")).to_be_visible()
     inbox.keyboard.press("*")
     inbox.keyboard.press("Shift+A")
+    inbox.keyboard.type("as agreed")
     summary(inbox).get_by_role("button", name="Approve 2 questions").click()
     expect(link(inbox, f"{name}-0?")).to_be_hidden()
     inbox.keyboard.press("u")
     expect(link(inbox, f"{name}-0?")).to_be_visible()
     inbox.clock.fast_forward(2 * UNDO_MILLISECONDS)
+    inbox.keyboard.press("*")
+    inbox.keyboard.press("Shift+R")
+    expect(inbox.get_by_label("Reason, told to each of them")).to_have_value("as agreed")
     assert {http.get(f"/v1/questions/{path_of(id)}").json()["state"] for id in ids} == {"pending"}
 
 

@@ -25,7 +25,7 @@ def choose(page: Page, words: str, found: str) -> None:
     page.keyboard.press("Control+k")
     expect(page.get_by_role("combobox", name="Go to or do")).to_be_focused()
     page.keyboard.type(words)
-    expect(page.get_by_role("option", selected=True)).to_contain_text(found)
+    expect(page.get_by_role("dialog").get_by_role("option", selected=True)).to_contain_text(found)
     page.keyboard.press("Enter")
 
 
@@ -60,7 +60,7 @@ def test_it_opens_while_one_types_and_leaves_what_was_typed(asking: Page, name: 
     choose(asking, f"question {name}", name)
     asking.get_by_label("Note").fill("half a thought")
     asking.keyboard.press("Control+k")
-    expect(asking.get_by_role("combobox")).to_be_focused()
+    expect(asking.get_by_role("combobox", name="Go to or do")).to_be_focused()
     asking.keyboard.press("ArrowDown")
     asking.keyboard.press("ArrowUp")
     asking.keyboard.press("Escape")

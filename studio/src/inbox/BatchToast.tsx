@@ -4,7 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useRef } from "react";
 import { Since } from "../time/Times";
-import { type Batch, dropBatch, type NotTaken, sendBatch } from "./batches";
+import { type Batch, dropBatch, type NotTaken, sendBatch, takeBatchBack } from "./batches";
 import { UNDO_SECONDS } from "./decisions";
 import { counted } from "./question";
 
@@ -18,7 +18,7 @@ export function BatchToast({ batch }: { batch: Batch }) {
       <div className={`toast batch ${isTrouble && state === "done" ? "refused" : state}`}>
         <span>{saidOf(batch)}</span>
         {state === "waiting" && (
-          <button type="button" onClick={() => dropBatch(batch.id)} title={`Within ${UNDO_SECONDS} seconds`}>
+          <button type="button" onClick={() => takeBatchBack(batch)} title={`Within ${UNDO_SECONDS} seconds`}>
             Undo
           </button>
         )}

@@ -1,10 +1,11 @@
 /** A summary of what will happen to the selected questions, before it does. */
 
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useId, useRef, useState } from "react";
+import { useEffect, useId, useRef } from "react";
 import { useMe } from "../shell/me";
-import { decideAll } from "./batches";
+import { decideAll, REASON } from "./batches";
 import { type Group, grouped, planFor } from "./bulk";
+import { forgetAnswer, useDraft, write } from "./drafts";
 import { counted, type Question } from "./question";
 import { useOrigins } from "./workflows";
 
@@ -23,7 +24,7 @@ export function BulkDialog({ questions, isApproval, onClose, onDecided }: BulkPr
   const me = useMe();
   const dialog = useRef<HTMLDialogElement>(null);
   const reason = useRef<HTMLTextAreaElement>(null);
-  const [note, setNote] = useState("");
+  const note = useDraft(REASON).note ?? "";
   const noteId = useId();
   useEffect(() => {
     dialog.current?.showModal();
@@ -47,6 +48,7 @@ export function BulkDialog({ questions, isApproval, onClose, onDecided }: BulkPr
       groups: me.groups,
     };
     decideAll(client, plan.questions, said);
+    forgetAnswer(REASON);
     onDecided(plan.questions);
   };
   return (
@@ -80,7 +82,7 @@ export function BulkDialog({ questions, isApproval, onClose, onDecided }: BulkPr
           ref={reason}
           rows={2}
           value={note}
-          onChange={(event) => setNote(event.target.value)}
+          onChange={(event) => write(REASON, { note: event.target.value })}
           onKeyDown={(event) => {
             if (event.key === "Enter" && (event.ctrlKey || event.metaKey))
               event.currentTarget.form?.requestSubmit();

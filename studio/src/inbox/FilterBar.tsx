@@ -117,7 +117,10 @@ function Typed({ label, value = "", onChange, type = "text", placeholder, inputR
       value={typed ?? value}
       onChange={(event) => setTyped(event.target.value)}
       onKeyDown={(event) => {
-        if (event.key === "Escape") event.currentTarget.blur();
+        if (event.key !== "Escape") return;
+        // which would empty it
+        event.preventDefault();
+        event.currentTarget.blur();
       }}
     />
   );

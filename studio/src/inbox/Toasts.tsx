@@ -3,7 +3,7 @@
 import { Link } from "@tanstack/react-router";
 import { useKeys } from "../shell/keys";
 import { BatchToast } from "./BatchToast";
-import { dropBatch, useBatches } from "./batches";
+import { takeBatchBack, useBatches } from "./batches";
 import { type Decision, drop, putBack, UNDO_SECONDS, useDecisions } from "./decisions";
 
 export function Toasts() {
@@ -12,7 +12,7 @@ export function Toasts() {
   const last = decisions.findLast((each) => each.state === "waiting");
   const lastBatch = batches.findLast((each) => each.state === "waiting");
   const takeLastBack = () => {
-    if (lastBatch !== undefined && lastBatch.at > (last?.at ?? 0)) dropBatch(lastBatch.id);
+    if (lastBatch !== undefined && lastBatch.at > (last?.at ?? 0)) takeBatchBack(lastBatch);
     else if (last !== undefined) takeBack(last);
   };
   useKeys({ u: takeLastBack });

@@ -5,9 +5,12 @@ import { useSyncExternalStore } from "react";
 import { api, given, type Problem } from "../api/client";
 import { freshId } from "../api/freshId";
 import { UNDO_SECONDS } from "./decisions";
+import { write } from "./drafts";
 import type { Question } from "./question";
 import { settle } from "./settled";
 
+/** Under which name the reason is kept until it is given. */
+export const REASON = "selected questions";
 /** As many answers as the server takes at once. */
 const PART = 100;
 /** How long is said that all went well. */
@@ -67,6 +70,12 @@ export function dropBatch(id: string): void {
   window.clearTimeout(timers.get(id));
   timers.delete(id);
   change(batches.filter((each) => each.id !== id));
+}
+
+/** Have none of it sent, and the reason that was typed back where it is asked for. */
+export function takeBatchBack({ id, note }: Batch): void {
+  dropBatch(id);
+  if (note !== undefined) write(REASON, { note });
 }
 
 /** Decide all of these; they are sent when nobody has taken it back for five seconds. */

@@ -52,6 +52,7 @@ export function useMine(me: Me): { mine: Mine | undefined; seen: QuestionPage | 
     enabled: shown === undefined,
     refetchInterval: LOOK_AGAIN_MILLISECONDS,
     refetchIntervalInBackground: true,
+    staleTime: 0,
     retry: false,
   });
   const asleep = useAsleep(data?.items ?? NOTHING, me.user_id);

@@ -39,13 +39,14 @@ export function useNoticesState(): Notices {
   return useSyncExternalStore(subscribe, state);
 }
 
-/** Return what tells of a question, if it is for whoever looks and nobody was told of it. */
-export function useNotices(): (question: Question) => void {
+/** Return what tells of a question, if it is for whoever looks, was not before, and nobody was told of it. */
+export function useNotices(): (question: Question, before?: Question) => void {
   const me = useMe();
   const navigate = useNavigate();
   return useCallback(
-    (question: Question) => {
+    (question: Question, before?: Question) => {
       if (state() !== "on" || !isFor(question, me.names)) return;
+      if (before !== undefined && isFor(before, me.names)) return;
       void navigator.locks.request(TOLD, () => {
         if (isTold(question.id)) return;
         const notice = new Notification(question.data.text, {

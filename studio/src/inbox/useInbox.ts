@@ -1,6 +1,6 @@
 /** Open questions, page by page, kept up to date by the server's events. */
 
-import { type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { type InfiniteData, type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { api, given } from "../api/client";
 import { type Question, questionOf } from "./question";
@@ -15,11 +15,17 @@ export interface QuestionPage {
 /** What the events have said since the list was read: each question as it became, or that it went to others. */
 type Told = ReadonlyMap<string, Question | "gone">;
 
+type Read = InfiniteData<QuestionPage, string | null>;
+
+/** Told of a question that was asked or changed, and as it was known before, if it was. */
+type OnAsked = (question: Question, before: Question | undefined) => void;
+
+const TRY_AGAIN_MILLISECONDS = 5_000;
 const FIRST_PAGE = 200;
 const PAGE = 1000;
 const NOTHING: Told = new Map();
 
-export function useInbox(view: View, names: ReadonlySet<string>, onAsked: (question: Question) => void) {
+export function useInbox(view: View, names: ReadonlySet<string>, onAsked: OnAsked) {
   const assignee = view === "all" ? undefined : [...names];
   const queryKey = ["questions", { assignee }];
   const { told, isFollowed } = useEvents(assignee, queryKey, onAsked);
@@ -51,7 +57,7 @@ export function useInbox(view: View, names: ReadonlySet<string>, onAsked: (quest
 function useEvents(
   assignee: string[] | undefined,
   queryKey: readonly unknown[],
-  onAsked: (question: Question) => void,
+  onAsked: OnAsked,
 ): { told: Told; isFollowed: boolean } {
   const client = useQueryClient();
   const address = new URL("v1/questions/events", document.baseURI);
@@ -61,7 +67,7 @@ function useEvents(
   const [news, setNews] = useState<{ of: string; told: Told }>({ of: "", told: NOTHING });
   const tellAsked = useEffectEvent(onAsked);
   useEffect(() => {
-    const source = new EventSource(url);
+    const queryKey = JSON.parse(name) as unknown[];
     let told: Told = NOTHING;
     const tell = (next: Told) => {
       told = next;
@@ -69,12 +75,16 @@ function useEvents(
     };
     const put = (message: MessageEvent<string>) => {
       const question = questionOf(message.data);
+      const pages = client.getQueryData<Read>(queryKey)?.pages ?? [];
+      const before = told.get(question.id) ?? listed(pages, question.id);
       client.setQueryData<Question>(["question", question.id], (known) =>
         known !== undefined && known.version > question.version ? known : question,
       );
       client.invalidateQueries({ queryKey: ["history", question.id] });
       tell(new Map(told).set(question.id, question));
-      if (question.state === "pending") tellAsked(question);
+      // of a list that was not read to its end nobody knows what else is new
+      const isNews = message.type === "asked" || pages.at(-1)?.next === null;
+      if (isNews && question.state === "pending") tellAsked(question, before === "gone" ? undefined : before);
     };
     const drop = (message: MessageEvent<string>) => {
       const { id } = JSON.parse(message.data) as { id: string };
@@ -82,36 +92,67 @@ function useEvents(
       client.invalidateQueries({ queryKey: ["history", id] });
       tell(new Map(told).set(id, "gone"));
     };
-    // after a cut the browser connects again, and says where it was
-    const begin = () => tell(told);
-    source.addEventListener("open", begin);
-    source.addEventListener("error", begin);
-    for (const each of ["asked", "changed", "settled"]) source.addEventListener(each, put);
-    source.addEventListener("gone", drop);
-    source.addEventListener("gap", () => {
+    const lookAgain = () => {
       tell(NOTHING);
-      client.invalidateQueries({ queryKey: JSON.parse(name) as unknown[] });
+      client.invalidateQueries({ queryKey });
+    };
+    const stop = follow(url, {
+      open: () => tell(told),
+      error: () => tell(told),
+      asked: put,
+      changed: put,
+      settled: put,
+      gone: drop,
+      gap: lookAgain,
     });
     return () => {
-      source.close();
-      keep(client, JSON.parse(name) as unknown[], told);
+      stop();
+      keep(client, queryKey, told);
     };
   }, [client, url, name]);
   const isFollowed = news.of === url;
   return { told: isFollowed ? news.told : NOTHING, isFollowed };
 }
 
+type Listeners = Readonly<Record<string, (message: MessageEvent<string>) => void>>;
+
+/** Listen to events until the function that is returned is called; `gap` is also said of a stream that was begun anew. */
+function follow(url: string, listeners: Listeners): () => void {
+  let source: EventSource;
+  let timer: number | undefined;
+  const connect = (isAgain: boolean) => {
+    source = new EventSource(url);
+    for (const [name, listener] of Object.entries(listeners)) source.addEventListener(name, listener);
+    source.addEventListener("open", (event) => isAgain && listeners.gap?.(event as MessageEvent<string>));
+    // after a cut the browser connects again and says where it was, but not after a refusal
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED)
+        timer = window.setTimeout(() => connect(true), TRY_AGAIN_MILLISECONDS);
+    });
+  };
+  connect(false);
+  return () => {
+    window.clearTimeout(timer);
+    source.close();
+  };
+}
+
+function listed(pages: readonly QuestionPage[], id: string): Question | undefined {
+  for (const { items } of pages) {
+    const found = items.find((each) => each.id === id);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
 /** Have the pages that were read say what was told since, for whoever shows them next. */
 function keep(client: QueryClient, queryKey: readonly unknown[], told: Told): void {
-  client.setQueryData<{ pages: QuestionPage[]; pageParams: unknown[] }>(
+  client.setQueryData<Read>(
     queryKey,
     (read) =>
       read && {
         ...read,
-        pages: read.pages.map((page, at) => ({
-          ...page,
-          items: withNews([page], told, at === read.pages.length - 1 && page.next === null),
-        })),
+        pages: read.pages.map((page) => ({ ...page, items: withNews([page], told, false) })),
       },
   );
 }
