@@ -7,6 +7,7 @@ import { freshId } from "../api/freshId";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
 import { mayRespond } from "../shell/rights";
+import { visible } from "../shell/visible";
 import { Since } from "../time/Times";
 import { useDraft, write } from "./drafts";
 import { type Event, useHistory } from "./useHistory";
@@ -16,7 +17,7 @@ const LONGEST = 10_000;
 export function History({ id }: { id: string }) {
   const me = useMe();
   const history = useHistory(id);
-  const events = (history.data ?? []).filter((each) => each.kind in SAID);
+  const events = (history.data ?? []).filter((each) => Object.hasOwn(SAID, each.kind));
   return (
     <section className="history" aria-label="Comments">
       <h3>Comments</h3>
@@ -64,9 +65,9 @@ function Happened({ event }: { event: Event }) {
         {event.by !== undefined && <b>{event.by}</b>} {SAID[event.kind]?.(details)} <Since at={event.at} />
       </p>
       {event.kind === "commented" ? (
-        <p className="help">{details.text}</p>
+        <p className="help">{visible(details.text ?? "")}</p>
       ) : (
-        why && <p className="help">{why}</p>
+        why && <p className="help">{visible(why)}</p>
       )}
     </li>
   );

@@ -2,6 +2,7 @@
 
 import { rawNumber } from "../api/exact";
 import { Json } from "../shell/Json";
+import { visible } from "../shell/visible";
 
 export function Metadata({ metadata }: { metadata: Record<string, unknown> }) {
   const entries = Object.entries(metadata);
@@ -25,9 +26,9 @@ function Value({ value }: { value: unknown }) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   const number = rawNumber(value);
   if (number !== undefined) return number;
-  if (typeof value !== "object") return <span className="help">{String(value)}</span>;
+  if (typeof value !== "object") return <span className="help">{visible(String(value))}</span>;
   if (Array.isArray(value) && value.every((each) => typeof each === "string" || typeof each === "number")) {
-    return value.length === 0 ? "none" : value.join(", ");
+    return value.length === 0 ? "none" : visible(value.join(", "));
   }
   return <Json value={value} />;
 }

@@ -1,5 +1,6 @@
 /** What is changed about a proposal, as it is typed. */
 
+import { visible } from "../shell/visible";
 import { type Edit, editsBetween } from "./edits";
 
 interface DiffProps {
@@ -18,8 +19,8 @@ export function ProposalDiff({ proposal, edited }: DiffProps) {
             <div key={`${edit.op} ${edit.path}`}>
               <dt>{placeOf(edit)}</dt>
               <dd>
-                {edit.op !== "add" && <del>{shown(edit.old)}</del>}{" "}
-                {edit.op !== "remove" && <ins>{shown(edit.value)}</ins>}
+                {edit.op !== "add" && <del>{visible(shown(edit.old))}</del>}{" "}
+                {edit.op !== "remove" && <ins>{visible(shown(edit.value))}</ins>}
               </dd>
             </div>
           ))}

@@ -7,6 +7,7 @@ import { api, given, type Refused } from "../api/client";
 import { Json } from "../shell/Json";
 import { useMe } from "../shell/me";
 import { mayRespond, seesRuns } from "../shell/rights";
+import { visible } from "../shell/visible";
 import { Deadline, Since } from "../time/Times";
 import { AnswerForm } from "./AnswerForm";
 import { Assignment } from "./Assignment";
@@ -63,7 +64,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
   return (
     <article className="question" aria-labelledby="question-text">
       <h2 id="question-text" tabIndex={-1}>
-        {data.text}
+        {visible(data.text)}
       </h2>
       <p className="facts">
         {question.run_id !== undefined && (
@@ -84,7 +85,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
           <span>claimed by {question.progress.claimed_by}</span>
         )}
       </p>
-      {data.help !== undefined && <p className="help">{data.help}</p>}
+      {data.help !== undefined && <p className="help">{visible(data.help)}</p>}
       {data.action !== undefined && (
         <section>
           <h3>

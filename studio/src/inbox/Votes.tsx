@@ -1,5 +1,6 @@
 /** How far several people have come who must agree. */
 
+import { visible } from "../shell/visible";
 import { Since } from "../time/Times";
 import type { Question } from "./question";
 
@@ -19,7 +20,7 @@ export function Votes({ question }: { question: Question }) {
           {votes.map((each) => (
             <li key={each.user_id}>
               <b>{each.user_id}</b> {each.approved ? "approved" : "rejected"} <Since at={each.at} />
-              {each.note && <p className="help">{each.note}</p>}
+              {each.note && <p className="help">{visible(each.note)}</p>}
             </li>
           ))}
         </ul>
