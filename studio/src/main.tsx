@@ -1,3 +1,4 @@
+import "./style.css";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { createRootRoute, createRoute, createRouter, RouterProvider, redirect } from "@tanstack/react-router";
 import { StrictMode } from "react";
@@ -6,7 +7,6 @@ import { InboxPage } from "./inbox/InboxPage";
 import { RunPage } from "./runs/RunPage";
 import { RunsPage } from "./runs/RunsPage";
 import { Shell } from "./shell/Shell";
-import "./style.css";
 
 const root = createRootRoute({ component: Shell });
 const home = createRoute({
