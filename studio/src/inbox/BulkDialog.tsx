@@ -3,6 +3,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useId, useRef } from "react";
 import { useMe } from "../shell/me";
+import { visible } from "../shell/visible";
 import { decideAll, REASON } from "./batches";
 import { type Group, grouped, planFor } from "./bulk";
 import { forgetAnswer, useDraft, write } from "./drafts";
@@ -115,10 +116,10 @@ function Grouped({ group: { name, items }, isCode = false }: { group: Group<Ques
       <ul className="bulk-list">
         {items.slice(0, MOST_SHOWN).map(({ id, data, run_id }) => (
           <li key={id}>
-            <b>{data.text}</b>
+            <b>{visible(data.text)}</b>
             <span>{run_id ?? id}</span>
-            {data.action !== undefined && <code>{JSON.stringify(data.action.arguments)}</code>}
-            {"proposal" in data && <code>{JSON.stringify(data.proposal)}</code>}
+            {data.action !== undefined && <code>{visible(JSON.stringify(data.action.arguments))}</code>}
+            {"proposal" in data && <code>{visible(JSON.stringify(data.proposal))}</code>}
           </li>
         ))}
         {items.length > MOST_SHOWN && <li>and {counted(items.length - MOST_SHOWN)} more</li>}

@@ -1,10 +1,9 @@
 /** Open questions on the left, the chosen one on the right. */
 
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
-import { useTitle } from "../shell/title";
 import { BulkDialog } from "./BulkDialog";
 import { FilterBar } from "./FilterBar";
 import { type Filter, filterOf, type Which } from "./filter";
@@ -36,7 +35,9 @@ export function InboxPage() {
   const selection = useSelection(shown);
   const [asked, setAsked] = useState<boolean>();
   const at = shown.findIndex((each) => each.id === id);
-  useTitle("Signoff");
+  useEffect(() => {
+    document.title = "Signoff";
+  }, []);
   useMineHere(view, inbox.isSuccess, open.length, inbox.hasNextPage);
 
   const show = useCallback(

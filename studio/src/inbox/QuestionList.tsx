@@ -3,6 +3,7 @@
 import { Link } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type MouseEvent, useEffect, useLayoutEffect, useRef } from "react";
+import { visible } from "../shell/visible";
 import { Deadline, Since } from "../time/Times";
 import { askedAt, type Question } from "./question";
 
@@ -114,7 +115,7 @@ function Row({ question, isSelected, picked, onPick }: RowProps) {
         preload={false}
         onClickCapture={pickRange}
       >
-        <span className="row-text">{question.data.text}</span>
+        <span className="row-text">{visible(question.data.text)}</span>
         <span className="row-facts">
           <span className="row-run">{question.run_id ?? question.id}</span>
           {question.due_at === undefined ? (

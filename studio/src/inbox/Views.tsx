@@ -1,7 +1,8 @@
 /** Saved views beside "Mine" and "All", and what saves, renames and removes them. */
 
 import { useNavigate } from "@tanstack/react-router";
-import { useEffect, useId, useRef, useState } from "react";
+import { useId, useState } from "react";
+import { Dialog } from "../shell/Dialog";
 import { filterOf, isEmpty, type Which } from "./filter";
 import { isSame, removeView, renameView, saveView, useViews } from "./views";
 
@@ -76,18 +77,11 @@ interface NameProps {
 }
 
 function NameDialog({ title, name, onName, onClose }: NameProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  const field = useRef<HTMLInputElement>(null);
   const [typed, setTyped] = useState(name);
   const id = useId();
   const taken = useViews().some((each) => each.name === typed.trim() && each.name !== name);
-  useEffect(() => {
-    dialog.current?.showModal();
-    field.current?.focus();
-  }, []);
   return (
-    <dialog ref={dialog} aria-label={title} onClose={onClose}>
-      <h2>{title}</h2>
+    <Dialog title={title} onClose={onClose}>
       <form
         className="answer"
         method="dialog"
@@ -95,13 +89,12 @@ function NameDialog({ title, name, onName, onClose }: NameProps) {
           event.preventDefault();
           if (typed.trim() === "") return;
           onName(typed.trim());
-          dialog.current?.close();
+          onClose();
         }}
       >
         <label htmlFor={id}>Name</label>
         <input
           id={id}
-          ref={field}
           required
           maxLength={60}
           value={typed}
@@ -112,11 +105,11 @@ function NameDialog({ title, name, onName, onClose }: NameProps) {
           <button type="submit" className="primary">
             Save
           </button>
-          <button type="button" onClick={() => dialog.current?.close()}>
+          <button type="button" onClick={onClose}>
             Cancel
           </button>
         </div>
       </form>
-    </dialog>
+    </Dialog>
   );
 }

@@ -2,9 +2,9 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
+import { useEffect } from "react";
 import { api, given } from "../api/client";
 import { Json } from "../shell/Json";
-import { useTitle } from "../shell/title";
 import { ChildTree } from "./ChildTree";
 import { Failure } from "./Failure";
 import { RunActions } from "./RunActions";
@@ -25,7 +25,9 @@ export function RunPage() {
 function RunOf({ id }: { id: string }) {
   const found = useRun(id);
   const { entries, isLive } = useJournal(id);
-  useTitle(`${id} - Signoff`);
+  useEffect(() => {
+    document.title = `${id} - Signoff`;
+  }, [id]);
   if (found.isError) return <p className="trouble">{found.error.message}</p>;
   if (found.data === undefined) return null;
   return <Told run={found.data} entries={entries} isLive={isLive} />;

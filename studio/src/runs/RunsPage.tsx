@@ -2,7 +2,6 @@
 
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { useTitle } from "../shell/title";
 import { VirtualList } from "../shell/VirtualList";
 import { visible } from "../shell/visible";
 import { Since } from "../time/Times";
@@ -20,7 +19,9 @@ export function RunsPage() {
   const navigate = useNavigate();
   const [text, setText] = useState("");
   const { runs, fetchMore, hasMore, error, isSuccess } = useRuns(which);
-  useTitle("Runs - Signoff");
+  useEffect(() => {
+    document.title = "Runs - Signoff";
+  }, []);
   const isSearching = text !== "" && hasMore && runs.length < MOST_SEARCHED;
   useEffect(() => {
     if (isSearching) fetchMore();
