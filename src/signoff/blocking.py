@@ -461,6 +461,10 @@ class Inbox:
         """Show a question to somebody who may answer it. See ``AsyncInbox.view``."""
         return self._background.call(self._async.view(question_id, **responder), "inbox.view")
 
+    def comment(self, question_id: str, text: str, **said: Any) -> AuditEvent:
+        """Say something about a question. See ``AsyncInbox.comment``."""
+        return self._background.call(self._async.comment(question_id, text, **said), "inbox.comment")
+
     def claim(self, question_id: str, **responder: Any) -> Promise:
         """Say that a person will answer. See ``AsyncInbox.claim``."""
         return self._background.call(self._async.claim(question_id, **responder), "inbox.claim")

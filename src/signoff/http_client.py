@@ -304,6 +304,13 @@ class HttpBackend:
         path = _path("questions", question_id, "view")
         return self._record(Promise, await self._post(path, _responder(responder), pauses=QUICK))
 
+    async def comment_on_question(
+        self, question_id: str, responder: Responder, text: str, request_id: str | None = None
+    ) -> AuditEvent:
+        body = {**_responder(responder), "text": text, "request_id": request_id}
+        path = _path("questions", question_id, "comments")
+        return self._record(AuditEvent, await self._post(path, body, pauses=_repeatable(request_id)))
+
     async def claim_question(self, question_id: str, responder: Responder) -> Promise:
         path = _path("questions", question_id, "claim")
         return self._record(Promise, await self._post(path, _responder(responder), pauses=QUICK))

@@ -19,6 +19,9 @@ class InboxBackend(Protocol):
         self, given: Sequence[GivenAnswer], responder: Responder
     ) -> Sequence[Promise | SignoffError]: ...
     async def view_question(self, question_id: str, responder: Responder) -> Promise: ...
+    async def comment_on_question(
+        self, question_id: str, responder: Responder, text: str, request_id: str | None = None
+    ) -> AuditEvent: ...
     async def claim_question(self, question_id: str, responder: Responder) -> Promise: ...
     async def release_question(self, question_id: str, responder: Responder) -> Promise: ...
     async def delegate_question(
@@ -92,6 +95,40 @@ class AsyncInbox:
         """
         responder = Responder(user_id, frozenset(groups), frozenset(roles))
         return await self._backend.view_question(question_id, responder)
+
+    async def comment(
+        self,
+        question_id: str,
+        text: str,
+        *,
+        user_id: str,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        request_id: str | None = None,
+    ) -> AuditEvent:
+        """Say something about a question, open or closed. ``history`` has what was said.
+
+        Args:
+            question_id: The question.
+            text: What is said, in 10,000 characters at most.
+            user_id: Who says it; they must be allowed to see the question.
+            groups: The groups they are in.
+            roles: The roles they have.
+            request_id: Makes a repetition of this very comment a success without effect.
+
+        Returns:
+            The comment, as the audit trail has it.
+
+        Raises:
+            NotFound, NotAllowed, RequestConflict
+            InvalidValue: It is empty or too long.
+
+        Example::
+
+            await client.inbox.comment(id, "Is that the order of May?", user_id="ana", groups=["finance"])
+        """
+        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        return await self._backend.comment_on_question(question_id, responder, text, request_id)
 
     async def claim(
         self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()

@@ -14,6 +14,7 @@ from signoff.errors import (
     SignoffError,
 )
 from signoff.people import (
+    comments,
     decisions,
     links,
     rules,
@@ -213,6 +214,11 @@ class LocalBackend:
 
     async def view_question(self, question_id: str, responder: Responder) -> Promise:
         return await decisions.view(self._store, question_id, responder)
+
+    async def comment_on_question(
+        self, question_id: str, responder: Responder, text: str, request_id: str | None = None
+    ) -> AuditEvent:
+        return await comments.comment(self._store, question_id, responder, text, request_id)
 
     async def claim_question(self, question_id: str, responder: Responder) -> Promise:
         return await decisions.claim(self._store, question_id, responder)

@@ -117,6 +117,7 @@ class AuditKind(_Growing):
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
     VIEWED = "viewed"
+    COMMENTED = "commented"
     VOTED = "voted"
     REFUSED = "refused"
     CLAIMED = "claimed"

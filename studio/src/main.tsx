@@ -44,6 +44,8 @@ const client = new QueryClient({
   defaultOptions: { queries: { staleTime: 10_000, refetchOnWindowFocus: true } },
 });
 
+client.setQueryDefaults(["question"], { structuralSharing: false }); // copies are no exact numbers any more
+
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>
     <QueryClientProvider client={client}>

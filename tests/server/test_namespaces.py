@@ -48,6 +48,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/prune": {"older_than_seconds": 0, "limit": 1000},
     "/v1/questions/{question_id}/answer": {"value": True},
     "/v1/questions/{question_id}/view": {},
+    "/v1/questions/{question_id}/comments": {"text": "why?"},
     "/v1/questions/{question_id}/claim": {},
     "/v1/questions/{question_id}/release": {},
     "/v1/questions/{question_id}/delegate": {"to": ["user:eve"]},

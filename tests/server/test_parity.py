@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -195,6 +196,12 @@ async def policies(scene: Scene) -> AsyncIterator[Any]:
     yield await tried(client.inbox.claim(id, user_id="eva"))
     yield await tried(client.inbox.view(id, user_id="eva"))
     yield (await client.inbox.view(id, **finance)).id
+    said = await client.inbox.comment(id, "é?", request_id="c", **finance)
+    yield said.kind, said.question_id, said.run_id, said.by, json.loads(said.details or "")
+    yield await client.inbox.comment(id, "é?", request_id="c", **finance) == said
+    yield await tried(client.inbox.comment(id, "e", request_id="c", **finance))
+    for text in ("", " \n", "x" * 10_001, "a\x00"):
+        yield await tried(client.inbox.comment(id, text, **finance))
     yield await client.inbox.claim(id, **finance)
     yield await tried(client.inbox.claim(id, user_id="bob", groups=["finance"]))
     yield await tried(client.answer(id, True, user_id="bob", groups=["finance"]))
@@ -221,6 +228,7 @@ async def policies(scene: Scene) -> AsyncIterator[Any]:
     for unknown in ("unknown", "a"):
         yield await tried(client.inbox.view(unknown, user_id="ana"))
         yield await tried(client.inbox.claim(unknown, user_id="ana"))
+        yield await tried(client.inbox.comment(unknown, "why?", user_id="ana"))
         yield await tried(client.inbox.release(unknown, user_id="ana"))
         yield await tried(client.inbox.delegate(unknown, ["user:bob"], user_id="ana"))
     yield await tried(client.inbox.claim(id, user_id="ana"))

@@ -26,8 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server for the tests of a file: lists have what they have put there, and no more."""
     with OnThread(lambda: serving(app_in(tmp_path_factory.mktemp("studio")))) as server:
         yield server
 

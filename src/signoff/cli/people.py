@@ -1,10 +1,11 @@
-"""``signoff inbox``, ``answer``, ``claim``, ``release`` and ``delegate``: what people are asked, and what they say."""
+"""``signoff inbox``, ``answer``, ``comment``, ``claim`` and so on: what people are asked, and what they say."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+import uuid
 from typing import Any, cast
 
 import click
@@ -238,6 +239,31 @@ async def claim(
     """Say that you will answer QUESTION. Nobody else can until it is released, delegated or escalated."""
     promise = await client.inbox.claim(question_id, user_id=_user(user), groups=groups, roles=roles)
     _tell(out, promise, f"is claimed by {Case.of(promise, time.time()).progress.claimed_by}")
+
+
+@click.command()
+@click.argument("question_id", metavar="QUESTION")
+@click.argument("text")
+@click.option("--user", help="Who says it.  [default: your login name]")
+@groups_and_roles
+@on_client
+async def comment(
+    client: AsyncClient,
+    out: Output,
+    question_id: str,
+    text: str,
+    user: str | None,
+    groups: tuple[str, ...],
+    roles: tuple[str, ...],
+) -> None:
+    """Say TEXT about QUESTION, which stays as it is. `signoff audit list` shows what was said."""
+    event = await client.inbox.comment(
+        question_id, text, user_id=_user(user), groups=groups, roles=roles, request_id=uuid.uuid4().hex
+    )
+    if out.as_json:
+        out.object(to_wire(event))
+    else:
+        out.line(f"question {question_id} has the comment")
 
 
 @click.command()

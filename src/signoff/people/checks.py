@@ -16,6 +16,8 @@ from signoff.request_ids import check_length
 LONGEST_NOTE = 10_000
 """How many characters a note has at most: those of all who vote are kept with the answer."""
 
+_WORDS = ("note", "reason", "text")
+
 EXACT = 2**53
 """From here on a number written with an exponent is read as the integer that it is: 1e20 is one for every reader."""
 
@@ -74,9 +76,9 @@ def check_texts(**texts: str | None) -> None:
     for name, text in texts.items():
         if name == "request_id":
             check_length(text)
-        if name in ("note", "reason") and text is not None and len(text) > LONGEST_NOTE:
+        if name in _WORDS and text is not None and len(text) > LONGEST_NOTE:
             raise InvalidValue(name, f"has {len(text):,} characters, over the limit of {LONGEST_NOTE:,}")
-        if name in ("note", "reason") and text is not None and text.startswith(MARK):
+        if name in _WORDS and text is not None and text.startswith(MARK):
             raise InvalidValue(name, f"it begins with {MARK!r}, as encrypted texts do")
         if text is not None and "\0" in text:
             raise InvalidValue(name, "has a NUL character, which Postgres cannot keep; leave it out")

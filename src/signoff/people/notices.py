@@ -30,6 +30,7 @@ _TITLES: Final = {
     AuditKind.RELEASED: "Released",
     AuditKind.VOTED: "Vote",
     AuditKind.VIEWED: "Viewed",
+    AuditKind.COMMENTED: "Comment",
     AuditKind.REFUSED: "Answer refused",
     AuditKind.DEFAULTED: "Nobody answered",
 }

@@ -104,6 +104,17 @@ class Actor:
             raise
         return own
 
+    async def commenter(self, store: Store, question_id: str, said: Responder) -> Responder:
+        """Return who comments on a question: whoever sees it may, whether or not they may answer.
+
+        Raises:
+            NotFound, AccessDenied, NotAllowed: As ``responder`` does.
+        """
+        responder = await self.responder(store, question_id, said)
+        if self.reach is not Reach.ALL:
+            Case.of(await get_question(store, question_id), 0.0).check_asked(responder)
+        return responder
+
     def check_names_people(self, what: str, assignees: Iterable[str] = ()) -> None:
         """Have no service that does not vouch for people say who answers: not a person, nor a service.
 

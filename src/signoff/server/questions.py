@@ -29,6 +29,7 @@ from signoff.people.rules import (
     Alike,
 )
 from signoff.records import (
+    AuditEvent,
     Promise,
     PromiseKind,
     PromiseState,
@@ -120,6 +121,15 @@ class Delegate(
 
     to: list[Text]
     note: Text | None = None
+
+
+class Comment(
+    Said, json_schema_extra=example(user_id="ana", text="Is that the order of May?", request_id="mobile-18")
+):
+    """What somebody says about a question."""
+
+    text: Text
+    request_id: RequestId | None = None
 
 
 class SayAlike(Body, json_schema_extra=example(seconds=3600, same=["order"], max_uses=5)):
@@ -363,6 +373,21 @@ async def view_question(question_id: Id, body: Said, services: ServicesOf, actor
     """Show a question to somebody who may answer it, and record that they have seen it."""
     responder = await actor.responder(services.store, question_id, body.responder)
     return reply_with(await services.backend.view_question(question_id, responder))
+
+
+@router.post(
+    "/{question_id}/comments",
+    responses=gives(AuditEvent, NotFound, NotAllowed, RequestConflict, QuestionTooNew),
+)
+async def comment_on_question(
+    question_id: Id, body: Comment, services: ServicesOf, actor: ActorOf, key: KeyOf
+) -> Response:
+    """Say something about a question, open or closed, that one may see. `GET /v1/audit` lists what was said."""
+    request_id = request_id_of(key, body.request_id)
+    responder = await actor.commenter(services.store, question_id, body.responder)
+    return reply_with(
+        await services.backend.comment_on_question(question_id, responder, body.text, request_id)
+    )
 
 
 @router.post("/{question_id}/claim", responses=_CHANGED)

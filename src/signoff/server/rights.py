@@ -65,6 +65,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/questions/{question_id}/answer"): _ASKED_WORK,
     ("POST", "/v1/questions/answers"): _ASKED_WORK,
     ("POST", "/v1/questions/{question_id}/view"): _ASKED_WORK,
+    ("POST", "/v1/questions/{question_id}/comments"): _ASKED_WORK,
     ("POST", "/v1/questions/{question_id}/claim"): _ASKED_WORK,
     ("POST", "/v1/questions/{question_id}/release"): _ASKED_WORK,
     ("POST", "/v1/questions/{question_id}/delegate"): _ASKED_WORK,

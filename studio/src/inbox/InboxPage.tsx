@@ -1,23 +1,44 @@
 /** Open questions on the left, the chosen one on the right. */
 
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useCallback, useEffect } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
-import { useDecisions } from "./decisions";
+import { BulkDialog } from "./BulkDialog";
+import { FilterBar } from "./FilterBar";
+import { type Filter, filterOf, type Which } from "./filter";
+import { useMineHere } from "./mine";
+import { useNotices } from "./notices";
+import "./organise.css";
+import { PickBar } from "./PickBar";
 import { QuestionDetail } from "./QuestionDetail";
 import { QuestionList } from "./QuestionList";
+import { useSelection } from "./selection";
+import { useInView } from "./snoozes";
 import { useInbox, type View } from "./useInbox";
+import { useListed } from "./useListed";
+import { Views } from "./Views";
+
+const NAMES: Record<View, string> = { mine: "Mine", snoozed: "Snoozed", all: "All" };
 
 export function InboxPage() {
   const me = useMe();
-  const { view = "mine" } = useSearch({ strict: false }) as { view?: View };
+  const search = useSearch({ strict: false }) as Record<string, unknown>;
+  const view = search.view === "all" || search.view === "snoozed" ? search.view : "mine";
+  const filter = useMemo(() => filterOf(search), [search]);
   const { id } = useParams({ strict: false }) as { id?: string };
   const navigate = useNavigate();
-  const inbox = useInbox(view, me.names);
-  const decided = new Set(useDecisions().map((each) => each.question.id));
-  const open = inbox.questions.filter((each) => !decided.has(each.id) || each.id === id);
-  const at = open.findIndex((each) => each.id === id);
+  const read = useInbox(view, me.names, useNotices());
+  const inbox = { ...read, questions: useInView(read.questions, view, me.user_id) };
+  const listed = useListed(inbox, filter, id);
+  const { open, shown } = listed;
+  const selection = useSelection(shown);
+  const [asked, setAsked] = useState<boolean>();
+  const at = shown.findIndex((each) => each.id === id);
+  useEffect(() => {
+    document.title = "Signoff";
+  }, []);
+  useMineHere(view, inbox.isSuccess, open.length, inbox.hasNextPage);
 
   const show = useCallback(
     (next: string | undefined) =>
@@ -26,22 +47,29 @@ export function InboxPage() {
         : navigate({ to: "/inbox/$id", params: { id: next }, search: (kept) => kept }),
     [navigate],
   );
+  const look = (which: Which) => navigate({ to: ".", search: which as never, replace: true });
   const step = (by: number) => {
-    const next = open[Math.min(Math.max(at + by, 0), open.length - 1)];
+    const next = shown[Math.min(Math.max(at + by, 0), shown.length - 1)];
     if (next !== undefined) void show(next.id);
   };
-  useKeys({ j: () => step(1), k: () => step(-1), escape: () => void show(undefined) });
+  const pickHere = () => {
+    const row = document.activeElement?.closest<HTMLElement>("[data-question]");
+    const here = row?.dataset.question ?? id;
+    if (here !== undefined && shown.some((each) => each.id === here)) selection.pick(here, false);
+  };
+  const hasPicked = selection.picked.size > 0;
+  useKeys({
+    j: () => step(1),
+    k: () => step(-1),
+    x: pickHere,
+    "*": selection.pickAll,
+    "Shift+A": () => hasPicked && setAsked(true),
+    "Shift+R": () => hasPicked && setAsked(false),
+    escape: () => (hasPicked ? selection.clear() : void show(undefined)),
+  });
 
-  const { fetchNextPage, hasNextPage, isFetchingNextPage } = inbox;
-  const onEnd = useCallback(() => {
-    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
-  }, [fetchNextPage, hasNextPage, isFetchingNextPage]);
-
-  const waiting = `${open.length}${hasNextPage ? "+" : ""}`;
-  useEffect(() => {
-    document.title = open.length === 0 ? "Signoff" : `(${waiting}) Signoff`;
-  }, [open.length, waiting]);
-
+  const plus = inbox.hasNextPage ? "+" : "";
+  const waiting = `${open.length.toLocaleString("en")}${plus}`;
   return (
     <div className={id === undefined ? "inbox" : "inbox with-detail"}>
       <section className="inbox-list" aria-label="Inbox">
@@ -51,41 +79,88 @@ export function InboxPage() {
             {waiting}
           </span>
           <fieldset className="segments" aria-label="Which questions">
-            {(["mine", "all"] as const).map((each) => (
+            {(["mine", "snoozed", "all"] as const).map((each) => (
               <button
                 key={each}
                 type="button"
                 aria-pressed={each === view}
-                onClick={() => navigate({ to: ".", search: { view: each } })}
+                onClick={() => navigate({ to: ".", search: { ...filter, view: each } as never })}
               >
-                {each === "mine" ? "Mine" : "All"}
+                {NAMES[each]}
               </button>
             ))}
           </fieldset>
         </header>
-        {inbox.isError && <p className="trouble">{inbox.error.message}</p>}
-        {inbox.isSuccess && open.length === 0 ? (
-          <div className="empty">
-            <h2>Nothing waits for you</h2>
-            <p>
-              A workflow asks with <code>await ctx.wait_for_user("Refund o-1?")</code>. Its question appears
-              here at once.
-            </p>
-          </div>
+        <FilterBar filter={filter} onChange={(next: Filter) => look({ view, ...next })} />
+        <Views which={{ view, ...filter }} />
+        <PickBar
+          selection={selection}
+          shown={shown.length}
+          found={listed.isFiltered ? foundSaid(shown.length, waiting, listed.isLooking) : undefined}
+          onLookOn={listed.lookOn}
+          onDecide={setAsked}
+        />
+        {listed.error !== null && <p className="trouble">{listed.error.message}</p>}
+        {inbox.isSuccess && shown.length === 0 && !listed.isLooking ? (
+          <Nothing isFiltered={listed.isFiltered} />
         ) : (
-          <QuestionList questions={open} selected={id} onEnd={onEnd} />
+          <QuestionList
+            key={JSON.stringify([view, filter])}
+            questions={shown}
+            isWhole={!inbox.hasNextPage}
+            selected={id}
+            onEnd={listed.next}
+            picked={selection.picked}
+            onPick={selection.pick}
+          />
         )}
       </section>
       <section className="inbox-detail" aria-label="Question">
         {id === undefined ? (
           <p className="hint">
-            <kbd>j</kbd> <kbd>k</kbd> choose, <kbd>a</kbd> approves, <kbd>r</kbd> rejects, <kbd>?</kbd> shows
-            all keys
+            <kbd>j</kbd> <kbd>k</kbd> choose, <kbd>a</kbd> approves, <kbd>r</kbd> rejects, <kbd>x</kbd>{" "}
+            selects, <kbd>Ctrl</kbd> <kbd>K</kbd> goes anywhere, <kbd>?</kbd> shows all keys
           </p>
         ) : (
-          <QuestionDetail key={id} id={id} onDecided={() => show(open[at + 1]?.id ?? open[at - 1]?.id)} />
+          <QuestionDetail key={id} id={id} onDecided={() => show(shown[at + 1]?.id ?? shown[at - 1]?.id)} />
         )}
       </section>
+      {asked !== undefined && (
+        <BulkDialog
+          questions={shown.filter((each) => selection.picked.has(each.id))}
+          isApproval={asked}
+          onClose={() => setAsked(undefined)}
+          onDecided={(decided) => {
+            setAsked(undefined);
+            selection.clear();
+            if (decided.some((each) => each.id === id)) void show(undefined);
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+function foundSaid(found: number, of: string, isLooking: boolean): string {
+  const said = `${found.toLocaleString("en")} of ${of}`;
+  return isLooking ? `${said}, looking on` : said;
+}
+
+function Nothing({ isFiltered }: { isFiltered: boolean }) {
+  if (isFiltered)
+    return (
+      <div className="empty">
+        <h2>No question is like that</h2>
+        <p>Look for less, or among all questions instead of mine.</p>
+      </div>
+    );
+  return (
+    <div className="empty">
+      <h2>Nothing waits for you</h2>
+      <p>
+        A workflow asks with <code>await ctx.wait_for_user(&quot;Refund o-1?&quot;)</code>. Its question
+        appears here at once.
+      </p>
     </div>
   );
 }

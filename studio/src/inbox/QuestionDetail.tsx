@@ -6,10 +6,20 @@ import { useEffect } from "react";
 import { api, given, type Refused } from "../api/client";
 import { Json } from "../shell/Json";
 import { useMe } from "../shell/me";
+import { mayRespond, seesRuns } from "../shell/rights";
+import { visible } from "../shell/visible";
 import { Deadline, Since } from "../time/Times";
 import { AnswerForm } from "./AnswerForm";
+import { Assignment } from "./Assignment";
 import { type Decision, decide, useDecisions } from "./decisions";
-import { askedAt, isFor, type Question } from "./question";
+import { forgetAnswer, useDraft } from "./drafts";
+import { History } from "./History";
+import { Metadata } from "./Metadata";
+import { askedAt, deadlineOf, hindrance, type Question, questionOf } from "./question";
+import "./question.css";
+import { RunStory } from "./RunStory";
+import { Snooze } from "./Snooze";
+import { Votes } from "./Votes";
 
 interface DetailProps {
   id: string;
@@ -23,9 +33,14 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
   const asked = useQuery({
     queryKey: ["question", id],
     queryFn: async () =>
-      (await given(
-        api.GET("/v1/questions/{question_id}", { params: { path: { question_id: id } } }),
-      )) as unknown as Question,
+      questionOf(
+        await given(
+          api.GET("/v1/questions/{question_id}", {
+            params: { path: { question_id: id } },
+            parseAs: "text",
+          }),
+        ),
+      ),
     retry: (count, error) => count < 3 && (error as Refused).problem === undefined,
   });
   const question = asked.data;
@@ -38,6 +53,10 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
 
   const { data } = question;
   const isOpen = question.state === "pending";
+  const deadline = deadlineOf(question);
+  const hindered = mayRespond(me)
+    ? hindrance(question, me.user_id, me.names)
+    : "You may look at questions, and not answer them.";
   const send = (value: unknown, note: string | undefined, said: string) => {
     decide(client, { question, value, note, user_id: me.user_id, groups: me.groups, said });
     onDecided();
@@ -45,7 +64,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
   return (
     <article className="question" aria-labelledby="question-text">
       <h2 id="question-text" tabIndex={-1}>
-        {data.text}
+        {visible(data.text)}
       </h2>
       <p className="facts">
         {question.run_id !== undefined && (
@@ -59,14 +78,14 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
         <span>
           asked <Since at={askedAt(question)} />
         </span>
-        {isOpen && question.due_at !== undefined && <Deadline at={question.due_at} />}
-        <span>
-          {question.assignees.length === 0
-            ? "anybody may answer"
-            : `asked of ${question.assignees.join(", ")}`}
-        </span>
+        {isOpen && deadline !== undefined && <Deadline at={deadline} />}
+        {isOpen && data.policy?.timeout_answer !== undefined && <span>which then counts as answered</span>}
+        <span>{whoAnswers(question)}</span>
+        {question.progress?.claimed_by !== undefined && isOpen && (
+          <span>claimed by {question.progress.claimed_by}</span>
+        )}
       </p>
-      {data.help !== undefined && <p className="help">{data.help}</p>}
+      {data.help !== undefined && <p className="help">{visible(data.help)}</p>}
       {data.action !== undefined && (
         <section>
           <h3>
@@ -75,16 +94,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
           <Json value={data.action.arguments} />
         </section>
       )}
-      {Object.keys(data.metadata).length > 0 && (
-        <dl className="metadata">
-          {Object.entries(data.metadata).map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>{typeof value === "string" ? value : <Json value={value} />}</dd>
-            </div>
-          ))}
-        </dl>
-      )}
+      <Metadata metadata={data.metadata} />
       {data.attachments !== undefined && (
         <ul className="attachments">
           {data.attachments.map((each) => (
@@ -92,23 +102,36 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
               <a href={each.url} target="_blank" rel="noopener noreferrer">
                 {each.name}
               </a>{" "}
-              <small>{new URL(each.url).hostname}</small>
+              <small>
+                {new URL(each.url).hostname}
+                {each.media_type !== undefined && `, ${each.media_type}`}
+              </small>
             </li>
           ))}
         </ul>
       )}
+      {question.run_id !== undefined && seesRuns(me) && <RunStory runId={question.run_id} />}
+      <Votes question={question} />
       {isOpen ? (
         <>
           <Refusal decision={decision} />
-          {isFor(question, me.names) ? (
+          {hindered === undefined ? (
             <AnswerForm question={question} onAnswer={send} refusal={decision?.refusal} />
           ) : (
-            <p className="hint">This is asked of others; you are {me.user_id}.</p>
+            <p className="hint">{hindered}</p>
           )}
+          <div className="hands">
+            <Assignment question={question} />
+            <Snooze question={question} onSnoozed={onDecided} />
+          </div>
         </>
       ) : (
-        <Settled question={question} />
+        <>
+          <Settled question={question} />
+          {decision?.state !== "waiting" && <Typed id={id} />}
+        </>
       )}
+      <History id={id} />
       <p className="back">
         <Link to="/inbox" search={(kept) => kept}>
           Back to the inbox
@@ -125,6 +148,30 @@ function Refusal({ decision }: { decision: Decision | undefined }) {
       Not taken: {decision.refusal?.message}
     </p>
   );
+}
+
+/** What was typed here and came too late. */
+function Typed({ id }: { id: string }) {
+  const { value, note } = useDraft(id);
+  if (value === undefined && !note) return null;
+  return (
+    <section className="typed" aria-label="What you had typed">
+      <h3>What you had typed</h3>
+      {note && <p className="help">{note}</p>}
+      {typeof value === "string" ? (
+        <p className="help">{value}</p>
+      ) : (
+        value !== undefined && <Json value={value} />
+      )}
+      <button type="button" onClick={() => forgetAnswer(id)}>
+        Discard it
+      </button>
+    </section>
+  );
+}
+
+function whoAnswers({ assignees }: Question): string {
+  return assignees.length === 0 ? "anybody may answer" : `asked of ${assignees.join(", ")}`;
 }
 
 /** Who answered, when, and what. */

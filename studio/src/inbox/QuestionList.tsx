@@ -2,19 +2,28 @@
 
 import { Link } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef } from "react";
+import { type MouseEvent, useEffect, useLayoutEffect, useRef } from "react";
+import { visible } from "../shell/visible";
 import { Deadline, Since } from "../time/Times";
 import { askedAt, type Question } from "./question";
 
 const ROW_PIXELS = 72;
 
-interface ListProps {
-  questions: Question[];
+interface Picks {
+  picked: ReadonlySet<string>;
+  /** Pick or unpick one, or all from the last one to this one. */
+  onPick: (id: string, isRange: boolean) => void;
+}
+
+interface ListProps extends Picks {
+  questions: readonly Question[];
+  /** Whether the list ends where these do. */
+  isWhole: boolean;
   selected: string | undefined;
   onEnd: () => void;
 }
 
-export function QuestionList({ questions, selected, onEnd }: ListProps) {
+export function QuestionList({ questions, isWhole, selected, onEnd, ...picks }: ListProps) {
   const scroller = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({
     count: questions.length,
@@ -23,23 +32,32 @@ export function QuestionList({ questions, selected, onEnd }: ListProps) {
     overscan: 8,
     getItemKey: (index) => questions[index]?.id ?? index,
   });
+  useSteadyPlace(scroller, questions);
   const shown = rows.getVirtualItems();
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (questions.length > 0 && last >= questions.length - 20) onEnd();
+    if (questions.length > 0 && last >= questions.length - 100) onEnd();
   }, [last, questions.length, onEnd]);
   const at = questions.findIndex((each) => each.id === selected);
+  const brought = useRef<string>(undefined);
   useEffect(() => {
-    if (at >= 0) rows.scrollToIndex(at, { align: "auto" });
-  }, [at, rows]);
+    if (at < 0 || brought.current === selected) return;
+    brought.current = selected;
+    rows.scrollToIndex(at, { align: "auto" });
+  }, [at, selected, rows]);
   return (
     <div className="list" ref={scroller}>
       <ul aria-label="Open questions" style={{ height: rows.getTotalSize() }}>
         {shown.map(({ index, start, key }) => {
           const question = questions[index] as Question;
           return (
-            <li key={key} style={{ transform: `translateY(${start}px)`, height: ROW_PIXELS }}>
-              <Row question={question} isSelected={question.id === selected} />
+            <li
+              key={key}
+              style={{ transform: `translateY(${start}px)`, height: ROW_PIXELS }}
+              aria-posinset={index + 1}
+              aria-setsize={isWhole ? questions.length : -1}
+            >
+              <Row question={question} isSelected={question.id === selected} {...picks} />
             </li>
           );
         })}
@@ -48,20 +66,65 @@ export function QuestionList({ questions, selected, onEnd }: ListProps) {
   );
 }
 
-function Row({ question, isSelected }: { question: Question; isSelected: boolean }) {
+/** Have the rows that are looked at stay where they are, whatever goes or comes above them. */
+function useSteadyPlace(scroller: React.RefObject<HTMLDivElement | null>, questions: readonly Question[]) {
+  const before = useRef<readonly Question[]>([]);
+  useLayoutEffect(() => {
+    const was = before.current;
+    before.current = questions;
+    const box = scroller.current;
+    if (box === null || was === questions || box.scrollTop === 0) return;
+    const places = new Map(questions.map((each, index) => [each.id, index]));
+    for (let index = Math.floor(box.scrollTop / ROW_PIXELS); index < was.length; index++) {
+      const place = places.get((was[index] as Question).id);
+      if (place === undefined) continue;
+      if (place !== index) box.scrollBy({ top: (place - index) * ROW_PIXELS, behavior: "instant" });
+      return;
+    }
+  }, [scroller, questions]);
+}
+
+interface RowProps extends Picks {
+  question: Question;
+  isSelected: boolean;
+}
+
+function Row({ question, isSelected, picked, onPick }: RowProps) {
+  const isPicked = picked.has(question.id);
+  const pickRange = (event: MouseEvent) => {
+    if (!event.shiftKey) return;
+    event.preventDefault();
+    onPick(question.id, true);
+  };
   return (
-    <Link
-      to="/inbox/$id"
-      params={{ id: question.id }}
-      className="row"
-      aria-current={isSelected ? "true" : undefined}
-      preload={false}
-    >
-      <span className="row-text">{question.data.text}</span>
-      <span className="row-facts">
-        <span className="row-run">{question.run_id ?? question.id}</span>
-        {question.due_at === undefined ? <Since at={askedAt(question)} /> : <Deadline at={question.due_at} />}
-      </span>
-    </Link>
+    <div className={isPicked ? "pickable picked" : "pickable"} data-question={question.id}>
+      <label className="pick">
+        <input
+          type="checkbox"
+          checked={isPicked}
+          onChange={(event) => onPick(question.id, (event.nativeEvent as PointerEvent).shiftKey)}
+        />
+        <span className="unseen">Select: {question.data.text}</span>
+      </label>
+      <Link
+        to="/inbox/$id"
+        params={{ id: question.id }}
+        search={(kept) => kept}
+        className="row"
+        aria-current={isSelected ? "true" : undefined}
+        preload={false}
+        onClickCapture={pickRange}
+      >
+        <span className="row-text">{visible(question.data.text)}</span>
+        <span className="row-facts">
+          <span className="row-run">{question.run_id ?? question.id}</span>
+          {question.due_at === undefined ? (
+            <Since at={askedAt(question)} />
+          ) : (
+            <Deadline at={question.due_at} />
+          )}
+        </span>
+      </Link>
+    </div>
   );
 }

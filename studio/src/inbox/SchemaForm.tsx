@@ -2,10 +2,12 @@
 
 import Form from "@rjsf/core/lib/components/Form.js"; // the package itself brings its tests' Ajv
 import type { RJSFSchema, UiSchema } from "@rjsf/utils";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { Alternatives, AnythingField, BUTTONS, ListItem } from "../form/parts";
 import { type Schema, shownSchema } from "../form/shownSchema";
 import "../form/form.css";
+import { JsonField } from "./JsonField";
+import { fieldsLike, schemaLike } from "./likeness";
 import { validator } from "./validator";
 
 const UI: UiSchema = { "ui:submitButtonOptions": { norender: true } };
@@ -24,13 +26,18 @@ interface SchemaFormProps {
 }
 
 export default function SchemaForm({ schema, value, onChange, isReadOnly }: SchemaFormProps) {
-  const shown = useMemo(() => shownSchema(schema as Schema), [schema]);
+  const saysNothing = Object.keys(schema).every((key) => key.startsWith("$") && key !== "$ref");
+  const shown = useMemo(() => shownSchema(schema as Schema) as RJSFSchema, [schema]);
+  const [alike] = useState(() => (saysNothing ? schemaLike(value) : undefined));
+  const [fields] = useState(() => ({ ...UI, ...fieldsLike(value) }));
+  if (saysNothing && alike === undefined)
+    return <JsonField value={value} onChange={onChange} isReadOnly={isReadOnly} />;
   return (
     <Form
       tagName="div"
       className="schema-form"
-      schema={shown as RJSFSchema}
-      uiSchema={UI}
+      schema={alike ?? shown}
+      uiSchema={fields}
       fields={FIELDS}
       templates={TEMPLATES}
       formData={value}

@@ -2,13 +2,20 @@
 
 import { Link } from "@tanstack/react-router";
 import { useKeys } from "../shell/keys";
-import { type Decision, drop, UNDO_SECONDS, useDecisions } from "./decisions";
-import { write } from "./drafts";
+import { BatchToast } from "./BatchToast";
+import { takeBatchBack, useBatches } from "./batches";
+import { type Decision, drop, putBack, UNDO_SECONDS, useDecisions } from "./decisions";
 
 export function Toasts() {
   const decisions = useDecisions();
-  const undoable = decisions.filter((each) => each.state === "waiting");
-  useKeys({ u: () => undoable.length > 0 && takeBack(undoable.at(-1) as Decision) });
+  const batches = useBatches();
+  const last = decisions.findLast((each) => each.state === "waiting");
+  const lastBatch = batches.findLast((each) => each.state === "waiting");
+  const takeLastBack = () => {
+    if (lastBatch !== undefined && lastBatch.at > (last?.at ?? 0)) takeBatchBack(lastBatch);
+    else if (last !== undefined) takeBack(last);
+  };
+  useKeys({ u: takeLastBack });
   return (
     <div className="toasts" role="status" aria-live="polite">
       {decisions.map((each) => (
@@ -33,14 +40,15 @@ export function Toasts() {
           )}
         </p>
       ))}
+      {batches.map((each) => (
+        <BatchToast key={each.id} batch={each} />
+      ))}
     </div>
   );
 }
 
 /** Have a decision not sent, and what was typed for it back in its form. */
-function takeBack({ question, value, note }: Decision): void {
-  drop(question.id);
-  const typed =
-    question.data.input_type === "approval" ? (value as { edited?: unknown } | null)?.edited : value;
-  write(question.id, { ...(typed !== undefined && { value: typed }), ...(note !== undefined && { note }) });
+function takeBack(decision: Decision): void {
+  drop(decision.question.id);
+  putBack(decision);
 }

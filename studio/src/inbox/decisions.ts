@@ -2,9 +2,11 @@
 
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
-import { api, given, type Refused } from "../api/client";
+import { api, given, type Promised, type Refused } from "../api/client";
 import { freshId } from "../api/freshId";
+import { write } from "./drafts";
 import type { Question } from "./question";
+import { settle } from "./settled";
 
 export const UNDO_SECONDS = 5;
 
@@ -18,6 +20,7 @@ export interface Decision {
   said: string;
   /** By which the server knows it again, however often it is sent. */
   request_id: string;
+  at: number;
   state: "waiting" | "sending" | "refused";
   refusal?: Refused | Error;
 }
@@ -42,13 +45,20 @@ export function drop(id: string): void {
 }
 
 /** Decide; the answer is sent when nobody has taken it back for five seconds. */
-export function decide(client: QueryClient, decision: Omit<Decision, "state" | "request_id">): void {
+export function decide(client: QueryClient, decision: Omit<Decision, "state" | "request_id" | "at">): void {
   drop(decision.question.id);
-  change([...decisions, { ...decision, request_id: freshId(), state: "waiting" }]);
+  change([...decisions, { ...decision, request_id: freshId(), at: performance.now(), state: "waiting" }]);
   timers.set(
     decision.question.id,
     window.setTimeout(() => send(client, decision.question.id), UNDO_SECONDS * 1000),
   );
+}
+
+/** Have what was typed for a decision in its form again. */
+export function putBack({ question, value, note }: Decision): void {
+  const typed =
+    question.data.input_type === "approval" ? (value as { edited?: unknown } | null)?.edited : value;
+  write(question.id, { ...(typed != null && { value: typed }), ...(note !== undefined && { note }) });
 }
 
 async function send(client: QueryClient, id: string): Promise<void> {
@@ -59,14 +69,16 @@ async function send(client: QueryClient, id: string): Promise<void> {
   try {
     const settled = await post(decision);
     client.setQueryData(["question", id], settled);
+    if (settled.state !== "pending") settle([id]);
     drop(id);
   } catch (error) {
+    putBack(decision);
     update(id, { state: "refused", refusal: error as Error });
     client.invalidateQueries({ queryKey: ["question", id] });
   }
 }
 
-function post(decision: Decision, keepalive = false): Promise<unknown> {
+function post(decision: Decision, keepalive = false): Promise<Promised> {
   const { question, value, note, user_id, groups } = decision;
   return given(
     api.POST("/v1/questions/{question_id}/answer", {

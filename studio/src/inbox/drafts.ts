@@ -5,6 +5,7 @@ import { useSyncExternalStore } from "react";
 export interface Draft {
   value?: unknown;
   note?: string;
+  comment?: string;
 }
 
 const EMPTY: Draft = {};
@@ -21,17 +22,27 @@ function read(id: string): Draft {
   return draft;
 }
 
-export function write(id: string, draft: Draft): void {
-  const next = { ...read(id), ...draft };
-  drafts.set(id, next);
-  sessionStorage.setItem(PREFIX + id, JSON.stringify(next));
+function keep(id: string, draft: Draft): void {
+  drafts.set(id, draft);
+  const text = JSON.stringify(draft);
+  if (text === "{}") sessionStorage.removeItem(PREFIX + id);
+  else sessionStorage.setItem(PREFIX + id, text);
   for (const each of listeners) each();
 }
 
-export function forget(id: string): void {
-  drafts.set(id, EMPTY);
-  sessionStorage.removeItem(PREFIX + id);
-  for (const each of listeners) each();
+export function write(id: string, draft: Draft): void {
+  keep(id, { ...read(id), ...draft });
+}
+
+/** Forget what was typed as the answer, and not what was typed as a comment. */
+export function forgetAnswer(id: string): void {
+  const { comment } = read(id);
+  keep(id, comment === undefined ? EMPTY : { comment });
+}
+
+/** Whether an answer, or an edit of what is proposed, was begun. */
+export function hasEdits(id: string): boolean {
+  return read(id).value !== undefined;
 }
 
 function subscribe(listener: () => void): () => void {

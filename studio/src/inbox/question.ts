@@ -1,6 +1,7 @@
 /** Questions as the API shows them: a promise whose `data` says what is asked. */
 
 import type { Promised } from "../api/client";
+import { parseExact, rawNumber } from "../api/exact";
 
 export type InputType = "approval" | "text" | "select" | "multiselect" | "form" | "external";
 
@@ -24,11 +25,53 @@ export interface Asked {
   proposal?: unknown;
   action?: { tool: string; arguments: unknown };
   attachments?: { name: string; url: string; media_type?: string }[];
-  policy?: { asked_at?: number; quorum?: number };
+  policy?: Policy;
+}
+
+interface Policy {
+  asked_at?: number;
+  quorum?: { approvals: number; of: number };
+  excluded?: string[];
+  /** After how many seconds `timeout_answer` is taken. */
+  deadline?: number;
+  timeout_answer?: unknown;
+}
+
+export interface Vote {
+  user_id: string;
+  approved: boolean;
+  note: string | null;
+  at: number;
+}
+
+interface Progress {
+  votes?: Vote[];
+  claimed_by?: string;
+  deadline?: number;
 }
 
 export interface Question extends Promised {
   data: Asked;
+  progress?: Progress;
+}
+
+/** Read a question with its numbers as they are: a proposal that a browser's numbers can hold is plain, for its form. */
+export function questionOf(text: string): Question {
+  const plain = JSON.parse(text) as Question;
+  const exact = parseExact(text) as Question;
+  const { action, metadata, proposal } = exact.data;
+  const data = { ...plain.data, metadata };
+  if (action !== undefined) data.action = action;
+  if ("proposal" in data && !isHeld(data.proposal)) data.proposal = proposal;
+  return { ...plain, data, ...("value" in plain && { value: exact.value }) };
+}
+
+/** Whether all numbers are some that a form gives back as they were. */
+export function isHeld(value: unknown): boolean {
+  if (typeof value === "number")
+    return !Number.isInteger(value) ? Number.isFinite(value) : Number.isSafeInteger(value);
+  if (rawNumber(value) !== undefined) return false;
+  return typeof value !== "object" || value === null || Object.values(value).every(isHeld);
 }
 
 /** Whether one of these names, or anybody, may answer. */
@@ -38,4 +81,40 @@ export function isFor(question: Question, names: ReadonlySet<string>): boolean {
 
 export function askedAt(question: Question): number {
   return question.data.policy?.asked_at ?? question.created_at;
+}
+
+/** When it is closed, or answered by its `timeout_answer`, in unix seconds. */
+export function deadlineOf(question: Question): number | undefined {
+  const after = question.progress?.deadline ?? question.data.policy?.deadline;
+  return after === undefined ? question.due_at : askedAt(question) + after;
+}
+
+/** The name that the server compares: with what it is the name of. */
+export function userName(user_id: string): string {
+  return user_id.startsWith("user:") ? user_id : `user:${user_id}`;
+}
+
+/** What keeps somebody from answering an open question, in words; undefined: nothing. */
+export function hindrance(
+  question: Question,
+  user_id: string,
+  names: ReadonlySet<string>,
+): string | undefined {
+  const user = userName(user_id);
+  const claimedBy = question.progress?.claimed_by;
+  if (question.data.policy?.excluded?.includes(user)) {
+    return "You asked for this, so others decide on it.";
+  }
+  if (!isFor(question, names)) return `This is asked of others; you are ${user_id}.`;
+  if (claimedBy !== undefined && claimedBy !== user) {
+    return `${claimedBy} has claimed this; others can answer when it is released.`;
+  }
+  const vote = question.progress?.votes?.find((each) => userName(each.user_id) === user);
+  if (vote !== undefined) return `You have voted: ${vote.approved ? "approved" : "rejected"}.`;
+  return undefined;
+}
+
+/** Such as `1 question`, `1,200 questions`. */
+export function counted(count: number): string {
+  return `${count.toLocaleString("en")} question${count === 1 ? "" : "s"}`;
 }

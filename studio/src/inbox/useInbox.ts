@@ -1,90 +1,176 @@
 /** Open questions, page by page, kept up to date by the server's events. */
 
-import { type InfiniteData, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect } from "react";
+import { type InfiniteData, type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { api, given } from "../api/client";
-import type { Question } from "./question";
+import { type Question, questionOf } from "./question";
 
-export type View = "mine" | "all";
+export type View = "mine" | "all" | "snoozed";
 
-interface Page {
+export interface QuestionPage {
   items: Question[];
   next: string | null;
 }
 
-type Pages = InfiniteData<Page, string | null>;
+/** What the events have said since the list was read: each question as it became, or that it went to others. */
+type Told = ReadonlyMap<string, Question | "gone">;
 
-const PAGE = 200;
+type Read = InfiniteData<QuestionPage, string | null>;
 
-export function useInbox(view: View, names: ReadonlySet<string>) {
-  const assignee = view === "mine" ? [...names] : undefined;
-  const key = ["questions", { assignee }];
+/** Told of a question that was asked or changed, and as it was known before, if it was. */
+type OnAsked = (question: Question, before: Question | undefined) => void;
+
+const TRY_AGAIN_MILLISECONDS = 5_000;
+const FIRST_PAGE = 200;
+const PAGE = 1000;
+const NOTHING: Told = new Map();
+
+export function useInbox(view: View, names: ReadonlySet<string>, onAsked: OnAsked) {
+  const assignee = view === "all" ? undefined : [...names];
+  const queryKey = ["questions", { assignee }];
+  const { told, isFollowed } = useEvents(assignee, queryKey, onAsked);
   const inbox = useInfiniteQuery({
-    queryKey: key,
+    queryKey,
     queryFn: async ({ pageParam }) => {
-      const query = { limit: PAGE, ...(assignee && { assignee }), ...(pageParam && { after: pageParam }) };
-      return (await given(api.GET("/v1/questions", { params: { query } }))) as unknown as Page;
+      const query = {
+        limit: pageParam === null ? FIRST_PAGE : PAGE,
+        ...(assignee && { assignee }),
+        ...(pageParam && { after: pageParam }),
+      };
+      return (await given(api.GET("/v1/questions", { params: { query } }))) as unknown as QuestionPage;
     },
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,
+    enabled: isFollowed,
+    staleTime: 0,
+    refetchOnWindowFocus: false,
   });
-  useEvents(assignee, key);
-  return { ...inbox, questions: inbox.data?.pages.flatMap((page) => page.items) ?? [] };
+  const { data, hasNextPage } = inbox;
+  const questions = useMemo(
+    () => (data === undefined ? [] : withNews(data.pages, told, !hasNextPage)),
+    [data, told, hasNextPage],
+  );
+  return { ...inbox, questions };
 }
 
-/** Have the list follow the inbox's events. After a cut the browser connects again, and says where it was. */
-function useEvents(assignee: string[] | undefined, key: readonly unknown[]): void {
+/** Follow the inbox's events. The list is read once they are followed, so that nothing is missed between the two. */
+function useEvents(
+  assignee: string[] | undefined,
+  queryKey: readonly unknown[],
+  onAsked: OnAsked,
+): { told: Told; isFollowed: boolean } {
   const client = useQueryClient();
   const address = new URL("v1/questions/events", document.baseURI);
   for (const each of assignee ?? []) address.searchParams.append("assignee", each);
   const url = address.toString();
-  const name = JSON.stringify(key);
+  const name = JSON.stringify(queryKey);
+  const [news, setNews] = useState<{ of: string; told: Told }>({ of: "", told: NOTHING });
+  const tellAsked = useEffectEvent(onAsked);
   useEffect(() => {
     const queryKey = JSON.parse(name) as unknown[];
-    const source = new EventSource(url);
+    let told: Told = NOTHING;
+    const tell = (next: Told) => {
+      told = next;
+      setNews({ of: url, told });
+    };
     const put = (message: MessageEvent<string>) => {
-      const question = JSON.parse(message.data) as Question;
-      client.setQueryData(["question", question.id], question);
-      client.setQueryData<Pages>(queryKey, (pages) => pages && withQuestion(pages, question));
+      const question = questionOf(message.data);
+      const pages = client.getQueryData<Read>(queryKey)?.pages ?? [];
+      const before = told.get(question.id) ?? listed(pages, question.id);
+      client.setQueryData<Question>(["question", question.id], (known) =>
+        known !== undefined && known.version > question.version ? known : question,
+      );
+      client.invalidateQueries({ queryKey: ["history", question.id] });
+      tell(new Map(told).set(question.id, question));
+      // of a list that was not read to its end nobody knows what else is new
+      const isNews = message.type === "asked" || pages.at(-1)?.next === null;
+      if (isNews && question.state === "pending") tellAsked(question, before === "gone" ? undefined : before);
     };
     const drop = (message: MessageEvent<string>) => {
       const { id } = JSON.parse(message.data) as { id: string };
       client.invalidateQueries({ queryKey: ["question", id] });
-      client.setQueryData<Pages>(queryKey, (pages) => pages && without(pages, id));
+      client.invalidateQueries({ queryKey: ["history", id] });
+      tell(new Map(told).set(id, "gone"));
     };
-    const settle = (message: MessageEvent<string>) => {
-      const question = JSON.parse(message.data) as Question;
-      client.setQueryData(["question", question.id], question);
-      client.setQueryData<Pages>(queryKey, (pages) => pages && without(pages, question.id));
+    const lookAgain = () => {
+      tell(NOTHING);
+      client.invalidateQueries({ queryKey });
     };
-    const lookAgain = () => client.invalidateQueries({ queryKey });
-    source.addEventListener("asked", put);
-    source.addEventListener("changed", put);
-    source.addEventListener("settled", settle);
-    source.addEventListener("gone", drop);
-    source.addEventListener("gap", lookAgain);
-    return () => source.close();
+    const stop = follow(url, {
+      open: () => tell(told),
+      error: () => tell(told),
+      asked: put,
+      changed: put,
+      settled: put,
+      gone: drop,
+      gap: lookAgain,
+    });
+    return () => {
+      stop();
+      keep(client, queryKey, told);
+    };
   }, [client, url, name]);
+  const isFollowed = news.of === url;
+  return { told: isFollowed ? news.told : NOTHING, isFollowed };
 }
 
-function withQuestion(pages: Pages, question: Question): Pages {
-  const isKnown = pages.pages.some((page) => page.items.some((each) => each.id === question.id));
-  const last = pages.pages.length - 1;
-  return {
-    ...pages,
-    pages: pages.pages.map((page, number) => {
-      if (isKnown) {
-        return { ...page, items: page.items.map((each) => (each.id === question.id ? question : each)) };
-      }
-      const isEnd = number === last && page.next === null;
-      return isEnd ? { ...page, items: [...page.items, question] } : page;
-    }),
+type Listeners = Readonly<Record<string, (message: MessageEvent<string>) => void>>;
+
+/** Listen to events until the function that is returned is called; `gap` is also said of a stream that was begun anew. */
+function follow(url: string, listeners: Listeners): () => void {
+  let source: EventSource;
+  let timer: number | undefined;
+  const connect = (isAgain: boolean) => {
+    source = new EventSource(url);
+    for (const [name, listener] of Object.entries(listeners)) source.addEventListener(name, listener);
+    source.addEventListener("open", (event) => isAgain && listeners.gap?.(event as MessageEvent<string>));
+    // after a cut the browser connects again and says where it was, but not after a refusal
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED)
+        timer = window.setTimeout(() => connect(true), TRY_AGAIN_MILLISECONDS);
+    });
+  };
+  connect(false);
+  return () => {
+    window.clearTimeout(timer);
+    source.close();
   };
 }
 
-function without(pages: Pages, id: string): Pages {
-  return {
-    ...pages,
-    pages: pages.pages.map((page) => ({ ...page, items: page.items.filter((each) => each.id !== id) })),
-  };
+function listed(pages: readonly QuestionPage[], id: string): Question | undefined {
+  for (const { items } of pages) {
+    const found = items.find((each) => each.id === id);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Have the pages that were read say what was told since, for whoever shows them next. */
+function keep(client: QueryClient, queryKey: readonly unknown[], told: Told): void {
+  client.setQueryData<Read>(
+    queryKey,
+    (read) =>
+      read && {
+        ...read,
+        pages: read.pages.map((page) => ({ ...page, items: withNews([page], told, false) })),
+      },
+  );
+}
+
+/** Questions are listed oldest first: what was asked since is at the end, once the end was read. */
+function withNews(pages: readonly QuestionPage[], told: Told, isWhole: boolean): Question[] {
+  const read = pages.flatMap((page) => page.items);
+  if (told.size === 0) return read;
+  const known = new Set(read.map((each) => each.id));
+  const asked = isWhole ? [...told.values()].filter((each) => each !== "gone" && !known.has(each.id)) : [];
+  return [...read.map((each) => newest(each, told)), ...asked].filter(
+    (each): each is Question => each !== "gone" && each.state === "pending",
+  );
+}
+
+function newest(question: Question, told: Told): Question | "gone" {
+  const news = told.get(question.id);
+  if (news === undefined) return question;
+  const isOld = news !== "gone" && news.state === "pending" && news.version < question.version;
+  return isOld ? question : news;
 }

@@ -3,15 +3,28 @@
 import { Link, Outlet } from "@tanstack/react-router";
 import { Suspense, useRef } from "react";
 import { Toasts } from "../inbox/Toasts";
+import { Badge, NotifySwitch } from "./Badge";
 import { useKeys } from "./keys";
 import { sayName, useMe } from "./me";
+import { Palette } from "./Palette";
+import { PAGES } from "./pages";
 
 const KEYS: [string, string][] = [
   ["j / k", "next, previous question"],
   ["a", "approve"],
   ["r", "reject"],
   ["e", "edit the proposal"],
+  ["s", "skip, where that is allowed"],
+  ["t", "claim, release"],
+  ["d", "delegate, reassign"],
+  ["c", "comment"],
+  ["z", "later"],
   ["u", "take back the last decision"],
+  ["x", "select a question, Shift+click as far as another"],
+  ["*", "select all that are shown"],
+  ["Shift+A / Shift+R", "approve, reject what is selected"],
+  ["/", "search"],
+  ["Ctrl+K", "go anywhere, do anything"],
   ["Esc", "back to the list"],
   ["?", "this list"],
 ];
@@ -27,10 +40,19 @@ export function Shell() {
       <div className="shell">
         <nav aria-label="Studio">
           <strong className="brand">Signoff</strong>
-          <Link to="/inbox">Inbox</Link>
-          <Link to="/runs">Runs</Link>
+          {PAGES.map(({ to, name }) => (
+            <Link key={to} to={to}>
+              {name}
+            </Link>
+          ))}
           <span className="grow" />
-          <button type="button" className="quiet" onClick={() => help.current?.showModal()}>
+          <NotifySwitch />
+          <button
+            type="button"
+            className="quiet"
+            aria-keyshortcuts="?"
+            onClick={() => help.current?.showModal()}
+          >
             Keys
           </button>
           <Who />
@@ -40,6 +62,8 @@ export function Shell() {
         </main>
       </div>
       <Toasts />
+      <Badge />
+      <Palette />
       <dialog ref={help} aria-label="Keys">
         <h2>Keys</h2>
         <dl className="keys">

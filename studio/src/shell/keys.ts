@@ -7,7 +7,7 @@ export type Keys = Readonly<Record<string, () => void>>;
 export function useKeys(keys: Keys): void {
   const onPress = useEffectEvent((event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-    const action = keys[event.key.toLowerCase()];
+    const action = keys[nameOf(event)];
     if (action !== undefined) {
       event.preventDefault();
       action();
@@ -20,11 +20,17 @@ export function useKeys(keys: Keys): void {
   }, []);
 }
 
+/** As keys are called here: `a`, `Shift+A`, `?`. */
+function nameOf({ key, shiftKey }: KeyboardEvent): string {
+  if (shiftKey && /^[a-z]$/i.test(key)) return `Shift+${key.toUpperCase()}`;
+  return key.toLowerCase();
+}
+
 function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   return (
     target.isContentEditable ||
-    /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) ||
+    target.matches("input:not([type='checkbox']), textarea, select") ||
     target.closest("dialog") !== null
   );
 }

@@ -1,0 +1,91 @@
+/** The form of an approval: yes, no, and where there is a proposal another one. */
+
+import { lazy, useRef, useState } from "react";
+import { Json } from "../shell/Json";
+import { useKeys } from "../shell/keys";
+import { isSame } from "./edits";
+import { ProposalDiff } from "./ProposalDiff";
+import { isHeld, type Question } from "./question";
+
+const SchemaForm = lazy(() => import("./SchemaForm"));
+
+interface ApprovalProps {
+  question: Question;
+  /** The proposal as it was edited, if it was. */
+  value: unknown;
+  onChange: (value: unknown) => void;
+  onDecide: (value: unknown, said: string) => void;
+  /** Decide, if `value` is what `schema` describes. */
+  onDecideChecked: (value: unknown, said: string, schema: object, checked: unknown) => void;
+}
+
+export function Approval({ question, value, onChange, onDecide, onDecideChecked }: ApprovalProps) {
+  const { proposal, answer_schema, policy } = question.data;
+  const hasProposal = "proposal" in question.data;
+  const isPlain = isHeld(proposal);
+  const canEdit = hasProposal && isPlain && policy?.quorum === undefined;
+  const [isEditing, setEditing] = useState(value !== undefined);
+  const edited = value === undefined ? proposal : value;
+  const isChanged = isEditing && !isSame(edited, proposal);
+  const properties = answer_schema.properties as Record<string, object> | undefined;
+  const schema = properties?.edited ?? {};
+  const fields = useRef<HTMLDivElement>(null);
+  const approve = () => {
+    if (isEditing && !fields.current?.closest("form")?.reportValidity()) return;
+    if (isChanged) onDecideChecked({ approved: true, edited }, "Approved as edited", schema, edited);
+    else onDecide({ approved: true }, "Approved");
+  };
+  const reject = () => onDecide({ approved: false }, "Rejected");
+  const edit = () => setEditing(true);
+  const stop = () => {
+    setEditing(false);
+    onChange(undefined);
+  };
+  useKeys({ a: approve, r: reject, ...(canEdit && { e: edit }) });
+  return (
+    <>
+      {hasProposal && (
+        <div className="proposal" ref={fields}>
+          <section aria-label="Proposal">
+            <h3>{isEditing ? "Edit the proposal" : "Proposal"}</h3>
+            {isPlain ? (
+              <SchemaForm
+                key={String(isEditing)}
+                schema={schema}
+                value={edited}
+                onChange={onChange}
+                isReadOnly={!isEditing}
+              />
+            ) : (
+              <>
+                <Json value={proposal} />
+                <p className="hint">
+                  A form would round its numbers: it is edited by <code>signoff answer --edit</code>.
+                </p>
+              </>
+            )}
+          </section>
+          {isEditing && <ProposalDiff proposal={proposal} edited={edited} />}
+        </div>
+      )}
+      <div className="buttons">
+        <button type="button" className="primary" onClick={approve} aria-keyshortcuts="a">
+          {isChanged ? "Approve as edited" : "Approve"}
+        </button>
+        <button type="button" className="danger" onClick={reject} aria-keyshortcuts="r">
+          Reject
+        </button>
+        {canEdit && !isEditing && (
+          <button type="button" onClick={edit} aria-keyshortcuts="e">
+            Edit
+          </button>
+        )}
+        {isEditing && (
+          <button type="button" onClick={stop}>
+            Keep the proposal
+          </button>
+        )}
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,127 @@
+/** What is looked for in the inbox: words, and what questions are like. */
+
+import { useEffect, useEffectEvent, useId, useRef, useState } from "react";
+import { useKeys } from "../shell/keys";
+import { type Filter, INPUT_TYPES } from "./filter";
+
+interface FilterProps {
+  filter: Filter;
+  onChange: (filter: Filter) => void;
+}
+
+export function FilterBar({ filter, onChange }: FilterProps) {
+  const [isOpen, setOpen] = useState(false);
+  const search = useRef<HTMLInputElement>(null);
+  const panel = useId();
+  useKeys({ "/": () => search.current?.focus() });
+  const count = Object.keys(filter).filter((each) => each !== "q").length;
+  const set = (name: keyof Filter) => (value: string) => onChange(withPart(filter, name, value));
+  return (
+    <search className="filters" aria-label="Questions">
+      <div className="filters-line">
+        <Typed
+          label="Search"
+          value={filter.q}
+          onChange={set("q")}
+          type="search"
+          placeholder="Search"
+          inputRef={search}
+        />
+        <button type="button" aria-expanded={isOpen} aria-controls={panel} onClick={() => setOpen(!isOpen)}>
+          Filters{count > 0 && ` (${count})`}
+        </button>
+      </div>
+      <div className="filters-panel" id={panel} hidden={!isOpen}>
+        <Labelled label="Run">
+          <Typed label="Run" value={filter.run} onChange={set("run")} />
+        </Labelled>
+        <Labelled label="Workflow">
+          <Typed label="Workflow" value={filter.workflow} onChange={set("workflow")} />
+        </Labelled>
+        <Labelled label="Group">
+          <Typed label="Group" value={filter.group} onChange={set("group")} />
+        </Labelled>
+        <Labelled label="Asked of">
+          <Typed label="Asked of" value={filter.asked} onChange={set("asked")} placeholder="group:finance" />
+        </Labelled>
+        <Labelled label="Type">
+          <select
+            aria-label="Type"
+            value={filter.type ?? ""}
+            onChange={(event) => set("type")(event.target.value)}
+          >
+            <option value="">Any</option>
+            {INPUT_TYPES.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </Labelled>
+        <Labelled label="Deadline">
+          <select
+            aria-label="Deadline"
+            value={filter.due ?? ""}
+            onChange={(event) => set("due")(event.target.value)}
+          >
+            <option value="">Any or none</option>
+            <option value="day">Within a day</option>
+          </select>
+        </Labelled>
+      </div>
+    </search>
+  );
+}
+
+function withPart(filter: Filter, name: keyof Filter, value: string): Filter {
+  const rest = Object.entries(filter).filter(([each]) => each !== name);
+  return Object.fromEntries(value === "" ? rest : [...rest, [name, value]]);
+}
+
+function Labelled({ label, children }: { label: string; children: React.ReactNode }) {
+  return (
+    <div className="filters-field">
+      <span aria-hidden="true">{label}</span>
+      {children}
+    </div>
+  );
+}
+
+interface TypedProps {
+  label: string;
+  value: string | undefined;
+  onChange: (value: string) => void;
+  type?: "search" | "text";
+  placeholder?: string;
+  inputRef?: React.RefObject<HTMLInputElement | null>;
+}
+
+const TYPING_MILLISECONDS = 150;
+
+/** A field whose value goes to the address a moment after it was typed, and comes from there otherwise. */
+function Typed({ label, value = "", onChange, type = "text", placeholder, inputRef }: TypedProps) {
+  const [typed, setTyped] = useState<string>();
+  const tell = useEffectEvent(onChange);
+  useEffect(() => {
+    if (typed === undefined) return;
+    const timer = window.setTimeout(() => {
+      tell(typed.trim());
+      setTyped(undefined);
+    }, TYPING_MILLISECONDS);
+    return () => window.clearTimeout(timer);
+  }, [typed]);
+  return (
+    <input
+      ref={inputRef}
+      type={type}
+      aria-label={label}
+      placeholder={placeholder}
+      value={typed ?? value}
+      onChange={(event) => setTyped(event.target.value)}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        // which would empty it
+        event.preventDefault();
+        event.currentTarget.blur();
+      }}
+    />
+  );
+}

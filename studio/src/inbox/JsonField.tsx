@@ -1,0 +1,49 @@
+/** A value that is edited as JSON, where nothing says what else it could be. */
+
+import { useEffect, useId, useRef, useState } from "react";
+
+interface JsonFieldProps {
+  value: unknown;
+  onChange: (value: unknown) => void;
+  isReadOnly: boolean;
+}
+
+export function JsonField({ value, onChange, isReadOnly }: JsonFieldProps) {
+  const id = useId();
+  const [text, setText] = useState(() => JSON.stringify(value, null, 2));
+  const trouble = troubleWith(text);
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => field.current?.setCustomValidity(trouble ?? ""), [trouble]);
+  const shown = isReadOnly ? JSON.stringify(value, null, 2) : text;
+  return (
+    <>
+      <textarea
+        ref={field}
+        aria-label="JSON"
+        className="json"
+        rows={Math.min(20, shown.split("\n").length + 1)}
+        readOnly={isReadOnly}
+        spellCheck={false}
+        value={shown}
+        aria-invalid={trouble !== undefined}
+        aria-describedby={`${id}-trouble`}
+        onChange={(event) => {
+          setText(event.target.value);
+          if (troubleWith(event.target.value) === undefined) onChange(JSON.parse(event.target.value));
+        }}
+      />
+      <p id={`${id}-trouble`} role="status" className="trouble" hidden={trouble === undefined}>
+        No JSON yet, so this is not taken: {trouble}
+      </p>
+    </>
+  );
+}
+
+function troubleWith(text: string): string | undefined {
+  try {
+    JSON.parse(text);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}

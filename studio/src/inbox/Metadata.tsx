@@ -1,0 +1,34 @@
+/** What a workflow says beside a question. */
+
+import { rawNumber } from "../api/exact";
+import { Json } from "../shell/Json";
+import { visible } from "../shell/visible";
+
+export function Metadata({ metadata }: { metadata: Record<string, unknown> }) {
+  const entries = Object.entries(metadata);
+  if (entries.length === 0) return null;
+  return (
+    <dl className="metadata">
+      {entries.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            <Value value={value} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Value({ value }: { value: unknown }) {
+  if (value === null) return "none";
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  const number = rawNumber(value);
+  if (number !== undefined) return number;
+  if (typeof value !== "object") return <span className="help">{visible(String(value))}</span>;
+  if (Array.isArray(value) && value.every((each) => typeof each === "string" || typeof each === "number")) {
+    return value.length === 0 ? "none" : visible(value.join(", "));
+  }
+  return <Json value={value} />;
+}

@@ -1,0 +1,71 @@
+/** How many questions wait for whoever looks, on every page. */
+
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useSyncExternalStore } from "react";
+import { api, given } from "../api/client";
+import type { Me } from "../shell/me";
+import type { Question } from "./question";
+import { useAsleep } from "./snoozes";
+import type { QuestionPage, View } from "./useInbox";
+
+/** As many are counted where the inbox itself is not shown. */
+const COUNTED = 100;
+const NOTHING: readonly Question[] = [];
+const LOOK_AGAIN_MILLISECONDS = 20_000;
+
+export interface Mine {
+  count: number;
+  isMore: boolean;
+}
+
+let here: Mine | undefined;
+const listeners = new Set<() => void>();
+
+function say(mine: Mine | undefined): void {
+  here = mine;
+  for (const each of listeners) each();
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Have the list that is shown say how many are mine, if it is of mine. */
+export function useMineHere(view: View, isKnown: boolean, count: number, isMore: boolean): void {
+  useEffect(() => {
+    say(view === "mine" && isKnown ? { count, isMore } : undefined);
+  }, [view, isKnown, count, isMore]);
+  useEffect(() => () => say(undefined), []);
+}
+
+/** How many are mine; and where the inbox is not shown, which, as looked at now and then. */
+export function useMine(me: Me): { mine: Mine | undefined; seen: QuestionPage | undefined } {
+  const shown = useSyncExternalStore(subscribe, () => here);
+  const assignee = [...me.names];
+  const { data } = useQuery({
+    queryKey: ["mine", assignee],
+    queryFn: async () => {
+      const query = { assignee, limit: COUNTED };
+      return (await given(api.GET("/v1/questions", { params: { query } }))) as unknown as QuestionPage;
+    },
+    enabled: shown === undefined,
+    refetchInterval: LOOK_AGAIN_MILLISECONDS,
+    refetchIntervalInBackground: true,
+    staleTime: 0,
+    retry: false,
+  });
+  const asleep = useAsleep(data?.items ?? NOTHING, me.user_id);
+  if (shown !== undefined) return { mine: shown, seen: undefined };
+  return {
+    mine: data && { count: data.items.length - asleep.size, isMore: data.next !== null },
+    seen: data,
+  };
+}
+
+/** Which of these were not there when it was looked before. */
+export function fresh(before: QuestionPage | undefined, now: QuestionPage): readonly Question[] {
+  if (before === undefined || before.next !== null) return [];
+  const known = new Set(before.items.map((each) => each.id));
+  return now.items.filter((each) => !known.has(each.id));
+}

@@ -1,0 +1,73 @@
+/** The browser's notifications of new questions: one of each, however many tabs are open. */
+
+import { useNavigate } from "@tanstack/react-router";
+import { useCallback, useSyncExternalStore } from "react";
+import { useMe } from "../shell/me";
+import { isFor, type Question } from "./question";
+
+const WANTED = "signoff.notify";
+const TOLD = "signoff.notified";
+const KEPT = 500;
+const listeners = new Set<() => void>();
+
+export type Notices = "on" | "off" | "denied" | "impossible";
+
+function state(): Notices {
+  // browsers have them on https and on this machine only
+  if (!("Notification" in window) || !window.isSecureContext) return "impossible";
+  if (Notification.permission === "denied") return "denied";
+  return localStorage.getItem(WANTED) === "on" && Notification.permission === "granted" ? "on" : "off";
+}
+
+/** Switch them on or off; the browser asks whether it may, the first time. */
+export async function want(isWanted: boolean): Promise<void> {
+  if (isWanted && Notification.permission === "default") await Notification.requestPermission();
+  localStorage.setItem(WANTED, isWanted ? "on" : "off");
+  for (const each of listeners) each();
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  window.addEventListener("storage", listener);
+  return () => {
+    listeners.delete(listener);
+    window.removeEventListener("storage", listener);
+  };
+}
+
+export function useNoticesState(): Notices {
+  return useSyncExternalStore(subscribe, state);
+}
+
+/** Return what tells of a question, if it is for whoever looks, was not before, and nobody was told of it. */
+export function useNotices(): (question: Question, before?: Question) => void {
+  const me = useMe();
+  const navigate = useNavigate();
+  return useCallback(
+    (question: Question, before?: Question) => {
+      if (state() !== "on" || !isFor(question, me.names)) return;
+      if (before !== undefined && isFor(before, me.names)) return;
+      void navigator.locks.request(TOLD, () => {
+        if (isTold(question.id)) return;
+        const notice = new Notification(question.data.text, {
+          body: question.run_id ?? question.id,
+          tag: question.id,
+        });
+        notice.onclick = () => {
+          notice.close();
+          window.focus();
+          void navigate({ to: "/inbox/$id", params: { id: question.id } });
+        };
+      });
+    },
+    [me, navigate],
+  );
+}
+
+/** Whether a tab of this browser has told of it; from now on one has. */
+function isTold(id: string): boolean {
+  const told = JSON.parse(localStorage.getItem(TOLD) ?? "[]") as string[];
+  if (told.includes(id)) return true;
+  localStorage.setItem(TOLD, JSON.stringify([...told, id].slice(-KEPT)));
+  return false;
+}

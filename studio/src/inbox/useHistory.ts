@@ -1,0 +1,33 @@
+/** What happened to a question, as the audit trail has it. */
+
+import { useQuery } from "@tanstack/react-query";
+import { api, given } from "../api/client";
+import type { components } from "../api/schema";
+
+export type Event = components["schemas"]["AuditEvent"];
+
+const PAGE = 1000;
+/** How often it is read where no stream tells of it: of questions that are not in the list. */
+export const REFETCH_MILLISECONDS = 30_000;
+
+export function useHistory(id: string) {
+  return useQuery({
+    queryKey: ["history", id],
+    queryFn: () => allOf(id),
+    refetchInterval: REFETCH_MILLISECONDS,
+  });
+}
+
+async function allOf(question_id: string): Promise<Event[]> {
+  const events: Event[] = [];
+  let after: string | null = null;
+  do {
+    const query = { question_id, limit: PAGE, ...(after !== null && { after }) };
+    const page: { items: Event[]; next: string | null } = await given(
+      api.GET("/v1/audit", { params: { query } }),
+    );
+    events.push(...page.items);
+    after = page.next;
+  } while (after !== null);
+  return events;
+}

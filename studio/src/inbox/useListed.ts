@@ -1,0 +1,68 @@
+/** The inbox as its list shows it: what is decided left out, and only what is looked for. */
+
+import { useCallback, useEffect, useMemo, useState } from "react";
+import { useOfNow } from "../time/clock";
+import { useBatches } from "./batches";
+import { useDecisions } from "./decisions";
+import { type Filter, fits, isEmpty } from "./filter";
+import type { Question } from "./question";
+import { useSettledHere } from "./settled";
+import type { useInbox } from "./useInbox";
+import { useOrigins } from "./workflows";
+
+/** As many are looked through unasked. */
+const LOOKED_THROUGH = 20_000;
+
+type Inbox = ReturnType<typeof useInbox>;
+
+export function useListed(inbox: Inbox, filter: Filter, current: string | undefined) {
+  const { questions, fetchNextPage, hasNextPage, isFetching, isError } = inbox;
+  const open = useUndecided(questions, current);
+  const isFiltered = !isEmpty(filter);
+  const byOrigin = filter.workflow !== undefined || filter.group !== undefined;
+  const runIds = useMemo(
+    () =>
+      byOrigin ? [...new Set(open.flatMap(({ run_id }) => (run_id === undefined ? [] : [run_id])))] : [],
+    [byOrigin, open],
+  );
+  const origins = useOrigins(runIds, byOrigin);
+  const minute = useOfNow((now) => String(Math.floor(now / 60)));
+  const shown = useMemo(() => {
+    if (!isFiltered) return open;
+    const now = Number(minute) * 60;
+    return open.filter((each) => fits(each, filter, now, origins.known.get(each.run_id ?? "")));
+  }, [open, isFiltered, filter, minute, origins.known]);
+
+  const [most, setMost] = useState(LOOKED_THROUGH);
+  const isLookingOn = isFiltered && hasNextPage && questions.length < most;
+  const next = useCallback(() => {
+    if (hasNextPage && !isFetching && !isError) void fetchNextPage();
+  }, [hasNextPage, isFetching, isError, fetchNextPage]);
+  useEffect(() => {
+    if (isLookingOn) next();
+  }, [isLookingOn, next]);
+  return {
+    open,
+    shown,
+    isFiltered,
+    next,
+    isLooking: isLookingOn || origins.isLooking,
+    error: inbox.error ?? origins.error,
+    /** Look through more, where that many were not enough. */
+    lookOn: isFiltered && hasNextPage && !isLookingOn ? () => setMost(most + LOOKED_THROUGH) : undefined,
+  };
+}
+
+function useUndecided(questions: readonly Question[], current: string | undefined): readonly Question[] {
+  const decisions = useDecisions();
+  const batches = useBatches();
+  const settled = useSettledHere();
+  return useMemo(() => {
+    const decided = new Set(decisions.map((each) => each.question.id));
+    for (const { items, state } of batches)
+      if (state !== "done") for (const { question } of items) decided.add(question.id);
+    if (current !== undefined) decided.delete(current);
+    const gone = settled.size + decided.size > 0;
+    return gone ? questions.filter(({ id }) => !decided.has(id) && !settled.has(id)) : questions;
+  }, [questions, decisions, batches, settled, current]);
+}

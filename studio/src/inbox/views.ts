@@ -1,0 +1,73 @@
+/** Views that somebody has given a name: kept in this browser. */
+
+import { useSyncExternalStore } from "react";
+import { filterOf, type Which } from "./filter";
+
+export interface SavedView {
+  name: string;
+  which: Which;
+}
+
+const KEY = "signoff.views";
+const listeners = new Set<() => void>();
+let kept: { text: string | null; views: readonly SavedView[] } = { text: null, views: [] };
+
+function views(): readonly SavedView[] {
+  const text = localStorage.getItem(KEY);
+  if (text !== kept.text) kept = { text, views: read(text) };
+  return kept.views;
+}
+
+function read(text: string | null): SavedView[] {
+  try {
+    const items = JSON.parse(text ?? "[]") as unknown;
+    return Array.isArray(items) ? items.filter(isView) : [];
+  } catch {
+    return [];
+  }
+}
+
+function isView(item: unknown): item is SavedView {
+  const view = item as Partial<SavedView> | null;
+  return typeof view?.name === "string" && typeof view.which === "object" && view.which !== null;
+}
+
+function write(next: readonly SavedView[]): void {
+  localStorage.setItem(KEY, JSON.stringify(next));
+  for (const each of listeners) each();
+}
+
+/** Keep a view under a name, which may have had another one. */
+export function saveView(name: string, which: Which): void {
+  const others = views().filter((each) => each.name !== name);
+  write([...others, { name, which }]);
+}
+
+export function renameView(from: string, to: string): void {
+  const others = views().filter((each) => each.name !== to || each.name === from);
+  write(others.map((each) => (each.name === from ? { ...each, name: to } : each)));
+}
+
+export function removeView(name: string): void {
+  write(views().filter((each) => each.name !== name));
+}
+
+export function isSame(one: Which, other: Which): boolean {
+  const text = (which: Which) =>
+    JSON.stringify([which.view ?? "mine", Object.entries(filterOf({ ...which })).sort()]);
+  return text(one) === text(other);
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  // other tabs keep views in the same place
+  window.addEventListener("storage", listener);
+  return () => {
+    listeners.delete(listener);
+    window.removeEventListener("storage", listener);
+  };
+}
+
+export function useViews(): readonly SavedView[] {
+  return useSyncExternalStore(subscribe, views);
+}

@@ -1,0 +1,102 @@
+"""An inbox of ten thousand open questions in Studio: counted, scrolled and searched whole, keeping its place."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from signoff.people.questions import Question
+from signoff.server import Server
+from tests.server.conftest import app_in, serving
+from tests.support import OnThread
+
+COUNT = 10_000
+
+OPEN = """
+INSERT INTO promises (namespace, id, kind, state, created_at, data, assignees)
+VALUES ('default', ?, 'question', 'pending', ?, ?, '[]')
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of its own, at which so many questions are open."""
+    folder = tmp_path_factory.mktemp("crowded")
+    with OnThread(lambda: serving(app_in(folder))) as server:
+        open_questions(folder / "signoff.db")
+        yield server
+
+
+def open_questions(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as db:
+        rows = ((f"q{n}", time.time(), Question.make(f"Refund number {n}?").to_json()) for n in range(COUNT))
+        db.executemany(OPEN, rows)
+        db.commit()
+
+
+@pytest.fixture
+def inbox(page: Page) -> Page:
+    page.goto("/inbox")
+    expect(page.get_by_role("link", name="Refund number 0?")).to_be_visible()
+    return page
+
+
+def rows(inbox: Page) -> Locator:
+    return inbox.get_by_role("list", name="Open questions").get_by_role("listitem")
+
+
+def scroller(inbox: Page) -> Locator:
+    return inbox.get_by_role("list", name="Open questions").locator("..")
+
+
+def scroll_to(inbox: Page, share: float) -> None:
+    scroller(inbox).evaluate("(list, share) => list.scrollTo(0, list.scrollHeight * share)", share)
+
+
+def test_the_first_page_is_there_at_once_and_says_that_there_are_more(inbox: Page) -> None:
+    expect(inbox.get_by_label("200+ open")).to_be_visible()
+    painted, loaded = inbox.evaluate(
+        """() => [
+            performance.getEntriesByName('first-contentful-paint')[0].startTime,
+            performance.getEntriesByType('resource').find((each) => each.name.includes('/questions?')).responseEnd,
+        ]"""
+    )
+    print(f"painted after {painted:.0f} ms, the first of {COUNT:,} questions there after {loaded:.0f} ms")
+
+
+def test_all_are_scrolled_through_with_few_rows_in_the_page(inbox: Page) -> None:
+    counted = inbox.get_by_role("region", name="Inbox").locator(".count")
+    while (count := counted.inner_text()) != f"{COUNT:,}":
+        scroll_to(inbox, 1)
+        expect(counted).not_to_have_text(count)
+    scroll_to(inbox, 1)
+    expect(inbox.get_by_role("link", name=f"Refund number {COUNT - 1}?")).to_be_visible()
+    assert rows(inbox).count() < 60
+    expect(rows(inbox).last).to_have_attribute("aria-setsize", str(COUNT))
+
+
+def test_a_search_looks_through_all_of_them_and_says_so(inbox: Page) -> None:
+    inbox.get_by_role("searchbox", name="Search").fill("number 9876")
+    expect(inbox.get_by_text(f"1 of {COUNT:,}", exact=True)).to_be_visible()
+    expect(rows(inbox)).to_have_count(1)
+    expect(inbox.get_by_role("link", name="Refund number 9876?")).to_be_visible()
+
+
+def test_what_is_looked_at_stays_in_place_when_questions_above_it_are_answered(
+    inbox: Page, http: httpx.Client
+) -> None:
+    scroll_to(inbox, 0.5)
+    seen = inbox.get_by_role("link", name="Refund number 100?")
+    expect(seen).to_be_visible()
+    place = seen.bounding_box()
+    answers = [{"question_id": f"q{n}", "value": True} for n in range(20, 40)]
+    http.post("/v1/questions/answers", json={"answers": answers, "user_id": "bob"}).raise_for_status()
+    expect(inbox.get_by_label("180+ open")).to_be_visible()
+    assert seen.bounding_box() == place
