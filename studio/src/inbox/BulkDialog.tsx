@@ -3,6 +3,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useId, useRef } from "react";
 import { useMe } from "../shell/me";
+import { seesRuns } from "../shell/rights";
 import { visible } from "../shell/visible";
 import { decideAll, REASON } from "./batches";
 import { type Group, grouped, planFor } from "./bulk";
@@ -34,7 +35,7 @@ export function BulkDialog({ questions, isApproval, onClose, onDecided }: BulkPr
   const plan = planFor(questions, me, isApproval);
   const { known } = useOrigins(
     plan.questions.flatMap(({ data, run_id }) => (data.action || run_id === undefined ? [] : [run_id])),
-    true,
+    seesRuns(me),
   );
   const groups = grouped(plan.questions, ({ data, run_id }) => {
     const workflow = run_id === undefined ? undefined : known.get(run_id)?.workflow;

@@ -4,6 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useId, useMemo, useRef, useState } from "react";
 import { actionsHere, type Command, find, knownQuestions, knownRuns } from "./commands";
+import { useMe } from "./me";
 import { PAGES } from "./pages";
 import "./palette.css";
 
@@ -11,6 +12,7 @@ export function Palette() {
   const [commands, setCommands] = useState<readonly Command[]>();
   const client = useQueryClient();
   const navigate = useNavigate();
+  const me = useMe();
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey) return;
@@ -19,7 +21,7 @@ export function Palette() {
       const questions = knownQuestions(client);
       setCommands([
         ...actionsHere(),
-        ...PAGES.map(({ to, name }) => ({
+        ...PAGES.filter((each) => each.isFor(me)).map(({ to, name }) => ({
           id: to,
           kind: "Page" as const,
           text: name,
@@ -44,7 +46,7 @@ export function Palette() {
     };
     window.addEventListener("keydown", press);
     return () => window.removeEventListener("keydown", press);
-  }, [client, navigate]);
+  }, [client, navigate, me]);
   if (commands === undefined) return null;
   return (
     <Chooser
