@@ -200,7 +200,7 @@ async def policies(scene: Scene) -> AsyncIterator[Any]:
     yield said.kind, said.question_id, said.run_id, said.by, json.loads(said.details or "")
     yield await client.inbox.comment(id, "é?", request_id="c", **finance) == said
     yield await tried(client.inbox.comment(id, "e", request_id="c", **finance))
-    for text in ("", " \n", "x" * 10_001, "a\x00"):
+    for text in ("", " \n", "x" * 10_001):
         yield await tried(client.inbox.comment(id, text, **finance))
     yield await client.inbox.claim(id, **finance)
     yield await tried(client.inbox.claim(id, user_id="bob", groups=["finance"]))
