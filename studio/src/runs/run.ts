@@ -17,7 +17,7 @@ interface Arguments {
 }
 
 /** A run as the call that it is, such as `refund("o-1", 7000)`. */
-export function callOf(run: Run): string {
+export function callOf(run: Pick<Run, "workflow" | "arguments">): string {
   const { args, kwargs } = run.arguments as Arguments;
   const named = Object.entries(kwargs).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
   return `${run.workflow}(${[...args.map((each) => JSON.stringify(each)), ...named].join(", ")})`;

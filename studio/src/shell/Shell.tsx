@@ -1,10 +1,11 @@
 /** What is around every page: where to go, who one is, decisions that can still be taken back. */
 
-import { Link, Outlet } from "@tanstack/react-router";
-import { Suspense, useRef } from "react";
+import { Outlet } from "@tanstack/react-router";
+import { type MouseEvent, Suspense, useRef } from "react";
 import { Toasts } from "../inbox/Toasts";
 import { useKeys } from "./keys";
 import { sayName, useMe } from "./me";
+import { Navigation } from "./Navigation";
 
 const KEYS: [string, string][] = [
   ["j / k", "next, previous question"],
@@ -21,21 +22,20 @@ export function Shell() {
   useKeys({ "?": () => help.current?.showModal() });
   return (
     <Suspense fallback={null}>
-      <a className="skip" href="#main">
+      <a className="skip" href="#main" onClick={skip}>
         To the content
       </a>
       <div className="shell">
         <nav aria-label="Studio">
           <strong className="brand">Signoff</strong>
-          <Link to="/inbox">Inbox</Link>
-          <Link to="/runs">Runs</Link>
+          <Navigation />
           <span className="grow" />
           <button type="button" className="quiet" onClick={() => help.current?.showModal()}>
             Keys
           </button>
           <Who />
         </nav>
-        <main id="main">
+        <main id="main" tabIndex={-1}>
           <Outlet />
         </main>
       </div>
@@ -58,6 +58,12 @@ export function Shell() {
       </dialog>
     </Suspense>
   );
+}
+
+/** With a base address the link would lead to the first page's content. */
+function skip(event: MouseEvent): void {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
 }
 
 /** Who one is; where nobody is asked to sign in, that can be said. */

@@ -29,3 +29,12 @@ export function Deadline({ at }: TimeProps) {
     </time>
   );
 }
+
+export function Until({ at }: TimeProps) {
+  const text = useOfNow((now) => (at > now ? `in ${duration(at - now)}` : "due now"));
+  return (
+    <time dateTime={new Date(at * 1000).toISOString()} title={exact(at)}>
+      {text}
+    </time>
+  );
+}
