@@ -62,11 +62,12 @@ class CallbackCall(PromiseCall):
         return SignalTimeout(f"a callback to {self.name!r}", self.timeout or 0.0)
 
     def _known_url(self, n: int) -> str | None:
-        past = self._execution.past
-        if n in past.opened and n not in past.urls:  # people are asked: no address would answer that
+        opened = self._execution.past.questions.get(n)
+        url = None if opened is None else opened.fact("url")
+        if opened is not None and url is None:  # people are asked: no address would answer that
             issued = f"callback {self.name!r}"
             self._execution.refuse(NonDeterminism(self.run.id, n, f"question {self.name!r}", issued, None))
-        return past.urls.get(n)
+        return url
 
     def _new_url(self) -> str:
         if self.public_url is None:

@@ -1,3 +1,4 @@
+import "./style.css";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { createRootRoute, createRoute, createRouter, RouterProvider, redirect } from "@tanstack/react-router";
 import { StrictMode } from "react";
@@ -15,7 +16,6 @@ import { SessionPage } from "./sessions/SessionPage";
 import { SessionsPage } from "./sessions/SessionsPage";
 import { Shell } from "./shell/Shell";
 import { WorkersPage } from "./workers/WorkersPage";
-import "./style.css";
 
 const root = createRootRoute({ component: Shell });
 const home = createRoute({

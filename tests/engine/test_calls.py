@@ -17,7 +17,7 @@ from signoff import (
     SignalTimeout,
     Signoff,
 )
-from signoff.errors import OutsideWorkflow, RegistrationError
+from signoff.errors import OutsideWorkflow, RegistrationError, SignoffError
 from signoff.records import CallKind, EntryKind, PromiseState
 from signoff.testing import VirtualClock
 from tests.support import (
@@ -325,3 +325,32 @@ async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call:
     async with running(app) as client:
         run = await client.start(flow)
         assert "options come before the await" in await run.result(10)
+
+
+@pytest.mark.parametrize(
+    ("call", "refused"),
+    [
+        ("ctx.progress({'done': 1})", "progress name: it is text, not dict"),
+        ("ctx.progress('read\\0')", "progress name: it has a NUL character"),
+        ("ctx.step(5, dict)", "step name: it is text, not int"),
+        ("ctx.step('\\ud800', dict)", "step name: it has half of a surrogate pair"),
+        ("ctx.wait_for_signal(None)", "signal name: it is text, not NoneType"),
+        ("ctx.patched(7)", "patch id: it is text, not int"),
+        ("ctx.wait_for_user(7)", "a question is text, not int"),
+    ],
+)
+@in_asyncio
+async def test_a_name_that_no_journal_can_keep_is_refused_where_it_is_written(
+    tmp_path: Path, call: str, refused: str
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        with pytest.raises(SignoffError) as caught:
+            await eval(call, {"ctx": ctx})
+        return str(caught.value)
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        assert refused in await run.result(10)

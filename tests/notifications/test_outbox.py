@@ -19,7 +19,7 @@ from signoff.people.channels.webhook import WebhookSender
 from signoff.people.decisions import delegate, serve_questions
 from signoff.people.policies import Escalation, Policy
 from signoff.people.responders import Responder
-from signoff.records import AuditKind, NewAuditEvent, PromiseState
+from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, PromiseState
 from signoff.server.serving import bind
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import Web, mails, web
@@ -310,6 +310,22 @@ async def test_an_event_that_says_nonsense_holds_up_no_channel(scene: Scene) -> 
         await ask(scene, assignees=["user:ana"])
         await carry_out(scene, dispatcher)
         assert [message["to"] for message in server.got] == ["ana@example.org"]
+
+
+@rule
+async def test_a_question_that_says_nonsense_holds_up_no_channel(scene: Scene) -> None:
+    async with (
+        web() as server,
+        mails() as post,
+        dispatching(scene, hook(server), mail(post.port)) as dispatcher,
+    ):
+        for n, data in enumerate((None, "{}", "[]", '{"input_type": []}', '{"policy": 3, "action": {}}')):
+            new = NewPromise(f"q{n}", PromiseKind.QUESTION, data=data, assignees=("user:ana",))
+            await scene.store.create_promise(new)
+        await ask(scene, "sound", assignees=["user:ana"])
+        await carry_out(scene, dispatcher)
+        assert "sound" in {got.json["data"]["question_id"] for got in server.got}
+        assert "Question: Pay 70?" in {message["subject"] for message in post.got}
 
 
 @rule

@@ -245,3 +245,15 @@ def test_a_pattern_is_compared_with_texts_as_long_as_the_form_allows() -> None:
     assert problems(schema, "a" * 20_000) == []
     assert problems(schema, "b" * 20_000) != []
     assert problems(schema, "a" * 20_001) != []
+
+
+def test_fields_may_be_called_as_parts_of_schemas_are() -> None:
+    pattern = {"type": "string", "pattern": "(?:(?:a{100}){100}){10}"}
+    schema = {"type": "object", "properties": {"default": pattern, "pattern": {"type": "integer"}}}
+    found = problems(schema, {"default": "a" * 500_000, "pattern": 1})
+    assert [field for field, _ in found] == ["default"]
+    assert "longer than 10000" in found[0][1]
+
+
+def test_a_pattern_beside_a_wrong_part_is_no_schema() -> None:
+    assert schema_problem({"pattern": "a", "allOf": 3}) == 'allOf: 3 is not of type "array"'

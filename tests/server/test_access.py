@@ -133,7 +133,7 @@ async def test_without_a_key_that_the_server_knows_nothing_opens(
         async with httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as http:
             for path in (PATH, CHANGES_PATH):
                 assert (await http.get(path, params={"namespace": "acme"})).status_code == 403
-            batch = {"session": "s", "floor": 0, "operations": []}
+            batch = {"client": "s", "floor": 0, "operations": []}
             assert (await http.post(PATH, json=batch)).status_code == 403
 
 
@@ -431,7 +431,7 @@ async def test_one_key_cannot_hear_the_replies_to_another(tmp_path: Path) -> Non
     """A session's name is chosen by the client: it is worth nothing under another key."""
     create = {"new": {"id": "r", "workflow": "refund", "group": "gpu", "arguments": "{}"}}
     operation = {"id": 0, "namespace": "acme", "do": "create_run", "arguments": create}
-    batch = {"session": "s", "floor": 0, "operations": [operation]}
+    batch = {"client": "s", "floor": 0, "operations": [operation]}
     async with serving(tmp_path) as (server, _):
         async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
             replies = [

@@ -65,7 +65,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/keys": {"name": "{who}-service", "roles": ["viewer"]},
     "/v1/keys/{key_id}/rotate": {},
     "/v1/keys/{key_id}/revoke": {},
-    "/v1/store": {"session": "s", "floor": 0, "operations": []},
+    "/v1/store": {"client": "s", "floor": 0, "operations": []},
 }
 INBOX = "/v1/questions/events"  # it has no end
 KEPT_FRESH = ("workers", "worker")  # tables in which processes say that they live

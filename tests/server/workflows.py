@@ -13,6 +13,7 @@ from signoff import (
     Context,
     Escalation,
     Quorum,
+    RetryPolicy,
     Signoff,
 )
 from signoff.errors import PromiseCancelled, PromiseRejected, SignalTimeout
@@ -41,6 +42,9 @@ def register(app: Signoff) -> None:
         sign,
         mail,
         put,
+        family,
+        flaky,
+        count,
     ):
         app.workflow(function)
     app.workflow(concurrency=Concurrency(2, key=lambda who, number: who["of"]))(one_by_one)
@@ -127,3 +131,29 @@ async def explode(ctx: Context) -> None:
 
 async def forget(ctx: Context) -> None:
     await asyncio.Event().wait()  # nothing will ever set it: fails, and can be retried
+
+
+async def family(ctx: Context, generations: int) -> Any:
+    """A run with a child, which has one, and so on; the youngest waits for a signal."""
+    if generations == 0:
+        return await ctx.wait_for_signal("grown")
+    return await ctx.rfc(family, generations - 1)
+
+
+async def flaky(ctx: Context, failures: int) -> str:
+    """A step that fails some times, and then does not."""
+    tries = iter(range(failures))
+
+    def pay() -> str:
+        for _ in tries:
+            raise ConnectionError("the bank is away")
+        return "paid"
+
+    return await ctx.step("pay", pay, retry=RetryPolicy(initial_seconds=0.01, max_attempts=failures + 1))
+
+
+async def count(ctx: Context, steps: int) -> int:
+    for n in range(steps):
+        await ctx.step("count", int, n)
+    await ctx.progress("counted", steps=steps)
+    return steps

@@ -158,7 +158,7 @@ def test_nothing_moves_for_those_who_want_no_motion(page: Page) -> None:
 def test_on_a_phone_every_place_is_reached_by_the_menu(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto("/inbox")
-    for name in ("Schedules", "Keys"):
+    for name in ("Schedules", "API keys"):
         expect(page.get_by_role("link", name=name)).to_be_hidden()
         page.get_by_role("button", name="More").click()
         page.get_by_role("link", name=name).click()

@@ -48,9 +48,8 @@ def encode(value: object, *, path: str = "value", limit: int = MAX_BYTES) -> str
     if len(raw) > limit:
         raise PayloadTooLarge(path, len(raw), limit)
     text = raw.decode()
-    if is_encrypted(
-        text
-    ):  # it only looks so: spelled in another way, it is not taken for it once there are keys
+    if is_encrypted(text):
+        # It only looks so: spelled in another way, it is not taken for it once there are keys.
         return text.replace("s", "\\u0073", 1)
     return text
 

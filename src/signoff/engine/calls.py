@@ -26,6 +26,7 @@ from signoff.errors import (
 )
 from signoff.records import CallKind, Entry, NewPromise, NewRun, PromiseKind, PromiseState, Run, RunState
 from signoff.start_options import check_priority, unix_time
+from signoff.stores.limits import check_text
 from signoff.traceparent import traceparent_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Call(Generic[T]):
     __slots__ = ("__weakref__", "_execution", "_is_begun", "future", "n", "name")
 
     def __init__(self, execution: Execution, name: str) -> None:
+        self._is_begun = True  # until it is known to be one
+        check_name(f"{self.kind} name", name)
         self._execution = execution
         self.name = name
         self.n = 0
@@ -425,6 +428,13 @@ class ProgressCall(Call[None]):
     def __init__(self, execution: Execution, name: str, value: str) -> None:
         super().__init__(execution, name)
         self.value = value
+
+
+def check_name(what: str, name: object) -> None:
+    """Raise InvalidValue for a name that the journal cannot keep."""
+    if not isinstance(name, str):
+        raise InvalidValue(what, f"it is text, not {type(name).__name__}")
+    check_text(what, name)
 
 
 def warn_of_unawaited(kind: str, name: str) -> None:

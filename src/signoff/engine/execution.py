@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine import guard
-from signoff.engine.calls import Call, SignalCall, TimerCall
+from signoff.engine.calls import Call, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard
 from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
 from signoff.errors import (
@@ -75,14 +75,12 @@ class Past:
     """What the journal said of calls before this process took the run up."""
 
     calls: dict[int, tuple[CallKind, str]] = field(default_factory=dict[int, tuple[CallKind, str]])
-    opened: dict[int, float] = field(
-        default_factory=dict[int, float]
-    )  # open calls, and when they were opened
+    opened: dict[int, float] = field(default_factory=dict[int, float])  # open calls: when they were opened
     begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
     attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
     asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
     patches: set[str] = field(default_factory=set[str])
-    urls: dict[int, str] = field(default_factory=dict[int, str])  # of callbacks, settled or not
+    questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
 
     def expect(self, entries: Iterable[Entry]) -> None:
         """Take in a journal that is going to be replayed: the code must issue each call in it again."""
@@ -106,8 +104,8 @@ class Past:
                 self.opened[n] = entry.at
                 if entry.call is CallKind.STEP:
                     self.asked[n] = self.asked.get(n, 0) + 1
-                elif entry.call is CallKind.QUESTION and '"url"' in (entry.details or ""):
-                    self.urls[n] = entry.fact("url")
+                elif entry.call is CallKind.QUESTION:
+                    self.questions[n] = entry
             elif entry.kind is EntryKind.STEP_STARTED:
                 self.begun.add(n)
             elif entry.kind is EntryKind.ATTEMPT_FAILED:
@@ -275,6 +273,7 @@ class Execution:
 
     def is_patched(self, id: str) -> bool:
         """Whether this run executes the changed code. The answer stays the same for the rest of the run."""
+        check_name("patch id", id)
         known = self._patches.get(id)
         if known is None:
             replaying = self.undelivered > 0 or bool(self.past.calls)

@@ -102,8 +102,8 @@ class Notice:
     @cached_property
     def data(self) -> dict[str, Any]:
         """What is asked, as in the question's JSON; of a question that is gone what its event still says of it."""
-        text = self.question.data if self.question is not None else self.details.get("data")
-        return json.loads(text) if text else {}
+        written = self.question.data if self.question is not None else self.details.get("data")
+        return read_object(written) if isinstance(written, str) else {}
 
     @cached_property
     def details(self) -> dict[str, Any]:
@@ -147,11 +147,16 @@ def url_of(public_url: str | None, question: Promise) -> str | None:
 
 def details_of(event: AuditEvent) -> dict[str, Any]:
     """Return the details of an event; none of one that somebody wrote past the store."""
+    return read_object(event.details)
+
+
+def read_object(written: str | None) -> dict[str, Any]:
+    """Return what a JSON object says; nothing, if it is none."""
     try:
-        details: Any = json.loads(event.details or "{}")
+        read: Any = json.loads(written or "{}")
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
+    return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
 
 
 def _written(value: object) -> str:

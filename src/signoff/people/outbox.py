@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from signoff.people.cases import Case
 from signoff.people.channels.channel import CALLS, Channel, Undelivered
 from signoff.people.decisions import bring_up_to_date
 from signoff.people.delivered_links import answer_url
-from signoff.people.notices import Notice, details_of, url_of
+from signoff.people.notices import Notice, details_of, read_object, url_of
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.redaction import Redaction
 from signoff.stores.base import Store
@@ -178,7 +177,7 @@ class Dispatcher:
         if data is None:
             question = await self._question(event.question_id)
             data = None if question is None else question.data
-        return data is not None and json.loads(data)["input_type"] == "external"
+        return isinstance(data, str) and read_object(data).get("input_type") == "external"
 
     async def _still_asked(self, event: AuditEvent) -> Sequence[str] | None:
         """Return who may answer the question that an event asked; None if it is not open, or the event asked none."""
@@ -285,7 +284,8 @@ class Dispatcher:
 
     async def _with_rules(self, question: Promise, now: float) -> Promise:
         """Return a question once it was looked for rules: nobody is called to what one of them answers."""
-        if question.state is not PromiseState.PENDING or not Case.of(question, now).awaits_rules:
+        case = Case.readable(question, now) if question.state is PromiseState.PENDING else None
+        if case is None or not case.awaits_rules:
             return question
         return await bring_up_to_date(self._store, question)
 

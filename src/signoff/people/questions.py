@@ -217,6 +217,8 @@ class Question:
 
 
 def _check_text(text: str) -> None:
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RegistrationError(f"a question is text, not {type(text).__name__}")
     if not text.strip():
         raise RegistrationError("a question needs a text")
     if "\0" in text:

@@ -41,6 +41,9 @@ LONGEST_COMPARED: Final = 10_000
 _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 """Parts of schemas that are no schemas."""
 
+_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+"""Parts of schemas that hold schemas by names, which may be any."""
+
 _BRANCHES: Final = ('"anyOf"', '"oneOf"', '"if"', '"not"')
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
@@ -115,16 +118,23 @@ def _bounded(part: object) -> object:
         return [_bounded(each) for each in cast("list[object]", part)]
     if not isinstance(part, dict):
         return part
-    members = cast("dict[str, Any]", part)
-    made = {name: each if name in _DATA else _bounded(each) for name, each in members.items()}
-    pattern = made.get("pattern")
-    if isinstance(pattern, str):
+    made = {name: _bounded_member(name, each) for name, each in cast("dict[str, Any]", part).items()}
+    pattern, others = made.get("pattern"), made.get("allOf", [])
+    if isinstance(pattern, str) and isinstance(others, list):
         given = made.get("maxLength")
         short = {"maxLength": max(LONGEST_COMPARED, given) if isinstance(given, int) else LONGEST_COMPARED}
         del made["pattern"]
         compared = {"if": short, "then": {"pattern": pattern}, "else": short}
-        made["allOf"] = [*cast("list[object]", made.get("allOf", [])), compared]
+        made["allOf"] = [*cast("list[object]", others), compared]
     return made
+
+
+def _bounded_member(name: str, member: object) -> object:
+    if name in _DATA:
+        return member
+    if name in _NAMED and isinstance(member, dict):
+        return {field: _bounded(each) for field, each in cast("dict[str, object]", member).items()}
+    return _bounded(member)
 
 
 def _depth(value: object) -> int:

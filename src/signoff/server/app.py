@@ -40,7 +40,7 @@ from signoff.server import (
     rules,
     runs,
     schedules,
-    session_routes,
+    sessions,
     slack,
     studio,
     workers,
@@ -187,7 +187,7 @@ def create_server_app(
                 yield
         finally:
             await services.readiness.close()
-            await services.sessions.close()
+            await services.remote_clients.close()
             await scrape.close()
             feeds.close()
             tasks = {timers} if pruning is None else {timers, pruning}
@@ -250,7 +250,7 @@ def create_server_app(
         workers,
         pruning_routes,
         schedules,
-        session_routes,
+        sessions,
         operations,
         key_routes,
         login,

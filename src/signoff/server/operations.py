@@ -17,9 +17,9 @@ from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
 from signoff.server.feeds import PING_SECONDS, UNBUFFERED
 from signoff.server.payloads import check_payloads
+from signoff.server.remote_clients import Reply
 from signoff.server.replies import reply
 from signoff.server.services import Services, ServicesOf
-from signoff.server.sessions import Reply
 from signoff.server.ways import RECHECK_SECONDS
 from signoff.stores.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
 
@@ -40,12 +40,12 @@ class Batch(BaseModel):
     """Operations of one remote store.
 
     Attributes:
-        session: The name that the remote store goes by.
+        client: The name that the remote store goes by.
         floor: Below it there is no id whose reply it waits for.
         operations: What it asks for, in this order.
     """
 
-    session: str
+    client: str
     floor: int
     operations: list[Asked]
 
@@ -99,11 +99,11 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
     unknown = {asked.do for asked in batch.operations} - OPERATIONS.keys()
     if unknown:
         raise InvalidValue("do", f"{', '.join(unknown)}: no operation of this server; upgrade it")
-    session = services.sessions.find(access.caller, batch.session)
-    session.raise_floor(batch.floor)
+    client = services.remote_clients.find(access.caller, batch.client)
+    client.raise_floor(batch.floor)
     tasks: list[asyncio.Task[Reply]] = []
     for asked in batch.operations:
-        task = session.begin(asked.id, OPERATIONS[asked.do], partial(_do, services, access, asked))
+        task = client.begin(asked.id, OPERATIONS[asked.do], partial(_do, services, access, asked))
         if task is not None:
             tasks.append(task)
     return _Replies(tasks, services.store.clock.now())

@@ -45,8 +45,8 @@ from signoff.server.rates import (
     LinkLimits,
 )
 from signoff.server.readiness import Readiness
+from signoff.server.remote_clients import RemoteClients
 from signoff.server.scrape import Scrape
-from signoff.server.sessions import Sessions
 from signoff.server.ways import Ways
 from signoff.stores.base import Store
 
@@ -69,7 +69,7 @@ class Services:
         proxy: What says in headers who people are, and passes on the requests of many; None: nothing does.
         public_url: Where people reach the server; None: where whoever asks for a link does.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
-        sessions: What remote stores have asked for lately.
+        remote_clients: What remote stores have asked for lately.
         link_limits: How often links may be asked for.
         callback_limits: How often callbacks may come.
         feeds: What is told to remote stores.
@@ -97,7 +97,7 @@ class Services:
     scrape: Scrape
     redaction: Redaction
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
-    sessions: Sessions = field(default_factory=Sessions)
+    remote_clients: RemoteClients = field(default_factory=RemoteClients)
     link_limits: LinkLimits = field(default_factory=LinkLimits)
     callback_limits: CallbackLimits = field(default_factory=CallbackLimits)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

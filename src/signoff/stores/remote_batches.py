@@ -107,7 +107,7 @@ class Batches:
         self._client = client
         self._url = url
         self._clock = clock
-        self._session = uuid.uuid4().hex
+        self._name = uuid.uuid4().hex
         self._turns = threading.local()
         self._closing = False
         # All below belongs to the thread.
@@ -278,7 +278,7 @@ class Batches:
     def _envelope(self, batch: Iterable[_Asked]) -> bytes:
         floor = next(iter(self._unfinished), self._next_id)
         operations = b",".join(b'{"id":%d,%b}' % (asked.id, asked.body) for asked in batch)
-        return b'{"session":"%b","floor":%d,"operations":[%b]}' % (self._session.encode(), floor, operations)
+        return b'{"client":"%b","floor":%d,"operations":[%b]}' % (self._name.encode(), floor, operations)
 
     def _take_reply(self, line: bytes, waiting: dict[int, _Asked]) -> str | None:
         """Finish the operation that a reply is about, unless its store was not available: say that."""

@@ -5,10 +5,10 @@ import type { FormEvent } from "react";
 import { PlainPage } from "../lists/PlainPage";
 import { text } from "../lists/said";
 import { type Column, Table } from "../lists/Table";
-import { StateMark } from "../runs/RunsPage";
+import { StateMark } from "../runs/StateMark";
 import { Json } from "../shell/Json";
 import { useMe } from "../shell/me";
-import { seesAll } from "../shell/places";
+import { seesRuns } from "../shell/rights";
 import { Since } from "../time/Times";
 import { type AuditEvent, KINDS, type Which, useTrail } from "./trail";
 
@@ -79,7 +79,7 @@ export function AuditPage() {
               ))}
             </select>
           </label>
-          {seesAll(me) && (
+          {seesRuns(me) && (
             <a className="end" href="v1/audit/export" download="audit.jsonl">
               Export all
             </a>

@@ -8,9 +8,9 @@ import { type Column, Table } from "../lists/Table";
 import { Trouble } from "../lists/Trouble";
 import { type Act, useAct } from "../lists/useAct";
 import { useList } from "../lists/useList";
-import { StateMark } from "../runs/RunsPage";
+import { StateMark } from "../runs/StateMark";
 import { useMe } from "../shell/me";
-import { looksAfter } from "../shell/places";
+import { mayOperate } from "../shell/rights";
 import { Since, Until } from "../time/Times";
 
 type Delivery = components["schemas"]["Delivery"];
@@ -74,7 +74,7 @@ export function DeliveriesPage() {
       }),
     ),
   );
-  const columns = looksAfter(me)
+  const columns = mayOperate(me)
     ? [...COLUMNS, { name: "Do", cell: (each: Delivery) => <Again delivery={each} act={act} /> }]
     : COLUMNS;
   return (

@@ -3,12 +3,12 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, given } from "../api/client";
-import { Asking } from "../lists/Modal";
+import { Asking } from "../lists/Asking";
 import { PlainPage } from "../lists/PlainPage";
 import { number } from "../lists/said";
 import { type Column, Table } from "../lists/Table";
 import { useList } from "../lists/useList";
-import { StateMark } from "../runs/RunsPage";
+import { StateMark } from "../runs/StateMark";
 import { Since, Until } from "../time/Times";
 import { type Key, type Kind, type NewKey, stateOf } from "./key";
 import { Making } from "./Making";
@@ -79,7 +79,7 @@ export function KeysPage() {
   ];
   return (
     <PlainPage
-      title="Keys"
+      title="API keys"
       controls={
         keys.isLoaded && (
           <>
@@ -101,7 +101,7 @@ export function KeysPage() {
       }
     >
       <Table
-        label="Keys"
+        label="API keys"
         list={keys}
         columns={columns}
         keyOf={({ id }) => id}

@@ -1,7 +1,7 @@
 /** The form that makes a key. */
 
 import { api, given } from "../api/client";
-import { Asking } from "../lists/Modal";
+import { Asking } from "../lists/Asking";
 import { number, text, texts } from "../lists/said";
 import { type Kind, type NewKey, type Role, ROLES } from "./key";
 

@@ -3,14 +3,14 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { api, given } from "../api/client";
 import type { components } from "../api/schema";
-import { Asking } from "../lists/Modal";
+import { Asking } from "../lists/Asking";
 import { PlainPage } from "../lists/PlainPage";
 import { text } from "../lists/said";
 import { type Column, Table } from "../lists/Table";
 import { useList } from "../lists/useList";
 import { Json } from "../shell/Json";
 import { type Me, useMe } from "../shell/me";
-import { looksAfter } from "../shell/places";
+import { mayOperate } from "../shell/rights";
 import { useOfNow } from "../time/clock";
 import { Since, Until } from "../time/Times";
 
@@ -95,7 +95,7 @@ function isInForce(rule: Rule): boolean {
 }
 
 function mayRevoke(me: Me, rule: Rule): boolean {
-  return looksAfter(me) || (me.roles.includes("responder") && rule.by === me.user_id);
+  return mayOperate(me) || (me.roles.includes("responder") && rule.by === me.user_id);
 }
 
 export function RulesPage() {

@@ -1,75 +1,54 @@
 /** All runs, newest first. */
 
-import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef } from "react";
-import { api, given } from "../api/client";
+import { useEffect, useState } from "react";
+import { VirtualList } from "../shell/VirtualList";
+import { visible } from "../shell/visible";
 import { Since } from "../time/Times";
 import { callOf, type Run, type RunState, STATES } from "./run";
+import { StateMark } from "./StateMark";
+import { useRuns, type Which } from "./useRuns";
+import "./runs.css";
 
 const ROW_PIXELS = 56;
-const LOOK_AGAIN_MILLISECONDS = 3_000;
-
-interface Which {
-  state?: RunState | undefined;
-  workflow?: string | undefined;
-}
+/** So many of the newest runs are looked through for a text. */
+const MOST_SEARCHED = 2_000;
 
 export function RunsPage() {
   const which = useSearch({ strict: false }) as Which;
   const navigate = useNavigate();
-  const runs = useInfiniteQuery({
-    queryKey: ["runs", which],
-    queryFn: async ({ pageParam }) =>
-      given(
-        api.GET("/v1/runs", {
-          params: {
-            query: {
-              limit: 200,
-              ...(which.state && { state: [which.state] }),
-              ...(which.workflow && { workflow: which.workflow }),
-              ...(pageParam && { after: pageParam }),
-            },
-          },
-        }),
-      ),
-    initialPageParam: null as string | null,
-    getNextPageParam: (page) => page.next ?? null,
-    refetchInterval: (query) => ((query.state.data?.pages.length ?? 0) > 1 ? false : LOOK_AGAIN_MILLISECONDS),
-  });
-  const items = runs.data?.pages.flatMap((page) => page.items) ?? [];
-  const scroller = useRef<HTMLDivElement>(null);
-  const rows = useVirtualizer({
-    count: items.length,
-    getScrollElement: () => scroller.current,
-    estimateSize: () => ROW_PIXELS,
-    overscan: 10,
-  });
-  const shown = rows.getVirtualItems();
-  const last = shown.at(-1)?.index ?? 0;
-  const { fetchNextPage, hasNextPage, isFetchingNextPage } = runs;
-  useEffect(() => {
-    if (items.length > 0 && last >= items.length - 20 && hasNextPage && !isFetchingNextPage)
-      void fetchNextPage();
-  }, [last, items.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
+  const [text, setText] = useState("");
+  const { runs, fetchMore, hasMore, error, isSuccess } = useRuns(which);
   useEffect(() => {
     document.title = "Runs - Signoff";
   }, []);
-
-  const choose = (next: Which) => void navigate({ to: "/runs", search: next as never });
+  const isSearching = text !== "" && hasMore && runs.length < MOST_SEARCHED;
+  useEffect(() => {
+    if (isSearching) fetchMore();
+  }, [isSearching, fetchMore, runs.length]);
+  const found = text === "" ? runs : runs.filter((run) => `${run.id}\n${callOf(run)}`.includes(text));
+  const choose = (next: Which) => void navigate({ to: "/runs", search: next as never, replace: true });
+  const isAny = Object.values(which).every((each) => each === undefined);
   return (
     <section className="runs" aria-label="Runs">
-      <header className="bar">
+      <header className="bar runs-bar">
         <h1>Runs</h1>
-        <label className="filter">
-          <span className="unseen">Workflow</span>
-          <input
-            placeholder="Workflow"
-            defaultValue={which.workflow ?? ""}
-            onChange={(event) => choose({ ...which, workflow: event.target.value.trim() || undefined })}
-          />
-        </label>
+        <Filter label="Find by id or arguments" value={text} onChange={setText} />
+        <Filter
+          label="Workflow"
+          value={which.workflow ?? ""}
+          onChange={(workflow) => choose({ ...which, workflow: workflow || undefined })}
+        />
+        <Filter
+          label="Group"
+          value={which.group ?? ""}
+          onChange={(group) => choose({ ...which, group: group || undefined })}
+        />
+        <Filter
+          label="Session"
+          value={which.session ?? ""}
+          onChange={(session) => choose({ ...which, session: session || undefined })}
+        />
         <label className="filter">
           <span className="unseen">State</span>
           <select
@@ -85,25 +64,76 @@ export function RunsPage() {
           </select>
         </label>
       </header>
-      {runs.isError && <p className="trouble">{runs.error.message}</p>}
-      {runs.isSuccess && items.length === 0 && (
-        <div className="empty">
-          <h2>No runs</h2>
-          <p>
-            Start one: <code>signoff start refund --arg &apos;&quot;o-1&quot;&apos;</code>
-          </p>
-        </div>
-      )}
-      <div className="list" ref={scroller}>
-        <ul aria-label="Runs" style={{ height: rows.getTotalSize() }}>
-          {shown.map(({ index, start, key }) => (
-            <li key={key} style={{ transform: `translateY(${start}px)`, height: ROW_PIXELS }}>
-              <Row run={items[index] as Run} />
-            </li>
-          ))}
-        </ul>
-      </div>
+      {error !== null && <p className="trouble">{error.message}</p>}
+      {text !== "" && <Searched text={text} found={found.length} among={runs.length} hasMore={hasMore} />}
+      {isSuccess && runs.length === 0 && <Empty isAny={isAny} />}
+      <VirtualList
+        label="Runs"
+        items={found}
+        rowPixels={ROW_PIXELS}
+        keyOf={({ id }) => id}
+        row={(run) => <Row run={run} />}
+        onEnd={fetchMore}
+      />
     </section>
+  );
+}
+
+interface FilterProps {
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+}
+
+function Filter({ label, value, onChange }: FilterProps) {
+  const [typed, setTyped] = useState(value);
+  const [known, setKnown] = useState(value);
+  if (known !== value) {
+    setKnown(value);
+    if (typed.trim() !== value) setTyped(value);
+  }
+  const type = (text: string) => {
+    setTyped(text);
+    onChange(text.trim());
+  };
+  return (
+    <label className="filter">
+      <span className="unseen">{label}</span>
+      <input placeholder={label} value={typed} onChange={(event) => type(event.target.value)} />
+    </label>
+  );
+}
+
+function Searched(props: { text: string; found: number; among: number; hasMore: boolean }) {
+  const { text, found, among, hasMore } = props;
+  return (
+    <p className="searched" role="status">
+      {found} of {hasMore ? `the newest ${among}` : among}.{" "}
+      <Link to="/runs/$id" params={{ id: text }}>
+        Open the run with the id {visible(text)}
+      </Link>
+    </p>
+  );
+}
+
+function Empty({ isAny }: { isAny: boolean }) {
+  if (!isAny) {
+    return (
+      <div className="empty">
+        <h2>No such runs</h2>
+        <p>
+          <Link to="/runs">Show all</Link>
+        </p>
+      </div>
+    );
+  }
+  return (
+    <div className="empty">
+      <h2>No runs</h2>
+      <p>
+        Start one: <code>signoff start refund --arg &apos;&quot;o-1&quot;&apos;</code>
+      </p>
+    </div>
   );
 }
 
@@ -111,13 +141,9 @@ function Row({ run }: { run: Run }) {
   return (
     <Link to="/runs/$id" params={{ id: run.id }} className="row run-row" preload={false}>
       <StateMark state={run.state} />
-      <span className="row-text">{run.id}</span>
-      <code className="row-run">{callOf(run)}</code>
+      <span className="row-text">{visible(run.id)}</span>
+      <code className="row-run">{visible(callOf(run))}</code>
       <Since at={run.created_at} />
     </Link>
   );
-}
-
-export function StateMark({ state }: { state: string }) {
-  return <span className={`state ${state}`}>{state.replaceAll("_", " ")}</span>;
 }

@@ -1,5 +1,8 @@
 /** Runs as the API shows them. */
 
+import { useQuery } from "@tanstack/react-query";
+import { api, given } from "../api/client";
+import { parseRecord } from "../api/exact";
 import type { components } from "../api/schema";
 
 export type Run = components["schemas"]["Run"];
@@ -7,18 +10,51 @@ export type RunState = components["schemas"]["RunState"];
 
 export const STATES: readonly RunState[] = ["ready", "running", "paused", "succeeded", "failed", "cancelled"];
 
-export function hasEnded(run: Run): boolean {
-  return ["succeeded", "failed", "cancelled"].includes(run.state);
-}
-
-interface Arguments {
+export interface Arguments {
   args: unknown[];
   kwargs: Record<string, unknown>;
 }
 
+export function hasEnded(run: Run): boolean {
+  return ["succeeded", "failed", "cancelled"].includes(run.state);
+}
+
+/** Whether a run waits for those of its session that were started before it. */
+export function awaitsTurn(run: Run): boolean {
+  return (
+    run.state === "paused" && run.session_id !== undefined && run.epoch === 0 && run.wake_at === undefined
+  );
+}
+
+export function argumentsOf(run: Run): Arguments {
+  return readArguments(run.arguments);
+}
+
+function readArguments(given: unknown): Arguments {
+  const { args = [], kwargs = {} } = (given ?? {}) as Partial<Arguments>;
+  return { args, kwargs };
+}
+
 /** A run as the call that it is, such as `refund("o-1", 7000)`. */
 export function callOf(run: Pick<Run, "workflow" | "arguments">): string {
-  const { args, kwargs } = run.arguments as Arguments;
+  return `${run.workflow}${argumentsText(run.arguments)}`;
+}
+
+/** What a run was given as it stands in a call, such as `("o-1", 7000)`. */
+export function argumentsText(given: unknown): string {
+  const { args, kwargs } = readArguments(given);
   const named = Object.entries(kwargs).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
-  return `${run.workflow}(${[...args.map((each) => JSON.stringify(each)), ...named].join(", ")})`;
+  return `(${[...args.map((each) => JSON.stringify(each)), ...named].join(", ")})`;
+}
+
+/** One run, with every number of its payloads as it was written. */
+export function useRun(id: string) {
+  return useQuery({
+    queryKey: ["run", id],
+    queryFn: async () => {
+      const path = { params: { path: { run_id: id } } };
+      const text = await given<string>(api.GET("/v1/runs/{run_id}", { ...path, parseAs: "text" }));
+      return parseRecord<Run>(text, ["arguments", "result", "error"]);
+    },
+  });
 }

@@ -1,5 +1,6 @@
 /** A run's journal as people read it: one item for each call, with what became of it. The command line shows the same. */
 
+import type { Promised } from "../api/client";
 import type { components } from "../api/schema";
 
 export type Entry = components["schemas"]["Entry"];
@@ -39,6 +40,8 @@ export interface Item {
   by?: string | undefined;
   note?: string | undefined;
   attempts: FailedAttempt[];
+  /** The question about a step that may or may not have happened. */
+  doubt?: string | undefined;
 }
 
 const OF_THE_RUN: Record<string, string> = {
@@ -123,7 +126,8 @@ export function timelineOf(entries: readonly Entry[], createdAt: number): Item[]
       Object.assign(item, { endedAt: facts.at ?? entry.at, value: entry.value, error: entry.error });
       Object.assign(item, { by: facts.by, note: facts.note });
     } else if (calls.has(entry.n ?? 0)) {
-      (calls.get(entry.n ?? 0) as Item).state = "open"; // a step that was interrupted, and somebody is asked
+      // A step that was interrupted: somebody is asked whether it happened.
+      Object.assign(calls.get(entry.n ?? 0) as Item, { state: "open", doubt: facts.id });
     } else {
       const item = call(entry, entry.at);
       if (entry.kind !== "progressed" && entry.call !== "detached") item.state = "open";
@@ -132,6 +136,17 @@ export function timelineOf(entries: readonly Entry[], createdAt: number): Item[]
     before = entry.at;
   }
   return items;
+}
+
+/** Take in what became of promises that the journal still shows as open: their run was not told yet. */
+export function settle(items: readonly Item[], promises: readonly Promised[]): Item[] {
+  const settled = new Map(promises.filter(({ state }) => state !== "pending").map((each) => [each.id, each]));
+  return items.map((item) => {
+    const promise = item.state === "open" && item.id !== undefined ? settled.get(item.id) : undefined;
+    if (promise === undefined) return item;
+    const { settled_at, settled_by, note, value } = promise;
+    return { ...item, state: stateOf(promise.state), endedAt: settled_at, by: settled_by, note, value };
+  });
 }
 
 function abandon(calls: Map<number, Item>): void {
@@ -143,4 +158,41 @@ function abandon(calls: Map<number, Item>): void {
 function stateOf(state: string | undefined): ItemState {
   if (state === undefined || state === "resolved") return "succeeded";
   return state as ItemState;
+}
+
+/** So many items alike are shown, one after the other, before the rest of them is folded. */
+const SHOWN_ALIKE = 5;
+
+export interface Part {
+  isFolded: boolean;
+  items: Item[];
+}
+
+/** Fold the middle of many items that only differ in what came of them, such as the steps of a loop. */
+export function foldedParts(items: readonly Item[]): Part[] {
+  const parts: Part[] = [];
+  for (let begin = 0, end = 0; begin < items.length; begin = end) {
+    while (end < items.length && isAlike(items[begin] as Item, items[end] as Item)) end += 1;
+    const row = items.slice(begin, Math.max(end, begin + 1));
+    end = begin + row.length;
+    if (row.length <= 2 * SHOWN_ALIKE) {
+      parts.push({ isFolded: false, items: row });
+    } else {
+      parts.push({ isFolded: false, items: row.slice(0, SHOWN_ALIKE) });
+      parts.push({ isFolded: true, items: row.slice(SHOWN_ALIKE, -SHOWN_ALIKE) });
+      parts.push({ isFolded: false, items: row.slice(-SHOWN_ALIKE) });
+    }
+  }
+  return parts;
+}
+
+function isAlike(first: Item, other: Item): boolean {
+  const isPlain = other.state === "succeeded" && other.attempts.length === 0 && other.kind !== "question";
+  return (
+    isPlain && first.state === "succeeded" && first.attempts.length === 0 && nameOf(first) === nameOf(other)
+  );
+}
+
+function nameOf({ kind, name }: Item): string {
+  return `${kind} ${name}`;
 }

@@ -2,7 +2,10 @@
 
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
+import { parseRecord } from "../api/exact";
 import type { Entry } from "./timeline";
+
+const PAYLOADS = ["value", "error"] as const;
 
 /** Return the entries so far, and whether the run goes on. After a cut the browser goes on where it was. */
 export function useJournal(runId: string): { entries: readonly Entry[]; isLive: boolean } {
@@ -21,7 +24,7 @@ export function useJournal(runId: string): { entries: readonly Entry[]; isLive: 
       void client.invalidateQueries({ queryKey: ["run", runId] });
     };
     source.onmessage = (message: MessageEvent<string>) => {
-      arrived.push(JSON.parse(message.data) as Entry);
+      arrived.push(parseRecord<Entry>(message.data, PAYLOADS));
       frame ??= window.requestAnimationFrame(show); // a long journal comes in few pieces
     };
     source.addEventListener("end", () => {

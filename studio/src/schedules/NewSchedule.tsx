@@ -2,7 +2,7 @@
 
 import { api, given, Refused } from "../api/client";
 import type { components } from "../api/schema";
-import { Asking } from "../lists/Modal";
+import { Asking } from "../lists/Asking";
 import { text } from "../lists/said";
 
 type CatchUp = components["schemas"]["CatchUp"];

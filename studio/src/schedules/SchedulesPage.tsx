@@ -3,16 +3,16 @@
 import { Link } from "@tanstack/react-router";
 import { api, given } from "../api/client";
 import type { components } from "../api/schema";
-import { Asking } from "../lists/Modal";
+import { Asking } from "../lists/Asking";
 import { PlainPage } from "../lists/PlainPage";
 import { type Column, Table } from "../lists/Table";
 import { Trouble } from "../lists/Trouble";
 import { type Act, useAct } from "../lists/useAct";
 import { useList } from "../lists/useList";
 import { callOf } from "../runs/run";
-import { StateMark } from "../runs/RunsPage";
+import { StateMark } from "../runs/StateMark";
 import { useMe } from "../shell/me";
-import { looksAfter } from "../shell/places";
+import { mayOperate } from "../shell/rights";
 import { Since, Until } from "../time/Times";
 import { NewSchedule } from "./NewSchedule";
 
@@ -70,7 +70,7 @@ export function SchedulesPage() {
   const schedules = useList<Schedule>(["schedules"], (after) =>
     given(api.GET("/v1/schedules", { params: { query: { limit: 100, ...(after && { after }) } } })),
   );
-  const columns = looksAfter(me)
+  const columns = mayOperate(me)
     ? [
         ...COLUMNS,
         { name: "Do", cell: (each: Schedule) => <Controls key={each.id} schedule={each} act={act} /> },
@@ -80,7 +80,7 @@ export function SchedulesPage() {
     <PlainPage
       title="Schedules"
       controls={
-        looksAfter(me) && (
+        mayOperate(me) && (
           <div className="end">
             <NewSchedule />
           </div>

@@ -7,7 +7,7 @@ import { PlainPage } from "../lists/PlainPage";
 import { type Column, Table } from "../lists/Table";
 import { Trouble } from "../lists/Trouble";
 import { useList } from "../lists/useList";
-import { StateMark } from "../runs/RunsPage";
+import { StateMark } from "../runs/StateMark";
 import { callOf, type Run } from "../runs/run";
 import { duration } from "../time/durations";
 import { Since } from "../time/Times";

@@ -1,15 +1,15 @@
-/** Links to all places that one may go to; on a phone most of them are in a menu. */
+/** Links to all pages that one may go to; on a phone most of them are in a menu. */
 
 import { Link } from "@tanstack/react-router";
 import { useRef } from "react";
 import { useMe } from "./me";
-import { FIRST_PLACES, PLACES } from "./places";
+import { FIRST_PAGES, PAGES } from "./pages";
 import "./navigation.css";
 
 export function Navigation() {
   const me = useMe();
   const menu = useRef<HTMLDivElement>(null);
-  const open = PLACES.filter((each) => each.isFor(me));
+  const open = PAGES.filter((each) => each.isFor(me));
   const links = open.map(({ to, name }) => (
     <Link
       key={to}
@@ -21,14 +21,14 @@ export function Navigation() {
   ));
   return (
     <>
-      {links.slice(0, FIRST_PLACES)}
-      {links.length > FIRST_PLACES && (
-        <button type="button" className="more-places" popoverTarget="more-places">
+      {links.slice(0, FIRST_PAGES)}
+      {links.length > FIRST_PAGES && (
+        <button type="button" className="more-pages" popoverTarget="more-pages">
           More
         </button>
       )}
-      <div id="more-places" ref={menu} popover="auto">
-        {links.slice(FIRST_PLACES)}
+      <div id="more-pages" ref={menu} popover="auto">
+        {links.slice(FIRST_PAGES)}
       </div>
     </>
   );

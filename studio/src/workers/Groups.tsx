@@ -3,15 +3,15 @@
 import { Link } from "@tanstack/react-router";
 import { api, given } from "../api/client";
 import type { components } from "../api/schema";
-import { Asking } from "../lists/Modal";
+import { Asking } from "../lists/Asking";
 import { number } from "../lists/said";
 import { type Column, Table } from "../lists/Table";
 import { Trouble } from "../lists/Trouble";
 import { type Act, useAct } from "../lists/useAct";
 import { useList } from "../lists/useList";
-import { StateMark } from "../runs/RunsPage";
+import { StateMark } from "../runs/StateMark";
 import { useMe } from "../shell/me";
-import { looksAfter } from "../shell/places";
+import { mayOperate } from "../shell/rights";
 
 type Group = components["schemas"]["Group"];
 
@@ -55,7 +55,7 @@ export function Groups() {
   const me = useMe();
   const act = useAct("groups");
   const groups = useList<Group>(["groups"], () => given(api.GET("/v1/groups")));
-  const columns = looksAfter(me)
+  const columns = mayOperate(me)
     ? [...COLUMNS, { name: "Do", cell: (each: Group) => <Controls key={each.name} group={each} act={act} /> }]
     : COLUMNS;
   return (

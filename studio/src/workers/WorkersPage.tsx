@@ -18,7 +18,7 @@ const COLUMNS: Column<Worker>[] = [
     name: "Process",
     cell: ({ host, pid }) => (
       <>
-        {host} <small>pid {pid}</small>
+        <span title={host}>{host.split("/")[0]}</span> <small>pid {pid}</small>
       </>
     ),
   },

@@ -102,8 +102,8 @@ class MailSender:
                 hostname=server.host,
                 port=server.port or ports[server.security],
                 use_tls=server.security == "tls",
-                start_tls=server.security
-                == "starttls",  # a server that offers none is an error, and gets nothing
+                # A server that offers none is an error, and gets nothing.
+                start_tls=server.security == "starttls",
                 tls_context=self._tls,
                 username=server.username,
                 password=server.password,

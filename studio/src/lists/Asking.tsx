@@ -1,35 +1,9 @@
-/** A dialog that is there while it is shown. */
+/** A button that asks before it does something, for what is needed or whether it is meant. */
 
-import { type FormEvent, type ReactNode, useEffect, useRef, useState } from "react";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { Dialog } from "../shell/Dialog";
 import { Trouble } from "./Trouble";
 import { type Act, useAct } from "./useAct";
-
-interface ModalProps {
-  title: string;
-  onClose: () => void;
-  /** Whether Esc closes it. */
-  isLasting?: boolean;
-  children: ReactNode;
-}
-
-export function Modal({ title, onClose, isLasting = false, children }: ModalProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    if (dialog.current?.open === false) dialog.current.showModal();
-  }, []);
-  return (
-    <dialog
-      ref={dialog}
-      className="modal"
-      aria-label={title}
-      closedby={isLasting ? "none" : "closerequest"}
-      onClose={onClose}
-    >
-      <h2>{title}</h2>
-      {children}
-    </dialog>
-  );
-}
 
 interface AskingProps {
   /** What the button says, and the one that sends. */
@@ -42,7 +16,6 @@ interface AskingProps {
   children?: ReactNode;
 }
 
-/** A button that asks before it does something, for what is needed or whether it is meant. */
 export function Asking({ verb, title, list, className, send, children }: AskingProps) {
   const [isOpen, setOpen] = useState(false);
   const act = useAct(list);
@@ -56,11 +29,11 @@ export function Asking({ verb, title, list, className, send, children }: AskingP
         {verb}
       </button>
       {isOpen && (
-        <Modal title={title} onClose={close}>
+        <Dialog title={title} onClose={close}>
           <Form verb={verb} className={className} act={act} send={send} onDone={close}>
             {children}
           </Form>
-        </Modal>
+        </Dialog>
       )}
     </>
   );

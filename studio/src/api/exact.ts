@@ -1,0 +1,39 @@
+/** JSON whose numbers stay as they were written: 1.0, and integers that JavaScript has no number for. */
+
+interface RawJson {
+  rawJSON: string;
+}
+
+/** What browsers of the last two years have, and TypeScript does not know yet. */
+const json = JSON as typeof JSON & {
+  rawJSON?: (text: string) => RawJson;
+  isRawJSON?: (value: unknown) => value is RawJson;
+};
+
+type Reviver = (key: string, value: unknown, context?: { source?: string }) => unknown;
+
+const keep: Reviver = (_, value, context) =>
+  typeof value === "number" && context?.source !== undefined && String(value) !== context.source
+    ? json.rawJSON?.(context.source)
+    : value;
+
+/** Return the number that a value is as it was written, if JavaScript's own would be another one. */
+export function rawNumber(value: unknown): string | undefined {
+  return json.isRawJSON?.(value) ? value.rawJSON : undefined;
+}
+
+/** Parse JSON. Numbers that would be written otherwise than they were are objects that `JSON.stringify` writes as they were. */
+export function parseExact(text: string): unknown {
+  return JSON.parse(
+    text,
+    json.rawJSON === undefined ? undefined : (keep as (key: string, value: unknown) => unknown),
+  );
+}
+
+/** Parse a record of the API, with its payloads exact. */
+export function parseRecord<T extends object>(text: string, payloads: readonly (keyof T)[]): T {
+  const record = JSON.parse(text) as T;
+  const exact = parseExact(text) as T;
+  for (const name of payloads) if (name in record) record[name] = exact[name];
+  return record;
+}

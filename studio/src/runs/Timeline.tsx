@@ -1,0 +1,220 @@
+/** What a run did and what it waits for, one item for each call. */
+
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { Json } from "../shell/Json";
+import { visible } from "../shell/visible";
+import { useOfNow } from "../time/clock";
+import { duration } from "../time/durations";
+import { Since } from "../time/Times";
+import { Failure } from "./Failure";
+import { argumentsText } from "./run";
+import { StateMark } from "./StateMark";
+import { type FailedAttempt, foldedParts, type Item } from "./timeline";
+
+interface TimelineProps {
+  items: readonly Item[];
+  isLive: boolean;
+}
+
+export function Timeline({ items, isLive }: TimelineProps) {
+  return (
+    <ol className="timeline" aria-label="Timeline" aria-busy={isLive}>
+      {foldedParts(items).map((part) =>
+        part.isFolded ? (
+          <Alike key={part.items[0]?.seq} items={part.items} />
+        ) : (
+          part.items.map((item) => <TimelineItem key={item.seq} item={item} />)
+        ),
+      )}
+    </ol>
+  );
+}
+
+/** Many items of the same name one after the other, such as the steps of a loop. */
+function Alike({ items }: { items: readonly Item[] }) {
+  const [isOpen, setOpen] = useState(false);
+  const [first] = items as [Item];
+  if (isOpen) return items.map((item) => <TimelineItem key={item.seq} item={item} />);
+  return (
+    <li className="item alike">
+      <button type="button" className="more" aria-expanded={false} onClick={() => setOpen(true)}>
+        {items.length} more: {first.kind} {visible(first.name)}
+      </button>
+    </li>
+  );
+}
+
+function TimelineItem({ item }: { item: Item }) {
+  const took = item.endedAt === undefined ? 0 : item.endedAt - item.at;
+  return (
+    <li className={`item ${item.state}`}>
+      <p className="item-head">
+        <span className="item-kind">{item.kind}</span>
+        <span className="item-name">{visible(item.name)}</span>
+        {item.state !== "noted" && item.kind !== "run" && <StateMark state={item.state} />}
+        {isShort(item) && <code className="item-value">{written(item)}</code>}
+        <span className="item-time">
+          {took >= 1 && `${waits(item) ? "waited" : "took"} ${duration(took)}, `}
+          <Since at={item.at} />
+        </span>
+      </p>
+      <Told item={item} />
+      <Where item={item} />
+      {item.attempts.length > 0 && <Attempts attempts={item.attempts} />}
+      {item.error !== undefined && item.kind !== "run" && <Failure error={item.error} />}
+      {isLong(item) && <Value item={item} />}
+    </li>
+  );
+}
+
+function waits({ kind }: Item): boolean {
+  return ["question", "promise", "signal", "timer"].includes(kind);
+}
+
+function Told({ item }: { item: Item }) {
+  if (item.by) {
+    return (
+      <p className="item-more">
+        by {visible(item.by)}
+        {item.note ? `: ${visible(item.note)}` : ""}
+      </p>
+    );
+  }
+  return item.note ? <p className="item-more">{visible(item.note)}</p> : null;
+}
+
+/** Where to go on: to who is waited for. */
+function Where({ item }: { item: Item }) {
+  const { kind, state, id } = item;
+  const isOpen = state === "open";
+  if (item.doubt !== undefined && isOpen) {
+    return (
+      <p className="item-more">
+        It was interrupted, and may or may not have happened:{" "}
+        <Link to="/inbox/$id" params={{ id: item.doubt }}>
+          say which
+        </Link>
+      </p>
+    );
+  }
+  if (state === "retrying") return <Next at={item.attempts.at(-1)?.nextAt ?? item.at} />;
+  if (kind === "question" && id !== undefined) {
+    return (
+      <p className="item-more">
+        <Link to="/inbox/$id" params={{ id }}>
+          {isOpen ? "Waits for an answer" : "The question"}
+        </Link>
+        {isOpen && <Due item={item} />}
+      </p>
+    );
+  }
+  if ((kind === "child" || kind === "detached") && id !== undefined) {
+    return (
+      <p className="item-more">
+        <Link to="/runs/$id" params={{ id }}>
+          {id}
+        </Link>
+      </p>
+    );
+  }
+  if (!isOpen) return null;
+  if (kind === "timer") {
+    return (
+      <p className="item-more">
+        goes on <Until at={item.dueAt ?? item.at} />
+      </p>
+    );
+  }
+  if (kind === "signal" || kind === "promise") {
+    return (
+      <p className="item-more">
+        waits{id === undefined ? "" : ` for ${visible(id)}`}
+        <Due item={item} />
+      </p>
+    );
+  }
+  return null;
+}
+
+function Due({ item }: { item: Item }) {
+  if (item.dueAt === undefined) return null;
+  return (
+    <>
+      , times out <Until at={item.dueAt} />
+    </>
+  );
+}
+
+function Next({ at }: { at: number }) {
+  return (
+    <p className="item-more">
+      the next attempt <Until at={at} />
+    </p>
+  );
+}
+
+function Until({ at }: { at: number }) {
+  const text = useOfNow((now) => (at > now ? `in ${duration(at - now)}` : "is due"));
+  const exact = new Date(at * 1000);
+  return (
+    <time dateTime={exact.toISOString()} title={exact.toLocaleString()}>
+      {text}
+    </time>
+  );
+}
+
+const SMALL = 60;
+
+function isShort(item: Item): boolean {
+  return hasValue(item) && !isAsked(item) && written(item).length <= SMALL;
+}
+
+function isLong(item: Item): boolean {
+  return hasValue(item) && !isShort(item);
+}
+
+function hasValue({ kind, value }: Item): boolean {
+  return value !== undefined && value !== null && kind !== "run";
+}
+
+function isAsked({ kind, state }: Item): boolean {
+  return kind === "question" && state === "open";
+}
+
+/** A value in a line; of a child run that goes on what it was given. */
+function written({ kind, state, value }: Item): string {
+  const isGiven = (kind === "child" && state === "open") || kind === "detached";
+  return visible(isGiven ? argumentsText(value) : JSON.stringify(value));
+}
+
+function Value({ item }: { item: Item }) {
+  return (
+    <details className="item-value">
+      <summary>{isAsked(item) ? "What is asked" : "Value"}</summary>
+      <Json value={item.value} />
+    </details>
+  );
+}
+
+function Attempts({ attempts }: { attempts: FailedAttempt[] }) {
+  return (
+    <details>
+      <summary>
+        {attempts.length} failed {attempts.length === 1 ? "attempt" : "attempts"}
+      </summary>
+      {attempts.map((each) => (
+        <div key={each.number} className="attempt">
+          <p>
+            Attempt {each.number}, <Since at={each.at} />
+          </p>
+          {each.error === undefined || each.error === null ? (
+            <p>It is unclear whether it happened; a person had it made again.</p>
+          ) : (
+            <Failure error={each.error} />
+          )}
+        </div>
+      ))}
+    </details>
+  );
+}

@@ -1,0 +1,34 @@
+/** A field in which JSON is written. */
+
+import { parseExact } from "../api/exact";
+
+interface JsonFieldProps {
+  label: string;
+  value: string;
+  rows?: number;
+  onChange: (value: string) => void;
+}
+
+export function JsonField({ label, value, rows = 4, onChange }: JsonFieldProps) {
+  return (
+    <label>
+      {label}
+      <textarea
+        className="code"
+        rows={rows}
+        value={value}
+        spellCheck={false}
+        onChange={(event) => onChange(event.target.value)}
+      />
+    </label>
+  );
+}
+
+/** Return what a field says, with its numbers as they are written. Throws an error for people. */
+export function readJson(what: string, text: string): unknown {
+  try {
+    return parseExact(text);
+  } catch (error) {
+    throw new Error(`${what} is not JSON: ${(error as Error).message}`, { cause: error });
+  }
+}
