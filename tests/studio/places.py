@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,18 +93,27 @@ class FullMailbox:
 
 
 @contextmanager
-def furnished(folder: Path, **options: Any) -> Iterator[Server]:
+def furnished(folder: Path) -> Iterator[Server]:
     """A server behind a proxy that says who people are, with something on every page."""
-    channels = [Channel("mail", FullMailbox())]
-    proxy = TrustedProxy(PROXY.user_header, PROXY.groups_header, PROXY.roles_header, default_role=None)
-    with OnThread(lambda: serving(app_in(folder), proxy=proxy, channels=channels, **options)) as server:
-        with through(server, "ana", roles="admin") as http:
-            furnish(http)
+    with OnThread(lambda: serving_rooms(folder)) as server:
+        furnish(server)
         yield server
 
 
-def furnish(http: httpx.Client) -> None:
+def serving_rooms(folder: Path, **options: Any) -> AbstractAsyncContextManager[Server]:
+    """The server, before there is anything."""
+    channels = [Channel("mail", FullMailbox())]
+    proxy = TrustedProxy(PROXY.user_header, PROXY.groups_header, PROXY.roles_header, default_role=None)
+    return serving(app_in(folder), proxy=proxy, channels=channels, **options)
+
+
+def furnish(server: Server) -> None:
     """Have something happen of each kind."""
+    with through(server, "ana", roles="admin") as http:
+        _furnish(http)
+
+
+def _furnish(http: httpx.Client) -> None:
     start(http, "put", "deploy", "Deploy the shop?")
     asked(http, "deploy")
     start(http, "refund", "form")

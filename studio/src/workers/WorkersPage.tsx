@@ -43,7 +43,7 @@ export function WorkersPage() {
           </>
         }
       />
-      <Groups />
+      {(workers.isLoaded || workers.error !== null) && <Groups />}
     </PlainPage>
   );
 }
