@@ -54,7 +54,8 @@ async def behind_proxy(
         async def pass_on(request: Request) -> Response:
             path: str = request.scope["raw_path"].decode()
             if path != PREFIX and not path.startswith(f"{PREFIX}/"):
-                here.strays.append(path)
+                if path != "/favicon.ico":  # browsers look for it by themselves
+                    here.strays.append(path)
                 return PlainTextResponse("This is something else", 404)
             passed = (path.removeprefix(PREFIX) or "/") if strips else path
             query = urlsplit(str(request.url)).query

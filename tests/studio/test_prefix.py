@@ -84,7 +84,7 @@ def test_an_answer_link_and_the_manual_are_below_the_prefix(page: Page, host: Ho
     page.goto(made["url"])
     expect(page.get_by_text("Deploy the shop?").first).to_be_visible()
     page.goto(f"{host.url}/docs")
-    expect(page.get_by_text("/v1/runs").first).to_be_visible()
+    expect(page.get_by_text("/v1/runs").first).to_be_visible(timeout=30_000)
 
 
 def test_who_is_not_signed_in_comes_back_to_where_they_were_going(browser: Browser, tmp_path: Path) -> None:
