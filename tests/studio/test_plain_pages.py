@@ -14,7 +14,9 @@ from signoff.server import Server
 from tests.cli.commands import until
 from tests.server.conftest import asked, path_of, start
 from tests.server.proxied import through
-from tests.studio.places import furnished
+from tests.studio.places import furnished, serving_rooms
+from tests.studio.test_places import PICTURES
+from tests.support import OnThread
 
 Windows = Callable[..., Page]
 
@@ -22,6 +24,13 @@ Windows = Callable[..., Page]
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with furnished(tmp_path_factory.mktemp("rooms")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server on which nothing has happened."""
+    with OnThread(lambda: serving_rooms(tmp_path_factory.mktemp("bare"))) as server:
         yield server
 
 
@@ -86,6 +95,37 @@ def test_who_only_looks_is_offered_nothing_that_would_be_refused(window: Windows
     expect(page.get_by_role("row").nth(1)).to_be_visible()
     for name in ("Pause", "Resume", "Delete", "Limit", "Revoke", "Send again", "New schedule"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
+
+
+def test_where_nobody_is_asked_who_they_are_there_are_no_keys_and_the_page_says_why(page: Page) -> None:
+    page.goto("/keys")
+    expect(page.get_by_role("alert")).to_contain_text("asks nobody who they are")
+    expect(page.get_by_role("link", name="API keys")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("address", "taught"),
+    [
+        ("/sessions", "signoff start chat --session"),
+        ("/schedules", "signoff schedules create nightly"),
+        ("/rules", "for a day at most"),
+        ("/audit", "signoff audit verify"),
+        ("/deliveries", "signoff server --channels"),
+        ("/keys", "sends a key with each request"),
+        ("/keys?kind=worker", "proves itself by a key"),
+    ],
+)
+def test_a_page_that_has_nothing_to_show_teaches_what_it_would_show(
+    browser: Browser, bare: Server, address: str, taught: str
+) -> None:
+    said = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": "admin"}
+    context = browser.new_context(base_url=bare.url, extra_http_headers=said)
+    page = context.new_page()
+    page.goto(address)
+    expect(page.get_by_role("main").get_by_text(taught)).to_be_visible()
+    picture = f"empty {address.strip('/')}.png".translate(str.maketrans(" ?=", "---"))
+    page.screenshot(path=PICTURES / picture)
+    context.close()
 
 
 # What is done

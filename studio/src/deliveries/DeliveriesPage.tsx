@@ -17,10 +17,10 @@ type Delivery = components["schemas"]["Delivery"];
 type State = components["schemas"]["DeliveryState"];
 
 const STATES: [State, string][] = [
-  ["dead", "Given up"],
-  ["pending", "Waiting"],
-  ["delivered", "Delivered"],
-  ["dropped", "Dropped"],
+  ["dead", "dead: given up"],
+  ["pending", "pending: waits"],
+  ["delivered", "delivered"],
+  ["dropped", "dropped: needless"],
 ];
 
 const COLUMNS: Column<Delivery>[] = [
