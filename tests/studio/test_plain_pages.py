@@ -148,9 +148,12 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     form = page.get_by_role("dialog")
     form.get_by_label("Name", exact=True).fill(name)
     form.get_by_label("Workflow").fill("echo")
-    form.get_by_label("Arguments").fill('{"value": [1, "ü"]}')
+    form.get_by_label("Arguments").fill('{"value": [1, "ü"')
     form.get_by_role("textbox", name="Times").fill("0 25 * * *")
     form.get_by_label("Time zone").fill("Europe/Vienna")
+    form.get_by_role("button", name="New schedule").click()
+    expect(form.get_by_role("alert")).to_contain_text("not JSON")
+    form.get_by_label("Arguments").fill('{"value": [12345678901234567890, "ü"]}')
     form.get_by_role("button", name="New schedule").click()
     expect(form.get_by_role("alert")).to_contain_text("cron")
     expect(form.get_by_label("Name", exact=True)).to_have_value(name)
@@ -159,7 +162,7 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     expect(form).to_be_hidden()
     made = http.get(f"/v1/schedules/{name}").json()
     assert (made["arguments"], made["timezone"]) == (
-        {"args": [], "kwargs": {"value": [1, "ü"]}},
+        {"args": [], "kwargs": {"value": [12345678901234567890, "ü"]}},
         "Europe/Vienna",
     )
     page.get_by_role("button", name=f"Pause {name}").click()
@@ -196,6 +199,10 @@ def test_a_group_is_paused_resumed_and_limited(window: Windows, http: httpx.Clie
     expect(page.get_by_role("button", name=f"Resume {name}")).to_be_visible()
     group.get_by_role("button", name="Limit").click()
     page.get_by_label("Runs at once").fill("3")
+    page.get_by_label("Starts").fill("10")
+    page.get_by_role("dialog").get_by_role("button", name="Limit").click()
+    expect(page.get_by_role("alert")).to_contain_text("how many seconds")
+    page.get_by_label("Starts").fill("")
     page.get_by_role("dialog").get_by_role("button", name="Limit").click()
     expect(group).to_contain_text("3 at once")
     expect(page.get_by_role("row").filter(has_text="pid")).to_contain_text("default")

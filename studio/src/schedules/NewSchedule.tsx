@@ -1,9 +1,11 @@
 /** The form that makes a schedule. */
 
-import { api, given, Refused } from "../api/client";
+import { api, given } from "../api/client";
+import { rawNumber } from "../api/exact";
 import type { components } from "../api/schema";
 import { Asking } from "../lists/Asking";
 import { text } from "../lists/said";
+import { readJson } from "../shell/JsonField";
 
 type CatchUp = components["schemas"]["CatchUp"];
 
@@ -90,22 +92,10 @@ async function checkNew(id: string): Promise<void> {
 }
 
 function argumentsOf(written: string): { args: unknown[] } | { kwargs: Record<string, unknown> } {
-  let value: unknown;
-  try {
-    value = JSON.parse(written);
-  } catch (error) {
-    throw wrong((error as Error).message);
-  }
+  const value = readJson("Arguments", written);
   if (Array.isArray(value)) return { args: value as unknown[] };
-  if (typeof value === "object" && value !== null) return { kwargs: value as Record<string, unknown> };
-  throw wrong("give a list, or an object with names");
-}
-
-function wrong(message: string): Refused {
-  return new Refused({
-    type: "about:blank",
-    title: message,
-    status: 422,
-    fields: [{ field: "Arguments", message }],
-  });
+  if (typeof value === "object" && value !== null && rawNumber(value) === undefined) {
+    return { kwargs: value as Record<string, unknown> };
+  }
+  throw new Error("Arguments are a list, or an object with names.");
 }

@@ -105,9 +105,12 @@ function Controls({ group, act }: { group: Group; act: Act }) {
         verb="Limit"
         title={`Limit ${group.name}`}
         list="groups"
-        send={(said) => {
+        send={async (said) => {
           const count = number(said, "count");
           const seconds = number(said, "seconds");
+          if ((count === undefined) !== (seconds === undefined)) {
+            throw new Error("A rate is both: how many starts, and in how many seconds.");
+          }
           const rate = count === undefined || seconds === undefined ? null : { count, seconds };
           const body = { max_running: number(said, "max_running") ?? null, starts_per: rate };
           return given(api.POST("/v1/groups/{name}/limit", { ...path, body }));
