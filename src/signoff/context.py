@@ -41,6 +41,7 @@ from signoff.people.hours import BusinessHours
 from signoff.people.policies import UNSET, Escalation, Policy, Quorum, check_deadline
 from signoff.people.questions import InputType, Question
 from signoff.records import CallKind, Entry, NewPromise
+from signoff.start_options import check_seconds
 
 TChild = TypeVar("TChild", bound=ChildCall)
 Function = Callable[..., Any]
@@ -542,7 +543,7 @@ class QuestionCall(PromiseCall):
         """Change the deadline before the question is asked."""
         if self.future is not None:
             raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
-        self.timeout = self.closes_after = timeout_seconds
+        self.timeout = self.closes_after = check_seconds("timeout_seconds", timeout_seconds)
         if self.policy.deadline is not None:
             self.policy = replace(self.policy, deadline=check_deadline(timeout_seconds))
         return self

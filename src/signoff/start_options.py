@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 from signoff.errors import InvalidValue
@@ -28,6 +29,15 @@ def check_priority(priority: int) -> int:
             "priority", f"{priority!r} is no whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
         )
     return priority
+
+
+def check_seconds(path: str, seconds: object) -> float | None:
+    """Return a number of seconds, or None for none. Raises InvalidValue."""
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise InvalidValue(path, f"{seconds!r} is no number of seconds")
+    return seconds
 
 
 def unix_time(moment: datetime | None) -> float | None:

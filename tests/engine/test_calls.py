@@ -337,10 +337,17 @@ async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call:
         ("ctx.wait_for_signal(None)", "signal name: it is text, not NoneType"),
         ("ctx.patched(7)", "patch id: it is text, not int"),
         ("ctx.wait_for_user(7)", "a question is text, not int"),
+        ("ctx.wait_for_user('Pay?', timeout_seconds='5')", "timeout_seconds: '5' is no number of seconds"),
+        ("ctx.wait_for_signal('go', timeout_seconds=float('inf'))", "inf is no number of seconds"),
+        ("ctx.promise(id='')", "id: '' is not 1 to 256 printable characters"),
+        ("ctx.promise(timeout_seconds=True)", "True is no number of seconds"),
+        ("ctx.step(dict, timeout=float('nan'))", "nan is no number of seconds"),
+        ("ctx.rfc('child').options(delay_seconds='1')", "delay_seconds: '1' is no number of seconds"),
+        ("ctx.rfc('child').options(id=' x')", "id: ' x' is not 1 to 256 printable characters"),
     ],
 )
 @in_asyncio
-async def test_a_name_that_no_journal_can_keep_is_refused_where_it_is_written(
+async def test_a_name_or_a_time_that_no_journal_can_keep_is_refused_where_it_is_written(
     tmp_path: Path, call: str, refused: str
 ) -> None:
     app = new_app(tmp_path)

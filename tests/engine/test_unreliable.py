@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from signoff import Context, Signoff
-from signoff.errors import StoreUnavailable
+from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import EntryKind, NewRun, RunState
 from signoff.stores.base import Outcome, Write
 from signoff.testing import MemoryStore
 from signoff.testing.model_tables import Commit
 from signoff.testing.simulation import Process, World
 from signoff.testing.simulation.process import worker_of
-from tests.support import in_asyncio, running
+from tests.support import in_asyncio, reaches, running
 
 
 class MutedStore(MemoryStore):
@@ -257,3 +257,45 @@ async def test_a_worker_that_claims_again_what_it_had_lost_unknowingly_drops_wha
         async with asyncio.timeout(5):
             await stopped.wait()
         assert (await store.get_run("r")).epoch == 2
+
+
+class PickyStore(MemoryStore):
+    """Refuses what opens a promise, whoever writes it."""
+
+    async def append(self, write: Write) -> None:
+        self._check(write)
+        await super().append(write)
+
+    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
+        self._check(write)
+        return await super().pause(write, wakes=wakes, wake_at=wake_at)
+
+    def _check(self, write: Write) -> None:
+        if write.opens and not self.__dict__.get("takes_promises", False):
+            raise InvalidValue("opens", "there are none here")
+
+
+@in_asyncio
+async def test_a_run_whose_writes_are_refused_fails_and_can_be_retried() -> None:
+    store = PickyStore()
+    app = Signoff(store)
+    ran: list[str] = []
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("one", lambda: ran.append("one"))
+        return await (await ctx.promise(id="p"))
+
+    async with running(app) as client:
+        run = await client.start(flow, id="r")
+        with pytest.raises(InvalidValue, match="there are none here"):
+            await run.result(10)
+        assert (await store.get_run("r")).retryable
+        kinds = [entry.kind for entry in await store.read_journal("r")]
+        assert kinds == [EntryKind.STARTED, EntryKind.COMPLETED, EntryKind.FAILED]
+        store.__dict__["takes_promises"] = True
+        await client.retry("r")
+        await reaches(app, "r", RunState.PAUSED)
+        await client.promises.resolve("p", "done")
+        assert await run.result(10) == "done"
+    assert ran == ["one"]

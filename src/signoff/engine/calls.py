@@ -25,7 +25,7 @@ from signoff.errors import (
     SignalTimeout,
 )
 from signoff.records import CallKind, Entry, NewPromise, NewRun, PromiseKind, PromiseState, Run, RunState
-from signoff.start_options import check_priority, unix_time
+from signoff.start_options import check_id, check_priority, check_seconds, unix_time
 from signoff.stores.limits import check_text
 from signoff.traceparent import traceparent_of
 
@@ -122,7 +122,8 @@ class StepOptions:
             raise RegistrationError(
                 f"step {name!r}: durable=False runs again at replay, effect='once' must not"
             )
-        if self.timeout is not None and self.timeout <= 0:
+        seconds = check_seconds("timeout", self.timeout)
+        if seconds is not None and seconds <= 0:
             raise RegistrationError(f"step {name!r}: timeout is {self.timeout}, it must be over 0 seconds")
 
 
@@ -220,8 +221,8 @@ class PromiseCall(Call[Any]):
         returns: Any = Any,
     ) -> None:
         super().__init__(execution, name)
-        self.chosen_id = chosen_id
-        self.timeout: float | None = timeout
+        self.chosen_id = None if chosen_id is None else check_id(chosen_id)
+        self.timeout = check_seconds("timeout_seconds", timeout)
         self.data = data
         self.returns = returns
 
@@ -361,13 +362,13 @@ class ChildCall(Call[Any]):
         """
         if self.future is not None:
             raise RegistrationError(f"child {self.name!r} is under way: options come before the await")
-        self.chosen_id = id or self.chosen_id
+        self.chosen_id = check_id(id) if id else self.chosen_id
         self.group = group_of(target) if target else self.group
-        self.timeout = self.timeout if timeout is None else timeout
+        self.timeout = self.timeout if timeout is None else check_seconds("timeout", timeout)
         self.returns = self.returns if returns is None else returns
         self.priority = self.priority if priority is None else check_priority(priority)
         self.start_at = self.start_at if start_at is None else unix_time(start_at)
-        self.delay = self.delay if delay_seconds is None else delay_seconds
+        self.delay = self.delay if delay_seconds is None else check_seconds("delay_seconds", delay_seconds)
         if self.start_at is not None and self.delay is not None:
             raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
         return self
@@ -391,7 +392,7 @@ class SignalCall(Call[Any]):
 
     def __init__(self, execution: Execution, name: str, timeout: float | None, returns: Any) -> None:
         super().__init__(execution, name)
-        self.timeout = timeout
+        self.timeout = check_seconds("timeout_seconds", timeout)
         self.returns = returns
         self.due_at: float | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from pydantic_core import to_json
@@ -9,6 +10,8 @@ from pydantic_core import to_json
 from signoff.engine.calls import Call
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, NewRun, Run
 from signoff.stores.base import Write
+
+_OF_STEPS = (EntryKind.STEP_STARTED, EntryKind.ATTEMPT_FAILED, EntryKind.COMPLETED)
 
 
 class Draft:
@@ -22,7 +25,7 @@ class Draft:
     """
 
     def __init__(self, seq: int) -> None:
-        self.seq = seq
+        self.begin_at(seq)
         self.now = 0.0
         self.last_at = 0.0
         self._entries: list[Entry] = []
@@ -31,6 +34,31 @@ class Draft:
         self.starts: list[NewRun] = []
         self.cancels: list[str] = []
         self.taken: list[int] = []
+
+    def begin_at(self, seq: int) -> None:
+        """Go on at the end of a journal that was read."""
+        self.seq = self._durable = seq
+
+    def written(self, write: Write) -> None:
+        """Note that a write is durable."""
+        self._durable += len(write.entries)
+
+    def put_back(self, write: Write) -> None:
+        """Take back a write that was refused."""
+        self._entries = [*write.entries, *self._entries]
+
+    def drop_but_steps(self) -> None:
+        """Forget what is not durable, but for what steps came to before anything else happened."""
+        kept = list(takewhile(_is_of_a_step, self._entries))
+        self.drop()
+        self.seq += len(kept)
+        self._entries = kept
+
+    def drop(self) -> None:
+        """Forget what is not durable."""
+        self.seq = self._durable
+        self._entries = []
+        self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
 
     def __bool__(self) -> bool:
         return bool(self._entries or self.taken or self.opens or self.closes or self.starts or self.cancels)
@@ -82,3 +110,9 @@ class Draft:
         self._entries = []
         self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
         return write
+
+
+def _is_of_a_step(entry: Entry) -> bool:
+    """Whether an entry is of a step alone, or of the run's beginning: no message was taken for it."""
+    is_step = entry.call is CallKind.STEP and entry.kind in _OF_STEPS and entry.state is None
+    return is_step or entry.kind is EntryKind.STARTED

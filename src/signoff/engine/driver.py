@@ -24,7 +24,15 @@ from signoff.engine.replay import replay
 from signoff.engine.report import Report
 from signoff.engine.scope import current_run
 from signoff.engine.steps import Attempt, create_step_task
-from signoff.errors import LeaseLost, StepFailed, StoreUnavailable, WaitsForNothing
+from signoff.errors import (
+    LeaseLost,
+    StepFailed,
+    StoreError,
+    StoreUnavailable,
+    UnknownWorkflow,
+    WaitsForNothing,
+)
+from signoff.logs import fields_of
 from signoff.records import (
     Entry,
     EntryKind,
@@ -105,6 +113,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._yielded_at = self._loop.time()
         self._draft = Draft(seq)
+        self._is_read = execution is not None  # the journal
         self._agenda = Agenda(self._draft, self.run, host)
         self._running: dict[int, asyncio.Task[None]] = {}
         self._report = Report(self.run)
@@ -140,9 +149,11 @@ class Driver:
         except LeaseLost as lost:
             self.lost = True
             log.info("%s", lost)
-        except Exception:
+        except (StoreError, UnknownWorkflow):
             self.lost = True
             raise
+        except Exception as error:
+            await self._give_up_after(error)
         finally:
             if not self.paused and not self.ended:
                 self._report.let_go(lost=self.lost)
@@ -404,9 +415,28 @@ class Driver:
         """The code is at fault: keep everything as it is, so that the run can be retried with other code."""
         assert execution.failure is not None
         log.error("%s", execution.failure)
-        error = codec.encode_error(execution.failure)
+        await self._fail(codec.encode_error(execution.failure))
+
+    async def _fail(self, error: str) -> None:
         self._draft.add(EntryKind.FAILED, error=error, details={"retryable": True})
         await self._complete(Outcome(RunState.FAILED, error=error, retryable=True))
+
+    async def _give_up_after(self, error: Exception) -> None:
+        """What the code asked for cannot be written, or the engine failed: so it would with the next worker."""
+        if not self._is_read:
+            self.lost = True
+            raise error
+        log.error("run %s fails, and can be retried", self.run.id, exc_info=error, extra=fields_of(self.run))
+        encoded = codec.encode_error(error)
+        self._draft.drop_but_steps()
+        try:
+            await self._fail(encoded)
+        except StoreError:
+            self.lost = True
+            raise
+        except Exception:
+            self._draft.drop()
+            await self._fail(encoded)
 
     async def _end(self, execution: Execution, outcome: Outcome) -> None:
         self._close_rest(execution)
@@ -443,14 +473,15 @@ class Driver:
             after = self.run.first_seq - 1
             entries = await self._insist(lambda: self._store.read_journal(self.run.id, after=after))
         self._draft.now = self._store.clock.now()
+        self._is_read = True
         if not entries or entries[0].kind not in (EntryKind.STARTED, EntryKind.CONTINUED):
-            self._draft.seq = len(entries)
+            self._draft.begin_at(len(entries))
             program = self._host.program(self.run.workflow, None)
             begin = self._draft.add(EntryKind.STARTED, details={"version": program.version})
             execution = Execution(self.run, program, begin)
             execution.start()
             return execution
-        self._draft.seq = entries[-1].seq + 1
+        self._draft.begin_at(entries[-1].seq + 1)
         self._draft.last_at = entries[-1].at
         self._draft.now = max(self._draft.now, entries[-1].at)
         return await replay(self._begin, entries, self._rerun)
@@ -474,7 +505,12 @@ class Driver:
     ) -> T:
         """Do a fenced write, waiting for as long as the store cannot be written. Written twice, it counts once."""
         write = self._draft.take(self.run, first_seq)
-        done = await self._insist(lambda: operation(write))
+        try:
+            done = await self._insist(lambda: operation(write))
+        except Exception:
+            self._draft.put_back(write)
+            raise
+        self._draft.written(write)
         self._report.written(write)
         return done
 

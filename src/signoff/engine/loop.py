@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import itertools
 import logging
+import math
 import os
 import sys
 import sysconfig
@@ -205,6 +206,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
+        if math.isnan(when):
+            raise ValueError("a timer was set for no time: NaN")
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._owner.open_timer(handle)
         return handle
