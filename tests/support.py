@@ -116,6 +116,14 @@ async def until(app: Signoff, look: Callable[[], Awaitable[T]]) -> T:
         stop()
 
 
+async def comes(look: Callable[[], Awaitable[T]]) -> T:
+    """Look again and again until what is there is true, for what no commit tells of; returns it."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (found := await look()):
+            await asyncio.sleep(0.01)
+        return found
+
+
 async def reaches(app: Signoff, run_id: str, *states: RunState) -> Run:
     """Wait until a run is in one of these states."""
 

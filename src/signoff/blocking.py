@@ -50,6 +50,7 @@ from signoff.records import (
     Session,
     Token,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.rules import (
     AsyncRules,
@@ -58,6 +59,7 @@ from signoff.schedules import AsyncSchedules
 from signoff.sessions import AsyncSessions
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
+from signoff.workflows import AsyncWorkflows
 
 T = TypeVar("T")
 
@@ -197,6 +199,7 @@ class Client:
         self.inbox = Inbox(self._async.inbox, self._background)
         self.rules = Rules(self._async.rules, self._background)
         self.sessions = Sessions(self._async.sessions, self._background)
+        self.workflows = Workflows(self._async.workflows, self._background)
         self.links = Links(self._async.links, self._background)
         self.schedules = Schedules(self._async.schedules, self._background)
         self.notifications = Notifications(self._async.notifications, self._background)
@@ -502,6 +505,18 @@ class Sessions:
     def list(self, **which: Any) -> Page[Session]:
         """List sessions, that in which a run was started last first. See ``AsyncSessions.list``."""
         return self._background.call(self._async.list(**which), "sessions.list")
+
+
+class Workflows:
+    """What workers run, for code that may block. See ``AsyncWorkflows``."""
+
+    def __init__(self, workflows: AsyncWorkflows, background: Background) -> None:
+        self._async = workflows
+        self._background = background
+
+    def list(self, **which: Any) -> Page[WorkflowInfo]:
+        """List workflows by name, then by group and version. See ``AsyncWorkflows.list``."""
+        return self._background.call(self._async.list(**which), "workflows.list")
 
 
 class Rules:

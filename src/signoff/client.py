@@ -41,6 +41,7 @@ from signoff.start_options import check_id, check_priority, check_session, unix_
 from signoff.stores.base import Store
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
 from signoff.traceparent import current_traceparent
+from signoff.workflows import AsyncWorkflows, WorkflowBackend
 
 T = TypeVar("T")
 Workflow = Callable[..., Any] | str
@@ -73,6 +74,7 @@ class Backend(
     InboxBackend,
     RuleBackend,
     SessionBackend,
+    WorkflowBackend,
     LinkBackend,
     ScheduleBackend,
     DeliveryBackend,
@@ -158,6 +160,7 @@ class AsyncClient:
         self.inbox = AsyncInbox(self.backend)
         self.rules = AsyncRules(self.backend)
         self.sessions = AsyncSessions(self.backend)
+        self.workflows = AsyncWorkflows(self.backend)
         self.links = AsyncLinks(self.backend)
         self.schedules = AsyncSchedules(self.backend, self._group, self._function)
         self.notifications = AsyncNotifications(self.backend)

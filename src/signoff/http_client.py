@@ -53,6 +53,7 @@ from signoff.records import (
     Settlement,
     Token,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.sse import read_events
 from signoff.stores.limits import check_limits
@@ -63,10 +64,25 @@ from signoff.stores.paging import (
     PromiseFilter,
     RuleFilter,
     RunFilter,
+    WorkflowFilter,
 )
 from signoff.wire import from_problem, from_wire
 
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Delivery, Rule, Session, Token)
+R = TypeVar(
+    "R",
+    Run,
+    Promise,
+    Entry,
+    Group,
+    WorkerInfo,
+    WorkflowInfo,
+    Schedule,
+    AuditEvent,
+    Delivery,
+    Rule,
+    Session,
+    Token,
+)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -392,6 +408,12 @@ class HttpBackend:
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return self._page(WorkerInfo, await self._get("/v1/workers")).items
+
+    async def list_workflows(
+        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[WorkflowInfo]:
+        query = {"name": which.name, "group": which.group}
+        return await self._list(WorkflowInfo, "/v1/workflows", query, after, limit)
 
     async def list_groups(self) -> Sequence[Group]:
         return self._page(Group, await self._get("/v1/groups")).items

@@ -45,6 +45,7 @@ from signoff.records import (
     Token,
     TokenKind,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.request_ids import check_free, check_length
 from signoff.stores.base import Store
@@ -59,6 +60,7 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     TokenFilter,
+    WorkflowFilter,
 )
 from signoff.watch import Watch
 
@@ -330,6 +332,11 @@ class LocalBackend:
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._store.list_workers()
+
+    async def list_workflows(
+        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[WorkflowInfo]:
+        return await self._store.list_workflows(which, after=after, limit=limit)
 
     async def list_groups(self) -> Sequence[Group]:
         return await self._store.list_groups()

@@ -520,6 +520,20 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkflowInfo:
+    """A workflow, in one version, that workers of a group run, as the last of them to begin has described it."""
+
+    group: str
+    name: str
+    version: str
+    is_current: bool  # whether new runs got this version where it was announced
+    description: str | None = None  # the first paragraph of its docstring
+    parameters: str | None = None  # JSON Schema of an object; None: nobody can say, or it is too long
+    namespace: str = "default"
+    seen_at: float | None = None  # when a worker last announced it
+
+
+@dataclass(frozen=True, slots=True)
 class NewToken:
     """A secret that stands for somebody or something, as whoever has made it has it kept: see ``signoff.tokens``."""
 

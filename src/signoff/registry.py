@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import to_json
 
 from signoff import codec
 from signoff.bodies import is_workflow_code, run_body
@@ -17,7 +20,10 @@ from signoff.engine.timers import Duty
 from signoff.errors import RegistrationError, UnknownWorkflow
 from signoff.people.answers import unclear_outcome
 from signoff.people.duties import DUTIES
-from signoff.records import Run
+from signoff.records import Run, WorkflowInfo
+from signoff.stores.limits import LONGEST_DESCRIPTION, LONGEST_SCHEMA, check_workflows
+
+log = logging.getLogger("signoff.worker")
 
 _NAME = "__signoff_workflow__"
 
@@ -56,17 +62,30 @@ class WorkflowProgram:
         return await run_body(self.function, context, args, kwargs)
 
 
+def _described(program: WorkflowProgram, group: str, *, is_current: bool) -> WorkflowInfo:
+    schema = codec.parameters_schema(program.function)
+    parameters = None if schema is None else to_json(schema).decode()
+    if parameters is not None and len(parameters.encode()) > LONGEST_SCHEMA:
+        parameters = None
+    about = codec.description_of(program.function, LONGEST_DESCRIPTION)
+    return WorkflowInfo(group, program.name, program.version, is_current, about, parameters)
+
+
 class Registry:
     """Workflows by name and version.
 
     Args:
         group: The group in which child runs are started unless they say otherwise.
         public_url: Where others reach the server, for callbacks; None: nobody has said so.
+
+    Attributes:
+        changes: How often a workflow was registered.
     """
 
     def __init__(self, group: str, public_url: str | None = None) -> None:
         self.group = group
         self.public_url = public_url
+        self.changes = 0
         self._programs: dict[str, dict[str, WorkflowProgram]] = {}
 
     def add(
@@ -97,6 +116,7 @@ class Registry:
             raise RegistrationError(f"workflow {name!r} version {version!r} is registered twice")
         versions.pop(version, None)
         versions[version] = WorkflowProgram(name, version, function, self)
+        self.changes += 1
         setattr(function, _NAME, name)
         if concurrency is not None:
             declare(function, concurrency)
@@ -115,6 +135,19 @@ class Registry:
         if not versions:
             raise UnknownWorkflow(workflow)
         return versions.get(version or "") or next(reversed(versions.values()))
+
+    def describe(self, group: str) -> Iterator[WorkflowInfo]:
+        """Yield what the register of workflows is told by workers of a group."""
+        for versions in list(self._programs.values()):
+            current = next(reversed(versions))
+            for program in list(versions.values()):
+                try:
+                    described = _described(program, group, is_current=program.version == current)
+                    check_workflows([described])
+                except Exception as error:  # what says it is code of whoever wrote the workflow
+                    log.warning("workflow %r cannot be described: %s", program.name, error)
+                else:
+                    yield described
 
     def function(self, workflow: Callable[..., Any] | str) -> Callable[..., Any] | None:
         """Return the newest function of a workflow's name; None if it is not registered."""

@@ -61,12 +61,38 @@ from signoff.records import (
     Token,
     TokenKind,
     WorkerInfo,
+    WorkflowInfo,
 )
 
 Record = (
-    Run | Promise | Entry | Group | WorkerInfo | Schedule | AuditEvent | Token | Delivery | Rule | Session
+    Run
+    | Promise
+    | Entry
+    | Group
+    | WorkerInfo
+    | WorkflowInfo
+    | Schedule
+    | AuditEvent
+    | Token
+    | Delivery
+    | Rule
+    | Session
 )
-R = TypeVar("R", Run, Promise, Entry, Group, WorkerInfo, Schedule, AuditEvent, Token, Delivery, Rule, Session)
+R = TypeVar(
+    "R",
+    Run,
+    Promise,
+    Entry,
+    Group,
+    WorkerInfo,
+    WorkflowInfo,
+    Schedule,
+    AuditEvent,
+    Token,
+    Delivery,
+    Rule,
+    Session,
+)
 
 JSON_FIELDS: Mapping[type, frozenset[str]] = {
     Run: frozenset({"arguments", "result", "error"}),
@@ -75,6 +101,7 @@ JSON_FIELDS: Mapping[type, frozenset[str]] = {
     AuditEvent: frozenset({"details"}),
     Group: frozenset(),
     WorkerInfo: frozenset(),
+    WorkflowInfo: frozenset({"parameters"}),
     Schedule: frozenset({"arguments"}),
     Token: frozenset({"data"}),
     Delivery: frozenset(),
@@ -88,6 +115,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Entry: {"kind": EntryKind, "call": CallKind},
     AuditEvent: {"kind": AuditKind},
     WorkerInfo: {},
+    WorkflowInfo: {},
     Rule: {"groups": tuple, "roles": tuple},
     Schedule: {"catch_up": CatchUp},
     Delivery: {"kind": AuditKind, "state": DeliveryState},

@@ -14,6 +14,8 @@ import { RunsPage } from "./runs/RunsPage";
 import { SchedulesPage } from "./schedules/SchedulesPage";
 import { SessionPage } from "./sessions/SessionPage";
 import { SessionsPage } from "./sessions/SessionsPage";
+import { StartPage } from "./start/StartPage";
+import { StartWorkflowPage } from "./start/StartWorkflowPage";
 import { Shell } from "./shell/Shell";
 import { WorkersPage } from "./workers/WorkersPage";
 
@@ -28,6 +30,12 @@ const home = createRoute({
 const inbox = createRoute({ getParentRoute: () => root, path: "/inbox", component: InboxPage });
 const runs = createRoute({ getParentRoute: () => root, path: "/runs", component: RunsPage });
 const run = createRoute({ getParentRoute: () => root, path: "/runs/$id", component: RunPage });
+const start = createRoute({ getParentRoute: () => root, path: "/start", component: StartPage });
+const startWorkflow = createRoute({
+  getParentRoute: () => root,
+  path: "/start/$workflow",
+  component: StartWorkflowPage,
+});
 const question = createRoute({ getParentRoute: () => root, path: "/inbox/$id", component: InboxPage });
 const plain = [
   createRoute({ getParentRoute: () => root, path: "/sessions", component: SessionsPage }),
@@ -41,7 +49,7 @@ const plain = [
 ] as const;
 
 const router = createRouter({
-  routeTree: root.addChildren([home, inbox, question, runs, run, ...plain]),
+  routeTree: root.addChildren([home, inbox, question, runs, run, start, startWorkflow, ...plain]),
   basepath: new URL(document.baseURI).pathname,
 });
 

@@ -29,6 +29,7 @@ from signoff.records import (
     Settlement,
     TokenKind,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.server import Server
 from signoff.server.access import TOKEN_OPERATIONS
@@ -42,6 +43,7 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     TokenFilter,
+    WorkflowFilter,
 )
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
@@ -229,6 +231,8 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "list_deliveries": lambda store: store.list_deliveries(DeliveryFilter()),
     "redeliver": lambda store: store.redeliver("d"),
     "enlist": lambda store: store.enlist(WorkerInfo("w", "host", 1, 1.5, "default")),
+    "announce": lambda store: store.announce([WorkflowInfo("default", "refund", "1", True)]),
+    "list_workflows": lambda store: store.list_workflows(WorkflowFilter()),
     "heartbeat": lambda store: store.heartbeat("w", {"theirs": 1}),
     "pause_group": lambda store: store.pause_group("default"),
     "resume_group": lambda store: store.resume_group("default"),
@@ -267,7 +271,8 @@ TOKENS: dict[str, Callable[[RemoteStore], Awaitable[Any]]] = {
 
 def test_the_table_of_what_is_outside_has_every_operation() -> None:
     assert (
-        OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens", "delete_deliveries"} == OPERATIONS.keys()
+        OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens", "delete_deliveries", "delete_workflows"}
+        == OPERATIONS.keys()
     )
     assert TOKENS.keys() | {"delete_tokens"} == TOKEN_OPERATIONS
 
@@ -295,6 +300,7 @@ async def test_the_server_deletes_tokens_and_deliveries_and_no_worker_does(tmp_p
         await served.claim_deliveries("mail", 1, 60.0)
         await served.finish_delivery("d", 1, Report(DeliveryState.DELIVERED))
         assert await store.delete_deliveries(1e12, 10) == 0
+        assert await store.delete_workflows(1e12, 10) == 0
         assert len((await served.list_deliveries(DeliveryFilter())).items) == 1
 
 
@@ -335,6 +341,8 @@ async def test_a_key_for_some_groups_works_on_their_runs(tmp_path: Path) -> None
             await store.create_promise(NewPromise("asked", PromiseKind.QUESTION))
         with pytest.raises(AlreadySettled):
             await store.settle("r.0", PromiseKind.QUESTION, YES)
+        await store.announce([WorkflowInfo("gpu", "refund", "1", is_current=True)])
+        assert len((await store.list_workflows(WorkflowFilter(group="gpu"))).items) == 1
         assert await store.release("w") == 0
         assert list(await store.list_workers()) == []
 

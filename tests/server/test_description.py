@@ -10,7 +10,19 @@ import pytest
 
 from signoff.deliveries import Delivery
 from signoff.errors import SignoffError
-from signoff.records import AuditEvent, Entry, Group, Promise, Rule, Run, Schedule, Session, Token, WorkerInfo
+from signoff.records import (
+    AuditEvent,
+    Entry,
+    Group,
+    Promise,
+    Rule,
+    Run,
+    Schedule,
+    Session,
+    Token,
+    WorkerInfo,
+    WorkflowInfo,
+)
 from signoff.server.examples import PROBLEMS, RECORDS
 from signoff.server.openapi import TAGS
 from signoff.server.problems import STATUS, status_of
@@ -98,7 +110,20 @@ def test_every_error_with_a_status_has_an_example_that_is_read_back() -> None:
 
 
 def test_every_record_has_an_example_that_is_read_back() -> None:
-    kinds = (Run, Promise, Entry, AuditEvent, Group, WorkerInfo, Schedule, Token, Delivery, Rule, Session)
+    kinds = (
+        Run,
+        Promise,
+        Entry,
+        AuditEvent,
+        Group,
+        WorkerInfo,
+        WorkflowInfo,
+        Schedule,
+        Token,
+        Delivery,
+        Rule,
+        Session,
+    )
     assert set(kinds) == set(RECORDS)
     for kind in kinds:
         written = to_wire(RECORDS[kind])

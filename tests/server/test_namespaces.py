@@ -18,7 +18,16 @@ import pytest
 
 from signoff.deliveries import NewDelivery
 from signoff.people.links import create_link
-from signoff.records import AuditKind, NewPromise, NewRule, NewSchedule, Run, RunState, WorkerInfo
+from signoff.records import (
+    AuditKind,
+    NewPromise,
+    NewRule,
+    NewSchedule,
+    Run,
+    RunState,
+    WorkerInfo,
+    WorkflowInfo,
+)
 from signoff.server import Role, services
 from signoff.server.issued import IssuedKeys
 from signoff.server.rights import RIGHTS
@@ -185,6 +194,13 @@ async def hide(store: Store, clock: Any) -> dict[str, str]:
     await store.pause_group("confidential-group")
     await store.enlist(
         WorkerInfo("confidential-worker", "host", 1, 1.5, "confidential-group", store.namespace)
+    )
+    await store.announce(
+        [
+            WorkflowInfo(
+                "theirs-group", "confidential-workflow", "1", is_current=True, description="confidential"
+            )
+        ]
     )
     _, key = await IssuedKeys(store).create_for_service("confidential", [Role.ADMIN])
     return {"link_id": link.token.id, "key_id": key.id}

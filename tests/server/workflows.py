@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from signoff import (
     Action,
@@ -45,6 +48,9 @@ def register(app: Signoff) -> None:
         family,
         flaky,
         count,
+        ship,
+        collect,
+        weigh,
     ):
         app.workflow(function)
     app.workflow(concurrency=Concurrency(2, key=lambda who, number: who["of"]))(one_by_one)
@@ -123,6 +129,57 @@ async def promised(ctx: Context, id: str | None = None) -> Any:
 
 async def one_by_one(ctx: Context, who: dict[str, str], number: int) -> int:
     return number
+
+
+class Speed(Enum):
+    SLOW = "slow"
+    FAST = "fast"
+
+
+class Parcel(BaseModel):
+    """What is sent."""
+
+    to: str
+    grams: int = Field(default=100, ge=1)
+    fragile: bool = False
+    until: date | None
+
+
+async def ship(
+    ctx: Context,
+    parcel: Parcel,
+    speed: Speed = Speed.SLOW,
+    on: date | None = None,
+    tags: list[str] = [],  # noqa: B006
+    price: Decimal | None = None,
+    extra: Any = None,
+) -> dict[str, Any]:
+    """Sends a parcel.
+
+    And says what it was told.
+    """
+    return {
+        "parcel": parcel,
+        "speed": speed,
+        "on": on,
+        "tags": tags,
+        "price": price,
+        "extra": extra,
+    }
+
+
+async def weigh(
+    ctx: Context,
+    amount: int | str = 1,
+    sure: bool | None = None,
+    at: time | None = None,
+    limits: dict[str, int] = {},  # noqa: B006
+) -> dict[str, Any]:
+    return {"amount": amount, "sure": sure, "at": at, "limits": limits}
+
+
+async def collect(ctx: Context, first: int, second: int = 2, /, *rest: int, **named: str) -> list[Any]:
+    return [first, second, *rest, named]
 
 
 async def explode(ctx: Context) -> None:

@@ -53,6 +53,7 @@ from signoff.records import (
     Settlement,
     Token,
     TokenKind,
+    WorkflowInfo,
 )
 from signoff.stores.base import Outcome, Write
 from signoff.stores.paging import (
@@ -62,6 +63,7 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     TokenFilter,
+    WorkflowFilter,
 )
 from signoff.testing import MemoryStore
 from signoff.testing.model_tables import Tables
@@ -133,6 +135,7 @@ class Seen:
     links: Sequence[Token]
     deliveries: Sequence[Delivery]
     sessions: Sequence[Session]
+    workflows: Sequence[WorkflowInfo]
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -533,6 +536,19 @@ class SideBySide(RuleBasedStateMachine):
         held = {run.id: run.epoch - stale for run in self._runs(namespace)}
         self.both(namespace, "heartbeat", worker, {**held, "unknown": 1})
 
+    @rule(
+        namespace=namespaces,
+        names=st.lists(st.sampled_from(("a", "b", "c")), unique=True),
+        is_current=st.booleans(),
+    )
+    def announce(self, namespace: str, names: Sequence[str], is_current: bool) -> None:
+        workflows = [WorkflowInfo("g", name, "1", is_current) for name in names]
+        self.both(namespace, "announce", workflows)
+
+    @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
+    def delete_workflows(self, namespace: str, age: float, limit: int) -> None:
+        self.both(namespace, "delete_workflows", self.scene.clock.now() - age, limit)
+
     @rule(worker=workers)
     def release(self, worker: str) -> None:
         assert self._do(self.scene.store.release(worker)) == self._do(self.reference.release(worker))
@@ -625,6 +641,7 @@ class SideBySide(RuleBasedStateMachine):
             expected_deliveries = self.model.outbox.list_deliveries(namespace, DeliveryFilter())
             assert seen.deliveries == [each for _, each in expected_deliveries]
             assert seen.schedules == self.model.schedules.list_schedules(namespace)
+            assert seen.workflows == self.model.workflows.list_workflows(namespace, WorkflowFilter())
             links = self.model.tokens.list_tokens(namespace, TokenFilter(TokenKind.LINK))
             assert list(seen.links) == [token for _, token in links]
             messages = [
@@ -717,6 +734,7 @@ class SideBySide(RuleBasedStateMachine):
             links,
             deliveries,
             (await store.list_sessions()).items,
+            list((await store.list_workflows(WorkflowFilter())).items),
         )
 
     # Inside

@@ -48,6 +48,8 @@ PLACES = {
     "runs": Place("/runs", "/runs", "failed"),
     "run": Place("/runs/{place}", "/runs/mail", "Waits for an answer"),
     "failed run": Place("/runs/{place}", "/runs/failed", "Traceback"),
+    "start": Place("/start", "/start", "ship"),
+    "start of a workflow": Place("/start/{place}", "/start/ship", "Grams"),
     "sessions": Place("/sessions", "/sessions", "talk-1"),
     "session": Place("/sessions/{place}", "/sessions/talk-1", "talk-1-b"),
     "no such session": Place("/sessions/{place}", "/sessions/none", "no session"),
@@ -142,5 +144,5 @@ def _furnish(http: httpx.Client) -> None:
     ]
     for address, body in made:
         http.post(address, json=body).raise_for_status()
-    for address in ("/v1/deliveries?state=dead", "/v1/audit/chain?after=5"):
+    for address in ("/v1/deliveries?state=dead", "/v1/audit/chain?after=5", "/v1/workflows?name=ship"):
         until(lambda address=address: http.get(address).json()["items"])

@@ -39,6 +39,7 @@ from signoff.cli.serve import dev, server, worker
 from signoff.cli.sessions import sessions
 from signoff.cli.show import show
 from signoff.cli.workers import workers
+from signoff.cli.workflows import workflows
 from signoff.errors import SignoffError, WrongAnswer
 
 
@@ -92,6 +93,7 @@ for _command in (
     keys,
     groups,
     workers,
+    workflows,
     prune,
     schedules,
     migrate,

@@ -17,6 +17,7 @@ What JSON cannot say is this module's to decide:
 
 from signoff.codec.arguments import decode_arguments, encode_arguments
 from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, round_trip_error
+from signoff.codec.parameters import description_of, parameters_schema
 from signoff.codec.signatures import return_annotation
 from signoff.codec.values import MAX_BYTES, decode, digest, encode, normalize
 
@@ -26,11 +27,13 @@ __all__ = [
     "decode",
     "decode_arguments",
     "decode_error",
+    "description_of",
     "digest",
     "encode",
     "encode_arguments",
     "encode_error",
     "normalize",
+    "parameters_schema",
     "return_annotation",
     "round_trip_error",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import functools
+import logging
 import sys
 import types
 import typing
@@ -11,14 +12,32 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from typing import Annotated, Any, Literal, Never, NewType, NoReturn, NotRequired, Required, Self, Union, cast
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    Never,
+    NewType,
+    NoReturn,
+    NotRequired,
+    Required,
+    Self,
+    Union,
+    cast,
+)
 
 import typing_extensions
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
+
+log = logging.getLogger("signoff.codec")
 
 # Bytes outside models are base64: unlike pydantic's default, that holds any bytes.
 _CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)
+
+_MODE: Final[JsonSchemaMode] = "validation"
 
 _MOST_READERS = 4096
 
@@ -71,11 +90,45 @@ def _reader_by_spelling(annotation: object, _spelling: str) -> Reader:
     return _build(annotation)
 
 
-def _build(annotation: object) -> Reader:
+def schemas(declared: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return JSON Schemas of what ``reader`` reads.
+
+    Args:
+        declared: Types, by names of any kind.
+
+    Returns:
+        The schemas by these names, and the definitions under ``#/$defs`` that they refer to. A type that has no schema
+        has the one that everything fits.
+    """
+    adapters: dict[str, TypeAdapter[Any]] = {}
+    for name, annotation in declared.items():
+        try:
+            adapter = _adapter(annotation)
+            adapter.json_schema(schema_generator=_Schema)
+        except Exception as error:  # classes say by code of their own what their schemas are
+            log.debug("%s has no JSON Schema: %s", _name(annotation), error)
+        else:
+            adapters[name] = adapter
+    inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (name, _MODE, adapter) for name, adapter in adapters.items()
+    ]
+    made, rest = TypeAdapter.json_schemas(inputs, schema_generator=_Schema)
+    return {name: made.get((name, _MODE), {}) for name in declared}, rest.get("$defs", {})
+
+
+class _Schema(GenerateJsonSchema):
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        """Say nothing of what is left out, such as a default that is no JSON."""
+
+
+def _adapter(annotation: object) -> TypeAdapter[Any]:
     # Only behind a NewType may dataclasses and TypedDicts be given a configuration from outside.
-    declared = cast(Any, NewType)("Value", _readable(annotation))
+    return TypeAdapter(cast(Any, NewType)("Value", _readable(annotation)), config=_CONFIG)
+
+
+def _build(annotation: object) -> Reader:
     try:
-        validate = TypeAdapter[Any](declared, config=_CONFIG).validator.validate_json
+        validate = _adapter(annotation).validator.validate_json
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         raise Unreadable(

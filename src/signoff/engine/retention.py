@@ -1,4 +1,4 @@
-"""Deleting runs, tokens and deliveries that ended long ago, in the background."""
+"""Deleting runs, tokens and deliveries that ended long ago, and workflows that nobody runs, in the background."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ LOOK_EVERY_SECONDS = 600.0
 AT_ONCE = 50  # in one transaction
 REST = 4  # times as long as the last transaction took: others come first
 DAY_SECONDS = 86_400.0
+UNANNOUNCED_DAYS = 7.0
 
 
 class Retention:
@@ -23,7 +24,8 @@ class Retention:
 
     Args:
         store: An open store.
-        days: How long ended runs and deliveries, and expired or revoked tokens, are kept.
+        days: How long ended runs and deliveries, and expired or revoked tokens, are kept. Workflows are for as long
+            after a worker last announced them, and for ``UNANNOUNCED_DAYS`` at least.
 
     Raises:
         InvalidValue: That is no number of days above 0.
@@ -52,14 +54,19 @@ class Retention:
         """Delete all that is due, in small batches. Returns how many runs."""
         await self._delete(self._store.delete_tokens)
         await self._delete(self._store.delete_deliveries)
+        unannounced = max(self._seconds, UNANNOUNCED_DAYS * DAY_SECONDS)
+        await self._delete(self._store.delete_workflows, unannounced)
         return await self._delete(self._store.delete_ended)
 
-    async def _delete(self, some: Callable[[float, int], Awaitable[int]]) -> int:
+    async def _delete(
+        self, some: Callable[[float, int], Awaitable[int]], seconds: float | None = None
+    ) -> int:
+        age = self._seconds if seconds is None else seconds
         loop = asyncio.get_running_loop()
         total = 0
         while True:
             began = loop.time()
-            deleted = await some(self._store.clock.now() - self._seconds, AT_ONCE)
+            deleted = await some(self._store.clock.now() - age, AT_ONCE)
             total += deleted
             if deleted < AT_ONCE:
                 return total

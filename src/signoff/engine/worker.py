@@ -8,13 +8,14 @@ import logging
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from signoff import telemetry
 from signoff.codec.ciphers import is_encrypted
 from signoff.engine import host
+from signoff.engine.announcer import Announcer
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
@@ -24,7 +25,7 @@ from signoff.engine.scope import fields_of
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
 from signoff.errors import MissingKey, StoreUnavailable
-from signoff.records import Run, WorkerInfo
+from signoff.records import Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
 from signoff.telemetry import WorkerTakenOver
 
@@ -39,6 +40,15 @@ class Programs(Protocol):
     @property
     def duties(self) -> Sequence[Duty]:
         """What its workers do besides, when time has come."""
+        ...
+
+    @property
+    def changes(self) -> int:
+        """How often a workflow was registered."""
+        ...
+
+    def describe(self, group: str) -> Iterator[WorkflowInfo]:
+        """Yield what the register of workflows is told by workers of a group."""
         ...
 
     def names(self) -> Sequence[str]:
@@ -116,6 +126,7 @@ class Worker:
         self._attempt = attempt
         self._duties = programs.duties
         self._retention = None if retention_days is None else Retention(store, retention_days)
+        self._announcer = Announcer(store, programs, group, look_seconds=look_seconds)
         self._held: dict[str, Driver] = {}
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, tuple[Execution, int, int]] = (
@@ -146,6 +157,7 @@ class Worker:
                 timers = TimerService(self.store, look_seconds=self._look_seconds, duties=self._duties)
                 services.create_task(timers.run())
                 services.create_task(self._take_over())
+                services.create_task(self._announcer.run())
                 if self._retention is not None:
                     services.create_task(self._retention.run())
                 services.create_task(self._work())

@@ -20,8 +20,10 @@ from signoff.records import (
     Rule,
     Run,
     Schedule,
+    WorkflowInfo,
 )
 from signoff.redaction.paths import Hidden, Place, start_of
+from signoff.redaction.schemas import without_examples
 from signoff.stores.paging import Page
 
 T = TypeVar("T")
@@ -62,6 +64,7 @@ class Redaction:
             AuditEvent: self._event,
             Schedule: self._schedule,
             Rule: self._rule,
+            WorkflowInfo: self._workflow,
         }
 
     @property
@@ -161,6 +164,14 @@ class Redaction:
         hidden = Hidden()
         shown = _of_text(rule.arguments, hidden, lambda plain: self._pointed(plain, hidden))
         return _rewritten(rule, hidden, arguments=shown)
+
+    def _workflow(self, workflow: WorkflowInfo) -> WorkflowInfo:
+        """Return a workflow whose parameters have no defaults and examples of what is hidden."""
+        hidden = Hidden()
+        shown = _of_text(
+            workflow.parameters, hidden, lambda plain: without_examples(plain, self.start, hidden)
+        )
+        return _rewritten(workflow, hidden, parameters=shown)
 
     def _event(self, event: AuditEvent) -> AuditEvent:
         hidden = Hidden()

@@ -21,11 +21,12 @@ from signoff.records import (
     PromiseKind,
     Run,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.server.keyring import bearer_of
 from signoff.server.services import Services
 from signoff.stores.base import Store, Write
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, WorkflowFilter
 
 LOCAL: Final = "local"
 """Who calls from the server's own machine, where there are no keys."""
@@ -44,7 +45,7 @@ TOKEN_OPERATIONS: Final = frozenset(
 )
 """What is for processes with the database, and for no holder of a worker key: they make and revoke secrets."""
 
-_OF_RETENTION = frozenset({"delete_tokens", "delete_deliveries"})
+_OF_RETENTION = frozenset({"delete_tokens", "delete_deliveries", "delete_workflows"})
 _OUTBOX = frozenset({"expand", "claim_deliveries", "finish_delivery", "redeliver"})
 _WRITES: Final = frozenset({"append", "pause", "complete"})
 _OF_A_CALL: Final = re.compile(r"(.+)\.[0-9]+", re.DOTALL)
@@ -134,8 +135,8 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     and settles and amends their promises. It creates promises of no run, but no questions. Child runs that they start
     may be in any group, as in any workflow, and are for whom their parent is for. What other groups' runs have made, or
     will make under an id ``RUN.N``, it neither joins nor makes before them. It starts no runs of sessions. It sees
-    these groups, but pausing and limiting them is not a worker's affair. It adds to the audit trail of its runs'
-    questions, and reads that.
+    these groups, and announces and sees what workers run there, but pausing and limiting them is not a worker's affair.
+    It adds to the audit trail of its runs' questions, and reads that.
 
     What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
     So are tokens, which no worker key opens.
@@ -330,6 +331,18 @@ async def _by_worker(access: Access, store: Store, arguments: Mapping[str, Any])
     access.check_group(f"group {worker.group!r}", worker.group)
 
 
+async def _by_workflows(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    workflows: Sequence[WorkflowInfo] = arguments["workflows"]
+    for each in workflows:
+        access.check_group(f"group {each.group!r}", each.group)
+
+
+async def _by_workflow_filter(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    which: WorkflowFilter = arguments["which"]
+    what = "a list of workflows of any group" if which.group is None else "that list"
+    access.check_group(what, which.group)
+
+
 async def _by_run_filter(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
     which: RunFilter = arguments["which"]
     access.check_group("a list of runs of any group" if which.group is None else "that list", which.group)
@@ -418,6 +431,8 @@ _CHECKS: Mapping[str, _Check] = {
     "claim": _by_group,
     "create_run": _by_new_run,
     "enlist": _by_worker,
+    "announce": _by_workflows,
+    "list_workflows": _by_workflow_filter,
     "list_runs": _by_run_filter,
     "list_promises": _by_promise_filter,
 }

@@ -44,6 +44,7 @@ from signoff.server import (
     slack,
     studio,
     workers,
+    workflows,
 )
 from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
@@ -248,6 +249,7 @@ def create_server_app(
         slack,
         groups,
         workers,
+        workflows,
         pruning_routes,
         schedules,
         sessions,

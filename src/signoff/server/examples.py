@@ -54,6 +54,7 @@ from signoff.records import (
     Token,
     TokenKind,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.wire import Record
 
@@ -84,6 +85,16 @@ _ASKED: Mapping[str, Any] = {
     "skippable": False,
     "digest": "68d1207eecbd797eb48b06c3a05a78b567906766dee0d5237984ddc3ed4b18ea",
     "policy": {"asked_at": _AT + 1},
+}
+
+_PARAMETERS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "order": {"title": "order", "type": "string"},
+        "cents": {"title": "cents", "type": "integer"},
+    },
+    "required": ["order", "cents"],
+    "additionalProperties": False,
 }
 
 RUN: Final = Run(
@@ -151,6 +162,15 @@ RECORDS: Final[Mapping[type[Record], Record]] = {
     Group: Group("default", max_running=20, starts_per=Rate(10, 60.0), ready=3, running=20, paused=400),
     WorkerInfo: WorkerInfo(
         id="worker-1", host="app-1", pid=4711, process_started_at=_AT - 60, group="default", seen_at=_AT, held=20
+    ),
+    WorkflowInfo: WorkflowInfo(
+        group="default",
+        name="refund",
+        version="1",
+        is_current=True,
+        description="Pays an order back, if finance approves.",
+        parameters=json.dumps(_PARAMETERS),
+        seen_at=_AT,
     ),
     Schedule: Schedule(
         namespace="default",

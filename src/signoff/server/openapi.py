@@ -35,6 +35,7 @@ TAGS: Final = [
     {"name": "sessions", "description": "Chains of runs, of which one at most is active at a time"},
     {"name": "groups", "description": "Where runs are routed to, paused and limited"},
     {"name": "workers", "description": "The processes that drive runs"},
+    {"name": "workflows", "description": "What workers run, and what it takes"},
     {"name": "schedules", "description": "Workflows that are started again and again"},
     {"name": "keys", "description": "What services and workers prove themselves by"},
     {"name": "login", "description": "Who sends a request"},

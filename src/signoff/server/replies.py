@@ -19,6 +19,7 @@ from signoff.records import (
     Run,
     Session,
     Token,
+    WorkflowInfo,
 )
 from signoff.server.bodies import (
     Text,
@@ -49,7 +50,8 @@ def reply_page(
     | Page[Delivery]
     | Page[Rule]
     | Page[Token]
-    | Page[Session],
+    | Page[Session]
+    | Page[WorkflowInfo],
 ) -> Response:
     """Return part of a list as a response: ``{"items": [...], "next": ... or null}``."""
     return reply({"items": [to_wire(item) for item in page.items], "next": page.next})

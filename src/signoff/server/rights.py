@@ -100,6 +100,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/schedules/{schedule_id}/resume"): _WORK,
     ("POST", "/v1/schedules/{schedule_id}/delete"): _WORK,
     ("GET", "/v1/workers"): _READ,
+    ("GET", "/v1/workflows"): _READ,
     ("GET", "/"): _ANY_ROLE,
     ("GET", "/inbox"): _ANY_ROLE,
     ("GET", "/inbox/{place}"): _ANY_ROLE,
@@ -113,6 +114,8 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/audit"): _ANY_ROLE,
     ("GET", "/keys"): _ANY_ROLE,
     ("GET", "/deliveries"): _ANY_ROLE,
+    ("GET", "/start"): _ANY_ROLE,
+    ("GET", "/start/{place}"): _ANY_ROLE,
     ("GET", "/assets/{asset}"): _NOBODY_IN_PARTICULAR,  # the same for everybody who has the package
     ("GET", "/openapi.json"): _ANY_ROLE,
     ("GET", "/docs"): _ANY_ROLE,

@@ -46,6 +46,7 @@ def _page() -> str | None:
 @router.get("/audit")
 @router.get("/keys")
 @router.get("/deliveries")
+@router.get("/start")
 async def show_studio(request: Request) -> Response:
     """Show Studio, which finds out by its address what to show."""
     return _shown(request)
@@ -54,6 +55,7 @@ async def show_studio(request: Request) -> Response:
 @router.get("/inbox/{place}")
 @router.get("/runs/{place}")
 @router.get("/sessions/{place}")
+@router.get("/start/{place}")
 async def show_place(request: Request, place: Id) -> Response:
     """The same: whether there is such a thing is asked by the page."""
     return _shown(request)

@@ -65,6 +65,7 @@ from signoff.stores.base_questions import QuestionStore
 from signoff.stores.base_rules import RuleStore
 from signoff.stores.base_sessions import SessionStore
 from signoff.stores.base_tokens import TokenStore
+from signoff.stores.base_workflows import WorkflowStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
 
 ENLIST_SECONDS = 15.0
@@ -151,7 +152,7 @@ class Change:
     due: bool = True
 
 
-class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, SessionStore, Protocol):
+class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, SessionStore, WorkflowStore, Protocol):
     """A durable home for runs. See the module's text for what holds of every method.
 
     Attributes:

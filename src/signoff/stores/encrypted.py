@@ -1,8 +1,9 @@
 """A store whose payloads are encrypted at rest, whatever store keeps them.
 
 Encrypted are what workflows, people and programs say: arguments, results, errors, journal entries, questions, answers,
-notes, signals, messages of progress, and what the audit trail tells of them. What the store finds and orders by is
-not: ids, names of workflows, steps and signals, states, times, users and groups; nor the reason of a cancellation.
+notes, signals, messages of progress, what the audit trail tells of them, and how workflows describe themselves. What
+the store finds and orders by is not: ids, names of workflows, steps and signals, states, times, users and groups; nor
+the reason of a cancellation.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ from signoff.records import (
     Run,
     Schedule,
     Settlement,
+    WorkflowInfo,
 )
 from signoff.stores.base import Claim, Outcome, Store, Write
-from signoff.stores.limits import check_events, check_rule
+from signoff.stores.limits import check_events, check_rule, check_workflows
 from signoff.stores.paging import Page
 from signoff.stores.same import canonical, difference, same_json
 
@@ -79,6 +81,7 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
     Outcome: {"result": _Part.JSON, "error": _Part.JSON},
     NewSchedule: {"arguments": _Part.COMPARED},
     Schedule: {"arguments": _Part.COMPARED},
+    WorkflowInfo: {"description": _Part.TEXT, "parameters": _Part.DETAILS},
     Write: {"entries": _Part.RECORDS, "opens": _Part.RECORDS, "starts": _Part.RECORDS},
     Claim: {"run": _Part.RECORDS, "messages": _Part.RECORDS},
     Page: {"items": _Part.RECORDS},
@@ -99,6 +102,7 @@ _KINDS: Final[Mapping[type, str]] = {
     Entry: "entry",
     NewAuditEvent: "event",
     AuditEvent: "event",
+    WorkflowInfo: "workflow",
 }
 """What a payload is bound to besides an id: of two records with one id neither is read as the other's.
 
@@ -224,6 +228,8 @@ class _EncryptedStore:
             check_events([value])
         if isinstance(value, NewRule):
             check_rule(value)
+        if isinstance(value, WorkflowInfo):
+            check_workflows([value])
         within = _place_of(value, place)
 
         def seal(name: str, how: _Part, part: Any) -> Any:
@@ -234,6 +240,8 @@ class _EncryptedStore:
     def _owner(self, value: Any, place: str, name: str) -> str:
         """Return what a payload of a record is bound to."""
         namespace = getattr(value, "namespace", self.inner.namespace)
+        if isinstance(value, WorkflowInfo):  # it is announced in the store's, whatever it says
+            namespace = self.inner.namespace
         if isinstance(value, Message) and value.kind is MessageKind.SIGNAL:
             return _bound_to(namespace, "signal", value.run_id, value.name or "")
         kind = _KINDS.get(cast("type[object]", type(value)), "run" if name == "arguments" else "")
@@ -368,4 +376,6 @@ def _place_of(value: Any, within: str) -> str:
         return f"{within}/{value.seq}"
     if isinstance(value, Message):
         return value.name or value.run_id
+    if isinstance(value, WorkflowInfo):
+        return json.dumps([value.group, value.name, value.version])
     return getattr(value, "id", None) or getattr(value, "run_id", None) or within

@@ -25,6 +25,7 @@ from signoff.records import (
     PromiseKind,
     PromiseState,
     Rate,
+    WorkflowInfo,
 )
 from signoff.traceparent import is_traceparent
 
@@ -33,6 +34,18 @@ HIGHEST_LIMIT = 2**31 - 1
 
 MAX_DETAILS = 4 * MAX_BYTES
 """What an event keeps of the largest answer takes no more: it is JSON within JSON, so escaped once more."""
+
+LONGEST_NAME = 500
+"""Of a workflow on the register, its group and its version, each, in bytes: what an index can hold."""
+
+LONGEST_DESCRIPTION = 1000
+"""Of a workflow on the register, in characters."""
+
+LONGEST_SCHEMA = 64 * 1024
+"""Of a workflow's parameters, in bytes."""
+
+_ENCRYPTED = 6
+"""How many characters one takes at most once it is encrypted, which a store does not see."""
 
 _RECORDED = frozenset(AuditKind) - {AuditKind.ASKED} - {AuditKind(state.value) for state in PromiseState}
 """What the store does not record itself."""
@@ -149,6 +162,25 @@ def check_report(report: Report) -> None:
     check_text("error", report.error)
     if report.state is DeliveryState.PENDING and (report.due_at is None or not math.isfinite(report.due_at)):
         raise InvalidValue("due_at", "say when to try again")
+
+
+def check_workflows(workflows: Sequence[WorkflowInfo]) -> None:
+    """Raise InvalidValue for workflows that not every store could keep, or that are there twice."""
+    for each in workflows:
+        for field in ("group", "name", "version"):
+            text: str = getattr(each, field)
+            check_text(field, text)
+            if not 0 < len(text.encode()) <= LONGEST_NAME:
+                raise InvalidValue(field, f"{text[:60]!r} is not 1 to {LONGEST_NAME} bytes long")
+        check_text("description", each.description)
+        if len(each.description or "") > _ENCRYPTED * LONGEST_DESCRIPTION:
+            raise InvalidValue("description", f"it is longer than {LONGEST_DESCRIPTION} characters")
+        if each.parameters is not None:
+            check_object("parameters", each.parameters)
+            if len(each.parameters.encode()) > _ENCRYPTED * LONGEST_SCHEMA:
+                raise InvalidValue("parameters", f"it is longer than {LONGEST_SCHEMA} bytes")
+    if len({(each.group, each.name, each.version) for each in workflows}) < len(workflows):
+        raise InvalidValue("workflows", "one of them is there twice")
 
 
 def check_text(field: str, text: str | None) -> None:

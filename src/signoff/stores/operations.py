@@ -99,6 +99,7 @@ _READS = (
     "list_schedules",
     "due_schedules",
     "list_workers",
+    "list_workflows",
 )
 _WRITES = (
     "create_run",
@@ -136,6 +137,8 @@ _WRITES = (
     "fire_schedule",
     "delete_ended",
     "enlist",
+    "announce",
+    "delete_workflows",
     "heartbeat",
     "release",
 )

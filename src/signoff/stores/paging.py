@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from signoff.deliveries import DeliveryState
 from signoff.errors import InvalidValue
@@ -123,6 +124,19 @@ class RuleFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkflowFilter:
+    """Which workflows to list; None means any."""
+
+    name: str | None = None
+    group: str | None = None
+
+    def check(self) -> None:
+        """Raises InvalidValue: a text is none that a store could keep."""
+        check_text("name", self.name)
+        check_text("group", self.group)
+
+
+@dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """Part of a list, and where the next part begins (None at the end)."""
 
@@ -137,3 +151,25 @@ def page_number(after: str | None, otherwise: int) -> int:
     if re.fullmatch("[0-9]{1,18}", after) is None:
         raise InvalidValue("after", f"{after!r} is no page of this list; pass a page's `next`")
     return int(after)
+
+
+def page_place(after: str | None) -> tuple[str, str, str]:
+    """Return where a page of workflows begins: name, group and version of the last one of the page before it."""
+    if after is None:
+        return "", "", ""
+    try:
+        place: Any = json.loads(after)
+    except (ValueError, RecursionError):
+        place = None
+    match place:
+        case [str(name), str(group), str(version)]:
+            for text in (name, group, version):
+                check_text("after", text)
+            return name, group, version
+        case _:
+            raise InvalidValue("after", "it is no page of this list; pass a page's `next`")
+
+
+def place_of(name: str, group: str, version: str) -> str:
+    """Return where the page after such a workflow begins, for ``page_place``."""
+    return json.dumps([name, group, version])

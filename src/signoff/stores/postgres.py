@@ -31,6 +31,7 @@ from signoff.records import (
     Settlement,
     Token,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.stores import postgres_audit as audit
 from signoff.stores import postgres_groups as groups
@@ -44,6 +45,7 @@ from signoff.stores import postgres_rules as rules
 from signoff.stores import postgres_schedules as schedules
 from signoff.stores import postgres_sessions as sessions
 from signoff.stores import postgres_tokens as tokens
+from signoff.stores import postgres_workflows as registered
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import (
     check_deliveries,
@@ -59,6 +61,7 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     TokenFilter,
+    WorkflowFilter,
 )
 from signoff.stores.postgres_database import Database
 from signoff.stores.touched import Touched
@@ -415,6 +418,17 @@ class PostgresStore:
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._database.call(reads.list_workers)
+
+    async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
+        await self._read(registered.announce, workflows, self._database.now())
+
+    async def list_workflows(
+        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[WorkflowInfo]:
+        return await self._read(registered.list_workflows, which, after, limit)
+
+    async def delete_workflows(self, before: float, limit: int) -> int:
+        return await self._read(registered.delete, before, limit)
 
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         if not held:

@@ -50,6 +50,7 @@ from signoff.records import (
     Settlement,
     Token,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import (
@@ -59,6 +60,7 @@ from signoff.stores.limits import (
     check_limits,
     check_report,
     check_token,
+    check_workflows,
 )
 from signoff.stores.operations import OPERATIONS, PATH
 from signoff.stores.paging import (
@@ -69,6 +71,7 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     TokenFilter,
+    WorkflowFilter,
 )
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
@@ -446,6 +449,19 @@ class RemoteStore:
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._ask("list_workers")
+
+    async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
+        check_workflows(workflows)
+        await self._ask("announce", ("workflows", ""), workflows=workflows)
+
+    async def list_workflows(
+        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[WorkflowInfo]:
+        which.check()
+        return await self._ask("list_workflows", which=which, after=after, limit=limit)
+
+    async def delete_workflows(self, before: float, limit: int) -> int:
+        return await self._ask("delete_workflows", ("workflows", ""), before=before, limit=limit)
 
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         """As in the contract. It gives up soon: the next one knows better what is held."""

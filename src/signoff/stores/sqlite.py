@@ -35,6 +35,7 @@ from signoff.records import (
     Settlement,
     Token,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.stores import sqlite_audit as audit
 from signoff.stores import sqlite_claims as claims
@@ -51,6 +52,7 @@ from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
 from signoff.stores import sqlite_sessions as sessions
 from signoff.stores import sqlite_tokens as tokens
+from signoff.stores import sqlite_workflows as registered
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.limits import (
     check_deliveries,
@@ -68,6 +70,7 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     TokenFilter,
+    WorkflowFilter,
 )
 from signoff.stores.readers import Readers
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
@@ -420,6 +423,18 @@ class SqliteStore:
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._file.read(leases.list_workers)
+
+    async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
+        await self._write(registered.announce, workflows)
+
+    async def list_workflows(
+        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[WorkflowInfo]:
+        which.check()
+        return await self._read(registered.list_workflows, which, after, limit)
+
+    async def delete_workflows(self, before: float, limit: int) -> int:
+        return await self._write(registered.delete, before, limit)
 
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         if not held:

@@ -33,6 +33,7 @@ from signoff.records import (
     Settlement,
     Token,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.paging import (
@@ -44,7 +45,10 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     TokenFilter,
+    WorkflowFilter,
     page_number,
+    page_place,
+    place_of,
 )
 from signoff.testing.model import Model
 from signoff.testing.model_tables import Commit
@@ -421,6 +425,26 @@ class MemoryStore:
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return self.model.list_workers()
+
+    async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
+        self._do(self.model.workflows.announce, workflows)
+
+    async def list_workflows(
+        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[WorkflowInfo]:
+        which.check()
+        place = page_place(after)
+        found = [
+            each
+            for each in self.model.workflows.list_workflows(self.namespace, which)
+            if (each.name, each.group, each.version) > place
+        ]
+        last = found[limit - 1] if len(found) > limit else None
+        next_page = None if last is None else place_of(last.name, last.group, last.version)
+        return Page(tuple(found[:limit]), next_page)
+
+    async def delete_workflows(self, before: float, limit: int) -> int:
+        return self._do(self.model.workflows.delete, before, limit)
 
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         return self._do(self.model.heartbeat, worker_id, held)

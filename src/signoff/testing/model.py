@@ -27,6 +27,7 @@ from signoff.testing.model_state import State
 from signoff.testing.model_tables import Commit
 from signoff.testing.model_timers import Timers
 from signoff.testing.model_tokens import Tokens
+from signoff.testing.model_workflows import Workflows
 
 
 class Model:
@@ -46,6 +47,7 @@ class Model:
         groups: The contract's operations on groups.
         schedules: The contract's operations on schedules.
         tokens: The contract's operations on tokens.
+        workflows: The contract's operations on the register of workflows.
         outbox: The contract's operations on notifications.
         timers: What is due, and when.
     """
@@ -60,6 +62,7 @@ class Model:
         self.promises = Promises(self.state, self._messages, self.audit, self.rules, self.tokens)
         self.groups = Groups(self.state)
         self.schedules = Schedules(self.state)
+        self.workflows = Workflows(self.state)
         self.outbox = Outbox(self.state)
         self.timers = Timers(self.state, self._messages, self.promises)
 

@@ -20,6 +20,7 @@ from signoff.records import (
     Session,
     Token,
     WorkerInfo,
+    WorkflowInfo,
 )
 from signoff.stores.base import Change
 
@@ -91,6 +92,9 @@ class Tables:
     groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
     schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
+    workflows: dict[tuple[str, str, str, str], WorkflowInfo] = field(
+        default_factory=dict[tuple[str, str, str, str], WorkflowInfo]
+    )  # by namespace, name, group and version
     rules: dict[Key, Rule] = field(default_factory=dict[Key, Rule])
     audit: list[AuditEvent] = field(default_factory=list[AuditEvent])
     chains: dict[str, list[Seal]] = field(default_factory=dict[str, list[Seal]])

@@ -2,9 +2,19 @@
 
 import Form from "@rjsf/core/lib/components/Form.js"; // the package itself brings its tests' Ajv
 import type { RJSFSchema, UiSchema } from "@rjsf/utils";
+import { useMemo } from "react";
+import { Alternatives, AnythingField, BUTTONS, ListItem } from "../form/parts";
+import { type Schema, shownSchema } from "../form/shownSchema";
+import "../form/form.css";
 import { validator } from "./validator";
 
 const UI: UiSchema = { "ui:submitButtonOptions": { norender: true } };
+const FIELDS = { FallbackField: AnythingField };
+const TEMPLATES = {
+  ButtonTemplates: BUTTONS,
+  ArrayFieldItemTemplate: ListItem,
+  MultiSchemaFieldTemplate: Alternatives,
+};
 
 interface SchemaFormProps {
   schema: object;
@@ -14,12 +24,15 @@ interface SchemaFormProps {
 }
 
 export default function SchemaForm({ schema, value, onChange, isReadOnly }: SchemaFormProps) {
+  const shown = useMemo(() => shownSchema(schema as Schema), [schema]);
   return (
     <Form
       tagName="div"
       className="schema-form"
-      schema={schema as RJSFSchema}
+      schema={shown as RJSFSchema}
       uiSchema={UI}
+      fields={FIELDS}
+      templates={TEMPLATES}
       formData={value}
       readonly={isReadOnly}
       validator={validator}

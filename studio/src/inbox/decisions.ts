@@ -3,6 +3,7 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { api, given, type Refused } from "../api/client";
+import { freshId } from "../api/freshId";
 import type { Question } from "./question";
 
 export const UNDO_SECONDS = 5;
@@ -74,13 +75,6 @@ function post(decision: Decision, keepalive = false): Promise<unknown> {
       keepalive,
     }),
   );
-}
-
-/** A new text; `crypto.randomUUID` is only there on https and on this machine. */
-function freshId(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
-    byte.toString(16).padStart(2, "0"),
-  ).join("");
 }
 
 /** Send what still waits when the page goes away: who has decided is not asked to stay. */

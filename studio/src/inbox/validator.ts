@@ -11,9 +11,34 @@ function problems(schema: RJSFSchema, value: unknown): OutputUnit[] {
   }
 }
 
+/** Keywords whose errors say that there are others below. */
+const OUTER = new Set([
+  "properties",
+  "patternProperties",
+  "items",
+  "prefixItems",
+  "$ref",
+  "allOf",
+  "additionalProperties",
+]);
+
+/** What is wrong with a value, each with its place; nothing if this cannot read the schema. */
+export function wrongOf(schema: object, value: unknown): { field: string; message: string }[] {
+  const json = JSON.parse(JSON.stringify(value)) as unknown;
+  const found = problems(schema as RJSFSchema, json);
+  const inner = found.filter(({ keyword }) => !OUTER.has(keyword));
+  return (inner.length > 0 ? inner : found).map(({ instanceLocation, error }) => ({
+    field: placeOf(instanceLocation),
+    message: error,
+  }));
+}
+
+function placeOf(location: string): string {
+  return location.replace(/^#\/?/, "").replaceAll("/", ".");
+}
+
 function asError({ instanceLocation, error, keyword }: OutputUnit): RJSFValidationError {
-  const path = instanceLocation.replace(/^#\/?/, "").replaceAll("/", ".");
-  return { name: keyword, property: `.${path}`, message: error, stack: error };
+  return { name: keyword, property: `.${placeOf(instanceLocation)}`, message: error, stack: error };
 }
 
 export const validator: ValidatorType = {

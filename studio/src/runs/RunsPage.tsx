@@ -4,6 +4,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { VirtualList } from "../shell/VirtualList";
 import { visible } from "../shell/visible";
+import { StartLink } from "../start/StartLink";
 import { Since } from "../time/Times";
 import { callOf, type Run, type RunState, STATES } from "./run";
 import { StateMark } from "./StateMark";
@@ -63,6 +64,7 @@ export function RunsPage() {
             ))}
           </select>
         </label>
+        <StartLink />
       </header>
       {error !== null && <p className="trouble">{error.message}</p>}
       {text !== "" && <Searched text={text} found={found.length} among={runs.length} hasMore={hasMore} />}

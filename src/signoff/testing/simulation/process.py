@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +15,7 @@ from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.timers import Duty
 from signoff.engine.worker import Programs, Worker
 from signoff.errors import StoreUnavailable
-from signoff.records import Run, WorkerInfo
+from signoff.records import Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Store
 from signoff.testing.keeper import LoopKeeper
 from signoff.testing.simulation.database import Database, RemoteStore
@@ -192,6 +192,13 @@ class _ObservedPrograms:
     @property
     def duties(self) -> Sequence[Duty]:
         return self._programs.duties
+
+    @property
+    def changes(self) -> int:
+        return self._programs.changes
+
+    def describe(self, group: str) -> Iterator[WorkflowInfo]:
+        return self._programs.describe(group)
 
     def names(self) -> Sequence[str]:
         return self._programs.names()
