@@ -3,12 +3,21 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { createRootRoute, createRoute, createRouter, RouterProvider, redirect } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
+import { Refused } from "./api/client";
+import { AuditPage } from "./audit/AuditPage";
+import { DeliveriesPage } from "./deliveries/DeliveriesPage";
 import { InboxPage } from "./inbox/InboxPage";
+import { KeysPage } from "./keys/KeysPage";
+import { RulesPage } from "./rules/RulesPage";
 import { RunPage } from "./runs/RunPage";
 import { RunsPage } from "./runs/RunsPage";
+import { SchedulesPage } from "./schedules/SchedulesPage";
+import { SessionPage } from "./sessions/SessionPage";
+import { SessionsPage } from "./sessions/SessionsPage";
 import { StartPage } from "./start/StartPage";
 import { StartWorkflowPage } from "./start/StartWorkflowPage";
 import { Shell } from "./shell/Shell";
+import { WorkersPage } from "./workers/WorkersPage";
 
 const root = createRootRoute({ component: Shell });
 const home = createRoute({
@@ -28,9 +37,19 @@ const startWorkflow = createRoute({
   component: StartWorkflowPage,
 });
 const question = createRoute({ getParentRoute: () => root, path: "/inbox/$id", component: InboxPage });
+const plain = [
+  createRoute({ getParentRoute: () => root, path: "/sessions", component: SessionsPage }),
+  createRoute({ getParentRoute: () => root, path: "/sessions/$id", component: SessionPage }),
+  createRoute({ getParentRoute: () => root, path: "/schedules", component: SchedulesPage }),
+  createRoute({ getParentRoute: () => root, path: "/workers", component: WorkersPage }),
+  createRoute({ getParentRoute: () => root, path: "/rules", component: RulesPage }),
+  createRoute({ getParentRoute: () => root, path: "/audit", component: AuditPage }),
+  createRoute({ getParentRoute: () => root, path: "/deliveries", component: DeliveriesPage }),
+  createRoute({ getParentRoute: () => root, path: "/keys", component: KeysPage }),
+] as const;
 
 const router = createRouter({
-  routeTree: root.addChildren([home, inbox, question, runs, run, start, startWorkflow]),
+  routeTree: root.addChildren([home, inbox, question, runs, run, start, startWorkflow, ...plain]),
   basepath: new URL(document.baseURI).pathname,
 });
 
@@ -40,11 +59,21 @@ declare module "@tanstack/react-router" {
   }
 }
 
+const MOST_RETRIES = 3;
+
 const client = new QueryClient({
-  defaultOptions: { queries: { staleTime: 10_000, refetchOnWindowFocus: true } },
+  defaultOptions: {
+    queries: {
+      staleTime: 10_000,
+      refetchOnWindowFocus: true,
+      retry: (failures, error) =>
+        failures < MOST_RETRIES && !(error instanceof Refused && error.problem.status < 500),
+    },
+  },
 });
 
-client.setQueryDefaults(["question"], { structuralSharing: false }); // copies are no exact numbers any more
+// Copies would have no exact numbers any more.
+for (const key of ["question", "run"]) client.setQueryDefaults([key], { structuralSharing: false });
 
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>

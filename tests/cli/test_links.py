@@ -46,3 +46,12 @@ def test_a_server_goes_by_its_public_url(tmp_path: Path) -> None:
 def test_a_public_url_that_is_none_is_refused(here: Here, tmp_path: Path) -> None:
     refused = here("server", "--port", "0", "--public-url", "x.example", cwd=tmp_path)
     assert (refused.code, "public_url" in refused.err) == (2, True)
+
+
+def test_a_server_is_reached_under_a_path(here: Here, tmp_path: Path) -> None:
+    with Running("server", "--port", "0", "--root-path", "/signoff", cwd=tmp_path) as server:
+        url = server.wait_for("listening")["url"]
+        assert httpx.get(f"{url}/signoff/v1/me", trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/v1/me", trust_env=False).status_code == 200
+    refused = here("server", "--port", "0", "--root-path", "/v1/x", cwd=tmp_path)
+    assert (refused.code, "root_path" in refused.err) == (2, True)

@@ -107,6 +107,13 @@ def _serving_options(command: Command) -> Command:
             help="Where people reach it, such as https://signoff.example.com: for answer links and signing in.",
         ),
         click.option(
+            "--root-path",
+            metavar="PATH",
+            envvar="SIGNOFF_ROOT_PATH",
+            show_envvar=True,
+            help="The path before all paths, such as /signoff, behind a proxy.  [default: that of --public-url]",
+        ),
+        click.option(
             "--allow-origin",
             "allowed_origins",
             multiple=True,

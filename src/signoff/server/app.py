@@ -68,6 +68,7 @@ from signoff.server.login_door import LoginDoor
 from signoff.server.openapi import DescribedAPI
 from signoff.server.openid import OpenIdConnect
 from signoff.server.origins import check_origins, cross_origin_options
+from signoff.server.prefix import Prefix, checked_root_path
 from signoff.server.problems import add_handlers
 from signoff.server.scrape import Scrape
 from signoff.server.services import Services
@@ -97,6 +98,7 @@ def create_server_app(
     retention_days: float | None = None,
     channels: Sequence[Channel] = (),
     redact: Iterable[str] = (),
+    root_path: str | None = None,
 ) -> FastAPI:
     """Return the HTTP API of a store as an ASGI application.
 
@@ -122,9 +124,11 @@ def create_server_app(
         channels: Where notifications go, of the namespace of the store. They are closed with the app.
         redact: Paths to what is hidden of payloads in all that leaves the server, such as ``card.number``; see
             docs/redaction.md. The store, workers and workflows have everything as it is.
+        root_path: The path before all paths, such as ``/signoff``, behind a proxy that serves other things beside it.
+            None: the path of ``public_url``.
 
     Raises:
-        InvalidValue: The days are not above 0, or an origin or a path is none, or the URL is none.
+        InvalidValue: The days are not above 0, or an origin, a path, a prefix or the URL is none.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     forms, hooks = (slack.router.prefix, links.FORMS), (callbacks.OPEN,)
@@ -142,6 +146,7 @@ def create_server_app(
     if public_url is not None:
         public_url, host = checked_public_url(public_url)
         hosts = (*hosts, host)
+    root = checked_root_path(root_path, public_url)
     retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager
@@ -203,6 +208,7 @@ def create_server_app(
         version=signoff.__version__,
         lifespan=lifespan,
         middleware=[
+            *([Middleware(Prefix, root_path=root)] if root else []),
             Middleware(SafeHeaders),
             Middleware(HeadLimit),
             Middleware(

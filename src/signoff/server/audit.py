@@ -64,17 +64,20 @@ class Link(BaseModel, json_schema_extra=example(**_EXAMPLE)):
     event: Annotated[_Event | None, Field(description="Null: somebody has removed it")]
 
 
-class Chain(BaseModel, json_schema_extra=example(items=[_EXAMPLE])):
+class Chain(BaseModel, json_schema_extra=example(items=[_EXAMPLE], end=SEAL.seq)):
     """Part of the chain; its last ``seq`` is the ``after`` of the next part."""
 
     items: list[Link]
+    end: Annotated[int, Field(description="The last `seq` there is; -1: nothing was sealed yet")]
 
 
 @router.get("/chain", responses=gives(Chain))
 async def read_chain(services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
     """List the sealed events after a ``seq``, with their hashes; an event that somebody has removed is null."""
+    last = await services.store.last_seal()
     links = await services.backend.read_chain(after=after, limit=limit)
-    return reply({"items": [_link(*link) for link in links]})
+    end = -1 if last is None else last.seq
+    return reply({"items": [_link(*link) for link in links], "end": end})
 
 
 @router.get(

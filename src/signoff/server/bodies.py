@@ -17,6 +17,7 @@ from signoff.errors import PayloadTooLarge
 from signoff.exact_json import read_exactly
 from signoff.request_ids import LONGEST_REQUEST_ID
 from signoff.server.problems import problem
+from signoff.server.rights import path_of
 
 LIMIT = MAX_BYTES + 64 * 1024
 """How long a body may be in bytes: the largest value, and what is around it."""
@@ -98,7 +99,7 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
         has_body = "content-length" in headers or "transfer-encoding" in headers
-        if not has_body or scope["path"] in self._unread:
+        if not has_body or path_of(scope) in self._unread:
             await self._app(scope, receive, send)
             return
         size = int(headers.get("content-length", "0"))

@@ -101,7 +101,8 @@ async def create_link(
         lifetime_seconds=body.lifetime_seconds,
         by=actor.user_id("by", body.by),
     )
-    base = services.public_url or f"{request.url.scheme}://{request.headers['host']}"
+    here = f"{request.url.scheme}://{request.headers['host']}{request.scope.get('root_path', '')}"
+    base = services.public_url or here
     return reply({**to_wire(new.token), "path": new.path, "url": new.at(base)}, 201)
 
 

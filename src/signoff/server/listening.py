@@ -30,6 +30,7 @@ class ServerOptions(TypedDict, total=False):
     retention_days: float | None
     channels: Sequence[Channel]
     redact: Iterable[str]
+    root_path: str | None
 
 
 class Server:

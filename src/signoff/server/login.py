@@ -47,11 +47,11 @@ class Me(
 
 @router.get(PATH, include_in_schema=False)
 async def begin_login(
-    request: Request, door: DoorOf, next: Annotated[str, Query(description="A path of this server")] = "/"
+    request: Request, door: DoorOf, next: Annotated[str, Query(description="A path of this server")] = ""
 ) -> Response:
     """Send a browser to the identity provider, to come back to ``next`` signed in."""
     try:
-        return await door.begin(own_path(next))
+        return await door.begin(own_path(next, request.scope.get("root_path", "")))
     except ProviderUnavailable as error:
         return door.failed(request, error)
 
@@ -69,7 +69,8 @@ async def finish_login(request: Request, door: DoorOf) -> Response:
 async def log_out(request: Request, door: DoorOf) -> Response:
     """Sign out. Who is not signed in may, too."""
     is_page = "text/html" in request.headers.get("accept", "")
-    answer = page("Signed out", "You are signed out.", 200) if is_page else reply({"signed_out": True})
+    root = request.scope.get("root_path", "")
+    answer = page("Signed out", "You are signed out.", 200, root) if is_page else reply({"signed_out": True})
     await door.logins.end(request.scope, answer)
     return answer
 

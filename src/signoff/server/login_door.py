@@ -88,7 +88,7 @@ class LoginDoor:
         told = problem(error)
         if "text/html" not in request.headers.get("accept", ""):
             return told
-        answer = page("Not signed in", str(error), told.status_code)
+        answer = page("Not signed in", str(error), told.status_code, request.scope.get("root_path", ""))
         if "retry-after" in told.headers:
             answer.headers["retry-after"] = told.headers["retry-after"]
         return answer
@@ -113,20 +113,21 @@ class LoginDoor:
         return state, nonce, verifier, back_to
 
 
-def own_path(next: str) -> str:
-    """Return where to go after signing in: a path of this server, or ``/`` for what could lead elsewhere.
+def own_path(next: str, root: str) -> str:
+    """Return where to go after signing in: a path of this server, or its first page for what could lead elsewhere.
 
     Browsers take a backslash for a slash and leave out tabs and line ends, so ``/\\evil.example`` is another site.
     """
     leads_here = re.fullmatch(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*", next) is not None
-    return next if leads_here and len(next) <= _LONGEST_NEXT else "/"
+    is_below = next.startswith(f"{root}/")
+    return next if leads_here and is_below and len(next) <= _LONGEST_NEXT else f"{root}/"
 
 
-def page(title: str, text: str, status: int) -> Response:
-    """Return a page of a few words."""
+def page(title: str, text: str, status: int, root: str) -> Response:
+    """Return a page of a few words, of a server under a prefix or none."""
     html = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><main><h1>{escape(title)}</h1><p>{escape(text)}</p>"
-        f'<p><a href="/login">Sign in</a></p></main></html>'
+        f'<p><a href="{escape(root)}/login">Sign in</a></p></main></html>'
     )
     return Response(html, status, _HEADERS, media_type="text/html")

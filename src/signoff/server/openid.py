@@ -24,8 +24,8 @@ class OpenIdConnect:
     Attributes:
         issuer: The provider, exactly as it calls itself, such as ``https://login.example.com/realms/acme``.
         client_id: What it calls this server.
-        public_url: How browsers reach this server, without a path. ``/login/callback`` there must be registered with
-            the provider.
+        public_url: How browsers reach this server. ``/login/callback`` below it must be registered with the provider.
+            Cookies are the whole host's: what else is on it gets them, too.
         client_secret: What this server proves itself by; None for a public client.
         scopes: What is asked for, besides ``openid``.
         user_claim: The claim that is their name here. ``email`` counts only with ``email_verified``.
@@ -59,8 +59,6 @@ class OpenIdConnect:
         """Raises InvalidValue."""
         _check_url("issuer", self.issuer)
         _check_url("public_url", self.public_url)
-        if server_url(self.public_url).raw_path != b"/":
-            raise InvalidValue("public_url", f"{self.public_url!r} has a path; cookies are the whole host's")
         if not self.client_id or self.client_secret == "":
             raise InvalidValue(
                 "client_id", "the provider's name for this server, and its secret, are not empty"

@@ -39,6 +39,13 @@ def _page() -> str | None:
 @router.get("/")
 @router.get("/inbox")
 @router.get("/runs")
+@router.get("/sessions")
+@router.get("/schedules")
+@router.get("/workers")
+@router.get("/rules")
+@router.get("/audit")
+@router.get("/keys")
+@router.get("/deliveries")
 @router.get("/start")
 async def show_studio(request: Request) -> Response:
     """Show Studio, which finds out by its address what to show."""
@@ -47,6 +54,7 @@ async def show_studio(request: Request) -> Response:
 
 @router.get("/inbox/{place}")
 @router.get("/runs/{place}")
+@router.get("/sessions/{place}")
 @router.get("/start/{place}")
 async def show_place(request: Request, place: Id) -> Response:
     """The same: whether there is such a thing is asked by the page."""

@@ -4,7 +4,7 @@ import { useRef } from "react";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
 import { useOfNow } from "../time/clock";
-import { Until } from "../time/Times";
+import { Lasting } from "../time/Times";
 import type { Question } from "./question";
 import { laterThan, snooze, useAsleep } from "./snoozes";
 
@@ -27,7 +27,7 @@ export function Snooze({ question, onSnoozed }: SnoozeProps) {
     return (
       <p className="facts">
         <span>
-          Snoozed <Until at={wakesAt} />
+          Snoozed <Lasting at={wakesAt} />
         </span>
         <button type="button" onClick={() => snooze(me.user_id, question.id, undefined)}>
           Wake it

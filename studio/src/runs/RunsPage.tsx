@@ -133,7 +133,8 @@ function Empty({ isAny }: { isAny: boolean }) {
     <div className="empty">
       <h2>No runs</h2>
       <p>
-        Start one: <code>signoff start refund --arg &apos;&quot;o-1&quot;&apos;</code>
+        <Link to="/start">Start one</Link>, or on the command line:{" "}
+        <code>signoff start refund --arg &apos;&quot;o-1&quot;&apos;</code>
       </p>
     </div>
   );

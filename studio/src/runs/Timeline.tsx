@@ -4,9 +4,8 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Json } from "../shell/Json";
 import { visible } from "../shell/visible";
-import { useOfNow } from "../time/clock";
 import { duration } from "../time/durations";
-import { Since } from "../time/Times";
+import { Since, Until } from "../time/Times";
 import { Failure } from "./Failure";
 import { argumentsText } from "./run";
 import { StateMark } from "./StateMark";
@@ -151,16 +150,6 @@ function Next({ at }: { at: number }) {
     <p className="item-more">
       the next attempt <Until at={at} />
     </p>
-  );
-}
-
-function Until({ at }: { at: number }) {
-  const text = useOfNow((now) => (at > now ? `in ${duration(at - now)}` : "is due"));
-  const exact = new Date(at * 1000);
-  return (
-    <time dateTime={exact.toISOString()} title={exact.toLocaleString()}>
-      {text}
-    </time>
   );
 }
 

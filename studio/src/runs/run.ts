@@ -36,7 +36,7 @@ function readArguments(given: unknown): Arguments {
 }
 
 /** A run as the call that it is, such as `refund("o-1", 7000)`. */
-export function callOf(run: Run): string {
+export function callOf(run: Pick<Run, "workflow" | "arguments">): string {
   return `${run.workflow}${argumentsText(run.arguments)}`;
 }
 

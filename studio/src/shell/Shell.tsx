@@ -1,13 +1,13 @@
 /** What is around every page: where to go, who one is, decisions that can still be taken back. */
 
-import { Link, Outlet } from "@tanstack/react-router";
-import { Suspense, useRef } from "react";
+import { Outlet } from "@tanstack/react-router";
+import { type MouseEvent, Suspense, useRef } from "react";
 import { Toasts } from "../inbox/Toasts";
 import { Badge, NotifySwitch } from "./Badge";
 import { useKeys } from "./keys";
 import { sayName, useMe } from "./me";
+import { Navigation } from "./Navigation";
 import { Palette } from "./Palette";
-import { PAGES } from "./pages";
 
 const KEYS: [string, string][] = [
   ["j / k", "next, previous question"],
@@ -34,17 +34,13 @@ export function Shell() {
   useKeys({ "?": () => help.current?.showModal() });
   return (
     <Suspense fallback={null}>
-      <a className="skip" href="#main">
+      <a className="skip" href="#main" onClick={skip}>
         To the content
       </a>
       <div className="shell">
         <nav aria-label="Studio">
           <strong className="brand">Signoff</strong>
-          {PAGES.map(({ to, name }) => (
-            <Link key={to} to={to}>
-              {name}
-            </Link>
-          ))}
+          <Navigation />
           <span className="grow" />
           <NotifySwitch />
           <button
@@ -53,19 +49,19 @@ export function Shell() {
             aria-keyshortcuts="?"
             onClick={() => help.current?.showModal()}
           >
-            Keys
+            Shortcuts
           </button>
           <Who />
         </nav>
-        <main id="main">
+        <main id="main" tabIndex={-1}>
           <Outlet />
         </main>
       </div>
       <Toasts />
       <Badge />
       <Palette />
-      <dialog ref={help} aria-label="Keys">
-        <h2>Keys</h2>
+      <dialog ref={help} aria-label="Shortcuts">
+        <h2>Shortcuts</h2>
         <dl className="keys">
           {KEYS.map(([key, what]) => (
             <div key={key}>
@@ -82,6 +78,12 @@ export function Shell() {
       </dialog>
     </Suspense>
   );
+}
+
+/** With a base address the link would lead to the first page's content. */
+function skip(event: MouseEvent): void {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
 }
 
 /** Who one is; where nobody is asked to sign in, that can be said. */

@@ -31,6 +31,16 @@ export function Deadline({ at }: TimeProps) {
 }
 
 export function Until({ at }: TimeProps) {
+  const text = useOfNow((now) => (at > now ? `in ${duration(at - now)}` : "due now"));
+  return (
+    <time dateTime={new Date(at * 1000).toISOString()} title={exact(at)}>
+      {text}
+    </time>
+  );
+}
+
+/** How long something lasts yet, as in "snoozed for 2 h". */
+export function Lasting({ at }: TimeProps) {
   const text = useOfNow((now) => `for ${duration(at - now)}`);
   return (
     <time dateTime={new Date(at * 1000).toISOString()} title={exact(at)}>

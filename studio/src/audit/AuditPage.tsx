@@ -1,0 +1,116 @@
+/** The audit trail: what happened to questions, the newest first, or all of one question or run. */
+
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import type { FormEvent } from "react";
+import { PlainPage } from "../lists/PlainPage";
+import { text } from "../lists/said";
+import { type Column, Table } from "../lists/Table";
+import { StateMark } from "../runs/StateMark";
+import { Json } from "../shell/Json";
+import { useMe } from "../shell/me";
+import { seesRuns } from "../shell/rights";
+import { Since } from "../time/Times";
+import { type AuditEvent, KINDS, type Which, useTrail } from "./trail";
+
+const COLUMNS: Column<AuditEvent>[] = [
+  { name: "When", cell: ({ at }) => <Since at={at} /> },
+  { name: "What", cell: ({ kind }) => <StateMark state={kind} /> },
+  {
+    name: "Question",
+    cell: ({ question_id }) => (
+      <Link to="/inbox/$id" params={{ id: question_id }}>
+        {question_id}
+      </Link>
+    ),
+  },
+  { name: "By", cell: ({ by }) => by },
+  {
+    name: "Details",
+    cell: ({ details }) =>
+      details !== undefined &&
+      Object.keys(details as object).length > 0 && (
+        <details>
+          <summary>Details</summary>
+          <Json value={details} />
+        </details>
+      ),
+  },
+];
+
+export function AuditPage() {
+  const me = useMe();
+  const which = useSearch({ strict: false }) as Which;
+  const navigate = useNavigate();
+  const trail = useTrail(which);
+  const isFiltered = Object.values(which).some((each) => each !== undefined);
+  const choose = (next: Which) => void navigate({ to: "/audit", search: next as never });
+  const find = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const said = new FormData(event.currentTarget);
+    choose({ question: text(said, "question"), run: text(said, "run"), kind: which.kind });
+  };
+  return (
+    <PlainPage
+      title="Audit"
+      controls={
+        <>
+          <form key={`${which.question}/${which.run}`} onSubmit={find} role="search">
+            <label className="filter">
+              <span className="unseen">Question</span>
+              <input name="question" placeholder="Question" defaultValue={which.question} />
+            </label>
+            <label className="filter">
+              <span className="unseen">Run</span>
+              <input name="run" placeholder="Run" defaultValue={which.run} />
+            </label>
+            <button type="submit">Find</button>
+          </form>
+          <label className="filter">
+            <span className="unseen">What happened</span>
+            <select
+              value={which.kind ?? ""}
+              onChange={(event) => choose({ ...which, kind: event.target.value || undefined })}
+            >
+              <option value="">Anything</option>
+              {KINDS.map((kind) => (
+                <option key={kind} value={kind}>
+                  {kind.replaceAll("_", " ")}
+                </option>
+              ))}
+            </select>
+          </label>
+          {seesRuns(me) && (
+            <a className="end" href="v1/audit/export" download="audit.jsonl">
+              Export all
+            </a>
+          )}
+        </>
+      }
+    >
+      <Table
+        label="Events"
+        list={trail}
+        columns={COLUMNS}
+        keyOf={({ id }) => id}
+        empty={
+          isFiltered ? (
+            <>
+              <h2>Nothing of that kind</h2>
+              <p>
+                <Link to="/audit">Everything that was recorded</Link>
+              </p>
+            </>
+          ) : (
+            <>
+              <h2>Nothing has happened yet</h2>
+              <p>
+                Who was asked, who looked, answered or was refused is recorded here, in a chain of hashes that{" "}
+                <code>signoff audit verify</code> checks.
+              </p>
+            </>
+          )
+        }
+      />
+    </PlainPage>
+  );
+}

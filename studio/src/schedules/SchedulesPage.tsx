@@ -1,0 +1,146 @@
+/** Workflows that are started again and again: when they start next, and whether they do. */
+
+import { Link } from "@tanstack/react-router";
+import { api, given } from "../api/client";
+import type { components } from "../api/schema";
+import { Asking } from "../lists/Asking";
+import { PlainPage } from "../lists/PlainPage";
+import { type Column, Table } from "../lists/Table";
+import { Trouble } from "../lists/Trouble";
+import { type Act, useAct } from "../lists/useAct";
+import { useList } from "../lists/useList";
+import { callOf } from "../runs/run";
+import { StateMark } from "../runs/StateMark";
+import { useMe } from "../shell/me";
+import { mayOperate } from "../shell/rights";
+import { Since, Until } from "../time/Times";
+import { NewSchedule } from "./NewSchedule";
+
+type Schedule = components["schemas"]["Schedule"];
+
+const COLUMNS: Column<Schedule>[] = [
+  {
+    name: "Schedule",
+    cell: ({ id, is_paused }) => (
+      <>
+        <b>{id}</b>
+        {is_paused && <StateMark state="paused" />}
+      </>
+    ),
+  },
+  {
+    name: "Starts",
+    cell: (schedule) => (
+      <>
+        <code>{callOf(schedule)}</code>
+        <small>in {schedule.group}</small>
+      </>
+    ),
+  },
+  {
+    name: "At",
+    cell: ({ cron, timezone }) => (
+      <>
+        <code>{cron}</code>
+        <small>{timezone}</small>
+      </>
+    ),
+  },
+  {
+    name: "Next",
+    cell: ({ is_paused, next_at }) =>
+      is_paused ? <span className="soft">not while paused</span> : <Until at={next_at} />,
+  },
+  {
+    name: "Last",
+    cell: ({ last_at, last_run_id }) =>
+      last_at === undefined || last_run_id === undefined ? (
+        <span className="soft">never</span>
+      ) : (
+        <Link to="/runs/$id" params={{ id: last_run_id }}>
+          <Since at={last_at} />
+        </Link>
+      ),
+  },
+];
+
+export function SchedulesPage() {
+  const me = useMe();
+  const act = useAct("schedules");
+  const schedules = useList<Schedule>(["schedules"], (after) =>
+    given(api.GET("/v1/schedules", { params: { query: { limit: 100, ...(after && { after }) } } })),
+  );
+  const columns = mayOperate(me)
+    ? [
+        ...COLUMNS,
+        { name: "Do", cell: (each: Schedule) => <Controls key={each.id} schedule={each} act={act} /> },
+      ]
+    : COLUMNS;
+  return (
+    <PlainPage
+      title="Schedules"
+      controls={
+        mayOperate(me) && (
+          <div className="end">
+            <NewSchedule />
+          </div>
+        )
+      }
+    >
+      <Trouble error={act.error} />
+      <Table
+        label="Schedules"
+        list={schedules}
+        columns={columns}
+        keyOf={({ id }) => id}
+        empty={
+          <>
+            <h2>No schedules</h2>
+            <p>
+              A schedule starts a workflow at the times of a cron expression, once each, also after an outage:
+            </p>
+            <code>
+              signoff schedules create nightly report --cron &quot;0 3 * * *&quot; --timezone Europe/Vienna
+            </code>
+          </>
+        }
+      />
+    </PlainPage>
+  );
+}
+
+function Controls({ schedule, act }: { schedule: Schedule; act: Act }) {
+  const path = { params: { path: { schedule_id: schedule.id } } };
+  return (
+    <>
+      {schedule.is_paused ? (
+        <button
+          type="button"
+          aria-label={`Resume ${schedule.id}`}
+          disabled={act.isBusy}
+          onClick={() => act.run(() => given(api.POST("/v1/schedules/{schedule_id}/resume", path)))}
+        >
+          Resume
+        </button>
+      ) : (
+        <button
+          type="button"
+          aria-label={`Pause ${schedule.id}`}
+          disabled={act.isBusy}
+          onClick={() => act.run(() => given(api.POST("/v1/schedules/{schedule_id}/pause", path)))}
+        >
+          Pause
+        </button>
+      )}
+      <Asking
+        verb="Delete"
+        title={`Delete ${schedule.id}?`}
+        list="schedules"
+        className="danger"
+        send={() => given(api.POST("/v1/schedules/{schedule_id}/delete", path))}
+      >
+        <p>It starts nothing more. Its runs stay.</p>
+      </Asking>
+    </>
+  );
+}

@@ -1,0 +1,185 @@
+"""Each page of Studio, light and dark, wide and on a phone: what holds of all of them. Their pictures are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+
+from signoff.server import Server
+from tests.studio.places import PLACES, furnished, routed, served_pages
+
+PICTURES = Path(__file__).parents[2] / ".artifacts" / "studio"
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "has_touch": True},
+    "dark phone": {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}, "has_touch": True},
+}
+ADMIN = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": "admin"}
+SUMS_SHIFTS = """
+window.shifted = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+OVERHANGS = """
+Math.max(...[document.documentElement, document.querySelector("main")].map(
+  (each) => each.scrollWidth - each.clientWidth
+))
+"""
+GOOD_SHIFT = 0.02
+"""Of the page's height and width together; what is up to 0.1 is called good, and what moves text is more than this."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What was found on a page in one look."""
+
+    violations: list[dict[str, Any]]
+    shifted: float
+    too_wide: int
+    title: str
+    landmarks: int
+    trouble: list[str]
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with furnished(tmp_path_factory.mktemp("rooms")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=LOOKS)
+def window(
+    request: pytest.FixtureRequest, browser: Browser, rooms: Server
+) -> Iterator[tuple[str, BrowserContext]]:
+    context = browser.new_context(base_url=rooms.url, extra_http_headers=ADMIN, **LOOKS[request.param])
+    context.add_init_script(SUMS_SHIFTS)
+    yield request.param, context
+    context.close()
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def visit(request: pytest.FixtureRequest, window: tuple[str, BrowserContext]) -> Visit:
+    """Look at a page, and keep its picture."""
+    look, context = window
+    place, page, trouble = PLACES[request.param], context.new_page(), list[str]()
+
+    def told(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and "status of 404" not in message.text:
+            trouble.append(message.text)
+
+    page.on("console", told)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("requestfailed", lambda failed: trouble.append(f"{failed.url}: {failed.failure}"))
+    page.goto(place.address)
+    expect(page.get_by_role("main").get_by_text(place.sees).filter(visible=True).first).to_be_visible()
+    page.evaluate("document.fonts.ready")
+    file = PICTURES / f"{request.param} {look}.png".replace(" ", "-")
+    page.screenshot(path=file)
+    violations = Axe().run(page).response["violations"]
+    found = Visit(
+        violations=[each for each in violations if each["impact"] in ("serious", "critical")],
+        shifted=page.evaluate("window.shifted"),
+        too_wide=page.evaluate(OVERHANGS),
+        title=page.title(),
+        landmarks=page.get_by_role("main").count() + page.get_by_role("navigation").count(),
+        trouble=list(trouble),
+    )
+    page.close()
+    return found
+
+
+def test_axe_finds_nothing_serious(visit: Visit) -> None:
+    told = [
+        f"{each['id']}: {node['html']} {node['failureSummary']}"
+        for each in visit.violations
+        for node in each["nodes"]
+    ]
+    assert told == []
+
+
+def test_the_console_is_quiet_and_nothing_that_is_asked_for_fails(visit: Visit) -> None:
+    assert visit.trouble == []
+
+
+def test_nothing_moves_while_the_page_comes(visit: Visit) -> None:
+    assert visit.shifted <= GOOD_SHIFT
+
+
+def test_nothing_is_wider_than_the_window(visit: Visit) -> None:
+    assert visit.too_wide <= 0
+
+
+def test_the_page_has_a_title_of_its_own_and_landmarks(visit: Visit) -> None:
+    assert re.fullmatch(r".+ - Signoff|(\(\d+\+?\) )?Signoff", visit.title)
+    assert visit.landmarks == 2
+
+
+def test_each_page_of_the_router_is_known_to_the_server_and_is_looked_at_here() -> None:
+    looked_at = {place.route for place in PLACES.values()} | {"/"}
+    assert routed() == served_pages() == looked_at
+
+
+@pytest.fixture
+def page(browser: Browser, rooms: Server) -> Iterator[Page]:
+    context = browser.new_context(base_url=rooms.url, extra_http_headers=ADMIN, reduced_motion="reduce")
+    yield context.new_page()
+    context.close()
+
+
+def test_the_first_tab_leads_to_the_content_and_what_has_the_focus_shows_it(page: Page) -> None:
+    page.goto("/schedules")
+    expect(page.get_by_role("link", name="Inbox")).to_be_visible()
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="To the content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    expect(page).to_have_url(re.compile("/schedules$"))
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="New schedule")).to_be_focused()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("address", "button"),
+    [("/schedules", "New schedule"), ("/schedules", "Delete"), ("/workers", "Limit"), ("/keys", "New key")],
+)
+def test_axe_finds_nothing_serious_in_a_dialog(
+    page: Page, scheme: Literal["light", "dark"], address: str, button: str
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(address)
+    page.get_by_role("button", name=button).first.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.screenshot(path=PICTURES / f"dialog-{button}-{scheme}.png".replace(" ", "-"))
+    found = Axe().run(page).response["violations"]
+    assert [each for each in found if each["impact"] in ("serious", "critical")] == []
+
+
+def test_nothing_moves_for_those_who_want_no_motion(page: Page) -> None:
+    page.goto("/inbox/mail.1?view=all")
+    page.get_by_role("button", name="Reject").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    assert page.evaluate("document.getAnimations().length") == 0
+    page.keyboard.press("u")
+
+
+def test_on_a_phone_every_place_is_reached_by_the_menu(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto("/inbox")
+    for name in ("Schedules", "API keys"):
+        expect(page.get_by_role("link", name=name)).to_be_hidden()
+        page.get_by_role("button", name="More").click()
+        page.get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", name=name)).to_be_visible()

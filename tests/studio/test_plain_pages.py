@@ -1,0 +1,303 @@
+"""Studio's plain pages: what is done there is done, what is refused is told, and roles see what they may."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from signoff.server import Server
+from tests.cli.commands import until
+from tests.server.conftest import asked, path_of, start
+from tests.server.proxied import through
+from tests.studio.places import furnished, serving_rooms
+from tests.studio.test_places import PICTURES
+from tests.support import OnThread
+
+Windows = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with furnished(tmp_path_factory.mktemp("rooms")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server on which nothing has happened."""
+    with OnThread(lambda: serving_rooms(tmp_path_factory.mktemp("bare"))) as server:
+        yield server
+
+
+@pytest.fixture
+def http(rooms: Server) -> Iterator[httpx.Client]:
+    with through(rooms, "root", roles="admin") as client:
+        yield client
+
+
+@pytest.fixture
+def window(browser: Browser, rooms: Server) -> Iterator[Windows]:
+    """Opens a page as somebody of some role."""
+    contexts = []
+
+    def opened(address: str, role: str = "operator", user: str = "ana") -> Page:
+        said = {"X-Forwarded-User": user, "X-Forwarded-Roles": role}
+        context = browser.new_context(
+            base_url=rooms.url, extra_http_headers=said, permissions=["clipboard-read", "clipboard-write"]
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def row(page: Page, text: str):
+    return page.get_by_role("row").filter(has_text=text)
+
+
+# Who may
+
+
+@pytest.mark.parametrize(
+    ("role", "places"),
+    [
+        ("responder", ["Inbox", "Rules"]),
+        ("viewer", ["Inbox", "Runs", "Sessions", "Schedules", "Workers", "Rules", "Audit", "Deliveries"]),
+    ],
+)
+def test_the_navigation_has_what_a_role_allows(window: Windows, role: str, places: list[str]) -> None:
+    page = window("/inbox", role)
+    navigation = page.get_by_role("navigation", name="Studio")
+    expect(navigation.get_by_text("ana")).to_be_visible()
+    assert navigation.get_by_role("link").all_inner_texts() == places
+
+
+@pytest.mark.parametrize(
+    "address", ["/keys", "/schedules", "/workers", "/audit", "/deliveries", "/sessions/x"]
+)
+def test_an_address_that_a_role_does_not_open_says_why(window: Windows, address: str) -> None:
+    page = window(address, "responder")
+    expect(page.get_by_role("alert").filter(has_text="has no role that may").first).to_be_visible()
+
+
+@pytest.mark.parametrize("address", ["/schedules", "/workers", "/deliveries", "/rules?ended=true"])
+def test_who_only_looks_is_offered_nothing_that_would_be_refused(window: Windows, address: str) -> None:
+    page = window(address, "viewer")
+    expect(page.get_by_role("row").nth(1)).to_be_visible()
+    for name in ("Pause", "Resume", "Delete", "Limit", "Revoke", "Send again", "New schedule"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
+
+
+def test_where_nobody_is_asked_who_they_are_there_are_no_keys_and_the_page_says_why(page: Page) -> None:
+    page.goto("/keys")
+    expect(page.get_by_role("alert")).to_contain_text("asks nobody who they are")
+    expect(page.get_by_role("link", name="API keys")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("address", "taught"),
+    [
+        ("/sessions", "signoff start chat --session"),
+        ("/schedules", "signoff schedules create nightly"),
+        ("/rules", "for a day at most"),
+        ("/audit", "signoff audit verify"),
+        ("/deliveries", "signoff server --channels"),
+        ("/keys", "sends a key with each request"),
+        ("/keys?kind=worker", "proves itself by a key"),
+    ],
+)
+def test_a_page_that_has_nothing_to_show_teaches_what_it_would_show(
+    browser: Browser, bare: Server, address: str, taught: str
+) -> None:
+    said = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": "admin"}
+    context = browser.new_context(base_url=bare.url, extra_http_headers=said)
+    page = context.new_page()
+    page.goto(address)
+    expect(page.get_by_role("main").get_by_text(taught)).to_be_visible()
+    picture = f"empty {address.strip('/')}.png".translate(str.maketrans(" ?=", "---"))
+    page.screenshot(path=PICTURES / picture)
+    context.close()
+
+
+# What is done
+
+
+def test_a_session_leads_to_its_chain_of_runs(window: Windows) -> None:
+    page = window("/sessions")
+    page.get_by_role("link", name="talk-1").click()
+    expect(page.get_by_role("heading", name="talk-1")).to_be_visible()
+    expect(page.get_by_text("2 runs")).to_be_visible()
+    page.get_by_role("link", name="talk-1-b").click()
+    expect(page.get_by_role("heading", name="talk-1-b")).to_be_visible()
+
+
+def test_a_schedule_is_made_paused_resumed_and_deleted(
+    window: Windows, http: httpx.Client, name: str
+) -> None:
+    page = window("/schedules")
+    page.get_by_role("button", name="New schedule").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name", exact=True).fill(name)
+    form.get_by_label("Workflow").fill("echo")
+    form.get_by_label("Arguments").fill('{"value": [1, "ü"')
+    form.get_by_role("textbox", name="Times").fill("0 25 * * *")
+    form.get_by_label("Time zone").fill("Europe/Vienna")
+    form.get_by_role("button", name="New schedule").click()
+    expect(form.get_by_role("alert")).to_contain_text("not JSON")
+    form.get_by_label("Arguments").fill('{"value": [12345678901234567890, "ü"]}')
+    form.get_by_role("button", name="New schedule").click()
+    expect(form.get_by_role("alert")).to_contain_text("cron")
+    expect(form.get_by_label("Name", exact=True)).to_have_value(name)
+    form.get_by_role("textbox", name="Times").fill("0 5 * * *")
+    form.get_by_role("button", name="New schedule").click()
+    expect(form).to_be_hidden()
+    made = http.get(f"/v1/schedules/{name}").json()
+    assert (made["arguments"], made["timezone"]) == (
+        {"args": [], "kwargs": {"value": [12345678901234567890, "ü"]}},
+        "Europe/Vienna",
+    )
+    page.get_by_role("button", name=f"Pause {name}").click()
+    expect(row(page, name)).to_contain_text("not while paused")
+    page.get_by_role("button", name=f"Resume {name}").click()
+    expect(row(page, name)).to_contain_text("in ")
+    expect(page.get_by_role("button", name=f"Pause {name}")).to_be_visible()
+    row(page, name).get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(row(page, name)).to_have_count(0)
+    assert http.get(f"/v1/schedules/{name}").status_code == 404
+
+
+def test_a_new_schedule_does_not_change_the_one_that_has_the_name(
+    window: Windows, http: httpx.Client
+) -> None:
+    page = window("/schedules")
+    page.get_by_role("button", name="New schedule").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name", exact=True).fill("nightly")
+    form.get_by_label("Workflow").fill("explode")
+    form.get_by_role("textbox", name="Times").fill("* * * * *")
+    form.get_by_role("button", name="New schedule").click()
+    expect(form.get_by_role("alert")).to_contain_text("already")
+    assert http.get("/v1/schedules/nightly").json()["workflow"] == "echo"
+
+
+def test_a_group_is_paused_resumed_and_limited(window: Windows, http: httpx.Client, name: str) -> None:
+    http.post(f"/v1/groups/{name}/pause").raise_for_status()
+    page = window("/workers")
+    group = row(page, name)
+    page.get_by_role("button", name=f"Resume {name}").click()
+    page.get_by_role("button", name=f"Pause {name}").click()
+    expect(page.get_by_role("button", name=f"Resume {name}")).to_be_visible()
+    group.get_by_role("button", name="Limit").click()
+    page.get_by_label("Runs at once").fill("3")
+    page.get_by_label("Starts").fill("10")
+    page.get_by_role("dialog").get_by_role("button", name="Limit").click()
+    expect(page.get_by_role("alert")).to_contain_text("how many seconds")
+    page.get_by_label("Starts").fill("")
+    page.get_by_role("dialog").get_by_role("button", name="Limit").click()
+    expect(group).to_contain_text("3 at once")
+    expect(page.get_by_role("row").filter(has_text="pid")).to_contain_text("default")
+
+
+def test_a_rule_is_revoked_by_whoever_made_it_with_a_reason(
+    window: Windows, http: httpx.Client, rooms: Server, name: str
+) -> None:
+    start(http, "mail", name, f"{name}@example.org")
+    id = asked(http, name)
+    alike = {"seconds": 3600, "same": ["/to"], "everywhere": True}
+    with through(rooms, name, roles="responder") as maker:
+        answer = maker.post(f"/v1/questions/{path_of(id)}/answer", json={"value": True, "alike": alike})
+        answer.raise_for_status()
+    page = window("/rules", "responder", name)
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.get_by_role("button", name="Revoke").click()
+    page.get_by_label("Reason").fill("the shop was told")
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("heading", name="No rule is in force")).to_be_visible()
+    page.get_by_role("button", name="All").click()
+    expect(row(page, "send_mail")).to_contain_text(f"by {name}")
+    trail = http.get("/v1/audit", params={"question_id": id}).json()["items"]
+    assert [event["details"]["reason"] for event in trail if event["kind"] == "rule_revoked"] == [
+        "the shop was told"
+    ]
+
+
+def test_the_trail_shows_the_newest_first_and_is_filtered_in_the_address(window: Windows) -> None:
+    page = window("/audit")
+    expect(row(page, "deploy.1")).to_be_visible()
+    page.get_by_label("Question").fill("approved.1")
+    page.keyboard.press("Enter")
+    expect(row(page, "deploy.1")).to_have_count(0)
+    expect(row(page, "approved.1").first).to_contain_text("asked")
+    page.get_by_label("What happened").select_option("resolved")
+    expect(row(page, "approved.1")).to_have_count(1)
+    page.reload()
+    expect(row(page, "approved.1")).to_have_count(1)
+    expect(page.get_by_label("Question")).to_have_value("approved.1")
+
+
+def test_the_whole_trail_is_saved_as_lines(page: Page, served: Server, name: str, tmp_path: Path) -> None:
+    with httpx.Client(base_url=served.url, trust_env=False, timeout=60) as laptop:
+        start(laptop, "ask", name)
+        id = asked(laptop, name)
+    page.goto("/audit")
+    expect(row(page, id)).to_be_visible(timeout=20_000)
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Export all").click()
+    saved.value.save_as(tmp_path / "audit.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [line["seq"] for line in lines] == list(range(len(lines)))
+    assert id in [line["event"]["question_id"] for line in lines]
+
+
+def test_a_delivery_that_was_given_up_is_sent_again(window: Windows, http: httpx.Client) -> None:
+    [before] = http.get("/v1/deliveries", params={"question_id": "deploy.1"}).json()["items"]
+    page = window("/deliveries?state=dead")
+    delivery = row(page, "deploy.1")
+    expect(delivery).to_contain_text("the mailbox is full")
+    delivery.get_by_role("button", name="Send again").click()
+
+    def sent_again() -> bool:
+        [found] = http.get("/v1/deliveries", params={"question_id": "deploy.1"}).json()["items"]
+        return found["state"] == "dead" and found["ended_at"] > before["ended_at"]
+
+    until(sent_again)
+    expect(delivery).to_be_visible(timeout=20_000)
+
+
+def test_a_keys_secret_is_shown_once_and_opens_what_was_chosen(
+    window: Windows, rooms: Server, name: str
+) -> None:
+    page = window("/keys", "admin")
+    page.get_by_role("button", name="New key").click()
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_role("checkbox", name="operator").uncheck()
+    page.get_by_role("checkbox", name="viewer").check()
+    page.get_by_role("dialog").get_by_role("button", name="New key").click()
+    secret = page.get_by_label("Secret").input_value()
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Secret")).to_be_visible()
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == secret
+    page.get_by_role("button", name="I have kept it").click()
+    assert secret not in page.content()
+    opened = httpx.get(f"{rooms.url}/v1/me", headers={"authorization": f"Bearer {secret}"}, trust_env=False)
+    assert opened.json()["roles"] == ["viewer"]
+    row(page, name).get_by_role("button", name="Rotate").click()
+    page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
+    expect(page.get_by_label("Secret")).not_to_have_value(secret)
+    page.get_by_role("button", name="I have kept it").click()
+    expect(row(page, name)).to_have_count(2)
+    row(page, name).last.get_by_role("button", name="Revoke").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(row(page, name).last).to_contain_text("revoked")
