@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError
 from signoff.people.hours import BusinessHours
@@ -229,7 +229,7 @@ class Policy:
             raise RegistrationError(f"question {text!r}: a quorum is for approvals, not for {input_type}")
         if agreed.of > 1 and skippable:
             raise RegistrationError(f"question {text!r}: a vote is a yes or a no; drop skippable or quorum")
-        given: Sequence[object] = escalations
+        given = cast("Sequence[object]", escalations)
         if not all(isinstance(each, Escalation) for each in given):
             raise InvalidValue("escalations", "pass a list, such as [Escalation(3600, ['group:heads'])]")
         if remind_every is not None:
