@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError
 from signoff.people.hours import BusinessHours
@@ -229,6 +229,9 @@ class Policy:
             raise RegistrationError(f"question {text!r}: a quorum is for approvals, not for {input_type}")
         if agreed.of > 1 and skippable:
             raise RegistrationError(f"question {text!r}: a vote is a yes or a no; drop skippable or quorum")
+        given = cast("Sequence[object]", escalations)
+        if not all(isinstance(each, Escalation) for each in given):
+            raise InvalidValue("escalations", "pass a list, such as [Escalation(3600, ['group:heads'])]")
         if remind_every is not None:
             _check_seconds("remind_every", remind_every, at_least=SHORTEST_REMINDER_SECONDS)
         if timeout_answer is not None and timeout_seconds is not None:
@@ -265,6 +268,8 @@ def check_deadline(seconds: float) -> float:
     return seconds
 
 
-def _check_seconds(path: str, seconds: float, *, at_least: float = 0.0) -> None:
+def _check_seconds(path: str, seconds: object, *, at_least: float = 0.0) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidValue(path, f"{seconds!r} is no number of seconds")
     if not math.isfinite(seconds) or seconds < at_least:
-        raise InvalidValue(path, f"{seconds} is no number of seconds from {at_least:g} on")
+        raise InvalidValue(path, f"{seconds!r} is no number of seconds from {at_least:g} on")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
@@ -107,6 +107,7 @@ class Question:
         _check_text(text)
         if input_type not in _INPUT_TYPES:
             raise RegistrationError(f"input_type {input_type!r} is not one of {', '.join(_INPUT_TYPES)}")
+        _check_kinds(text, options, metadata, action)
         if bool(options) != (input_type in ("select", "multiselect")):
             raise RegistrationError(
                 f"question {text!r}: options belong to select and multiselect, and they need some"
@@ -236,6 +237,17 @@ def _check_range(text: str, what: str, low: int | None, high: int | None, most: 
         )
 
 
+def _check_kinds(text: str, options: object, metadata: object, action: object) -> None:
+    if isinstance(options, str | Mapping):
+        raise RegistrationError(f"question {text!r}: pass a list of options, such as ['yes', 'later']")
+    if not isinstance(metadata, Mapping | None):
+        raise RegistrationError(f"question {text!r}: metadata is an object, such as {{'customer': 'bob'}}")
+    if not isinstance(action, Action | None):
+        raise RegistrationError(
+            f"question {text!r}: pass an Action, such as Action('send_mail', {{'to': 'bob'}})"
+        )
+
+
 def _choices(text: str, options: Sequence[str | dict[str, Any]]) -> list[dict[str, Any]]:
     choices = [_choice(text, option) for option in options]
     if len({choice["value"] for choice in choices}) != len(choices):
@@ -243,8 +255,9 @@ def _choices(text: str, options: Sequence[str | dict[str, Any]]) -> list[dict[st
     return choices
 
 
-def _choice(text: str, option: str | dict[str, Any]) -> dict[str, Any]:
-    choice = {"value": option} if isinstance(option, str) else option
+def _choice(text: str, option: object) -> dict[str, Any]:
+    given = cast("dict[str, Any]", option) if isinstance(option, dict) else {}
+    choice = {"value": option} if isinstance(option, str) else given
     if not isinstance(choice.get("value"), str):
         raise RegistrationError(
             f"question {text!r}: an option is a text or has a text 'value', not {option!r}"
