@@ -12,31 +12,15 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
-from signoff.deliveries import (
-    Delivery,
-)
-from signoff.errors import (
-    BlockingCall,
-    ClientClosed,
-    SignoffError,
-)
+from signoff.deliveries import Delivery
+from signoff.errors import BlockingCall, ClientClosed, SignoffError
 from signoff.groups import AsyncGroups
 from signoff.inbox import AsyncInbox
-from signoff.links import (
-    AsyncLinks,
-)
-from signoff.notifications import (
-    AsyncNotifications,
-)
-from signoff.people.bulk import (
-    GivenAnswer,
-)
-from signoff.people.links import (
-    NewLink,
-)
-from signoff.people.rules import (
-    Alike,
-)
+from signoff.links import AsyncLinks
+from signoff.notifications import AsyncNotifications
+from signoff.people.bulk import GivenAnswer
+from signoff.people.links import NewLink
+from signoff.people.rules import Alike
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -52,9 +36,7 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
-from signoff.rules import (
-    AsyncRules,
-)
+from signoff.rules import AsyncRules
 from signoff.schedules import AsyncSchedules
 from signoff.sessions import AsyncSessions
 from signoff.stores.base import Store

@@ -15,23 +15,10 @@ from pydantic_core import from_json, to_json
 from signoff import codec
 from signoff.deliveries import Delivery
 from signoff.errors import SignoffError, StoreUnavailable
-from signoff.http_connection import (
-    CONNECT_SECONDS,
-    SILENT_SECONDS,
-    key_headers,
-    new_client,
-    server_url,
-)
-from signoff.people.bulk import (
-    GivenAnswer,
-    check_count,
-)
-from signoff.people.links import (
-    NewLink,
-)
-from signoff.people.policies import (
-    check_deadline,
-)
+from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, key_headers, new_client, server_url
+from signoff.people.bulk import GivenAnswer, check_count
+from signoff.people.links import NewLink
+from signoff.people.policies import check_deadline
 from signoff.people.responders import Responder, check_names
 from signoff.people.rules import Alike
 from signoff.pruned import Pruned

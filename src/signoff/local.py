@@ -9,16 +9,8 @@ from typing import Any
 
 from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
-from signoff.errors import (
-    InvalidValue,
-    SignoffError,
-)
-from signoff.people import (
-    comments,
-    decisions,
-    links,
-    rules,
-)
+from signoff.errors import InvalidValue, SignoffError
+from signoff.people import comments, decisions, links, rules
 from signoff.people.answers import answer, get_question
 from signoff.people.bulk import GivenAnswer, answer_each
 from signoff.people.callbacks import veiled
@@ -50,9 +42,7 @@ from signoff.records import (
 )
 from signoff.request_ids import check_free, check_length
 from signoff.stores.base import Store
-from signoff.stores.encrypted import (
-    unwrapped,
-)
+from signoff.stores.encrypted import unwrapped
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,

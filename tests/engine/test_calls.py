@@ -20,17 +20,7 @@ from signoff import (
 from signoff.errors import OutsideWorkflow, RegistrationError, SignoffError
 from signoff.records import CallKind, EntryKind, PromiseState
 from signoff.testing import VirtualClock
-from tests.support import (
-    asked,
-    in_asyncio,
-    journaled,
-    new_app,
-    opened,
-    opens,
-    pauses,
-    running,
-    until,
-)
+from tests.support import asked, in_asyncio, journaled, new_app, opened, opens, pauses, running, until
 
 # Promises
 

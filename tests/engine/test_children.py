@@ -7,22 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from signoff import (
-    Context,
-    IdConflict,
-    RetryPolicy,
-)
+from signoff import Context, IdConflict, RetryPolicy
 from signoff.errors import RunTimeout
 from signoff.testing import VirtualClock
-from tests.support import (
-    doomed_worker,
-    in_asyncio,
-    new_app,
-    opens,
-    pauses,
-    running,
-    until,
-)
+from tests.support import doomed_worker, in_asyncio, new_app, opens, pauses, running, until
 
 
 @in_asyncio

@@ -9,15 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff import (
-    AlreadySettled,
-    AsyncClient,
-    Context,
-    Promise,
-    RunCancelled,
-    RunState,
-    Signoff,
-)
+from signoff import AlreadySettled, AsyncClient, Context, Promise, RunCancelled, RunState, Signoff
 from signoff.errors import InvalidValue, NotSerializable, RunTimeout
 from signoff.records import EntryKind, PromiseState
 from signoff.testing import VirtualClock

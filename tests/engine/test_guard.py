@@ -22,13 +22,7 @@ import pytest
 from signoff import Context
 from signoff.errors import BusyLoop, NotInStep, WaitsForNothing
 from signoff.records import EntryKind
-from tests.support import (
-    fails,
-    in_asyncio,
-    journaled,
-    new_app,
-    running,
-)
+from tests.support import fails, in_asyncio, journaled, new_app, running
 
 Code = Callable[[Context], Awaitable[Any]]
 

@@ -11,15 +11,7 @@ import pytest
 
 from signoff import Context
 from signoff.testing import VirtualClock
-from tests.support import (
-    doomed_worker,
-    in_asyncio,
-    new_app,
-    opened,
-    pauses,
-    rebuilt,
-    running,
-)
+from tests.support import doomed_worker, in_asyncio, new_app, opened, pauses, rebuilt, running
 
 Code = Callable[[Context], Awaitable[Any]]
 

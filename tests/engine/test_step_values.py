@@ -15,16 +15,7 @@ from pydantic import BaseModel
 from signoff import Context, RetryPolicy, StepFailed
 from signoff.errors import NotSerializable, PayloadTooLarge, RegistrationError, ReplayFailed
 from signoff.records import EntryKind
-from tests.support import (
-    doomed_worker,
-    fails,
-    in_asyncio,
-    journaled,
-    new_app,
-    opened,
-    pauses,
-    running,
-)
+from tests.support import doomed_worker, fails, in_asyncio, journaled, new_app, opened, pauses, running
 
 ONCE = RetryPolicy(max_attempts=1)
 

@@ -16,16 +16,7 @@ from signoff import Context, RetryPolicy, RunState, StepTimeout
 from signoff.errors import OutsideWorkflow
 from signoff.records import EntryKind
 from signoff.testing import VirtualClock
-from tests.support import (
-    doomed_worker,
-    in_asyncio,
-    journaled,
-    new_app,
-    opened,
-    pauses,
-    running,
-    until,
-)
+from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running, until
 
 ONCE = RetryPolicy(max_attempts=1)
 

@@ -22,17 +22,7 @@ from signoff.server.login_door import own_path
 from signoff.stores.paging import TokenFilter
 from signoff.testing import VirtualClock
 from tests.server.conftest import app_in, kind, serving, start
-from tests.server.provider import (
-    CLIENT,
-    EC,
-    NEXT,
-    PUBLIC,
-    RSA,
-    SECRET,
-    Browser,
-    LocalProvider,
-    query_of,
-)
+from tests.server.provider import CLIENT, EC, NEXT, PUBLIC, RSA, SECRET, Browser, LocalProvider, query_of
 from tests.support import OnThread
 
 SESSION = "__Host-signoff"

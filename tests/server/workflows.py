@@ -10,15 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from signoff import (
-    Action,
-    Concurrency,
-    Context,
-    Escalation,
-    Quorum,
-    RetryPolicy,
-    Signoff,
-)
+from signoff import Action, Concurrency, Context, Escalation, Quorum, RetryPolicy, Signoff
 from signoff.errors import PromiseCancelled, PromiseRejected, SignalTimeout
 
 

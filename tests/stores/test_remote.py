@@ -15,15 +15,7 @@ import pytest
 
 from signoff.engine import timers, worker
 from signoff.errors import InvalidValue, StoreError, StoreUnavailable
-from signoff.records import (
-    Amendment,
-    AuditKind,
-    NewAuditEvent,
-    NewPromise,
-    NewRun,
-    PromiseKind,
-    RunState,
-)
+from signoff.records import Amendment, AuditKind, NewAuditEvent, NewPromise, NewRun, PromiseKind, RunState
 from signoff.server import Server
 from signoff.stores.base import Change, Write
 from signoff.stores.paging import AuditFilter, RunFilter
@@ -33,17 +25,7 @@ from signoff.stores.sqlite import SqliteStore
 from tests.remote.processes import free_port
 from tests.remote.proxy import FINE, REPLY_LOST, Fate, Proxy, is_batch
 from tests.server import workflows
-from tests.stores.scene import (
-    GROUP,
-    KEPT_FAILURE,
-    SUCCESS,
-    WORKFLOW,
-    YES,
-    Scene,
-    entry,
-    question,
-    until,
-)
+from tests.stores.scene import GROUP, KEPT_FAILURE, SUCCESS, WORKFLOW, YES, Scene, entry, question, until
 from tests.support import PATIENCE_SECONDS, OnThread, in_asyncio, pauses
 
 

@@ -23,15 +23,7 @@ from typing import Any
 import pytest
 
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
-from signoff.records import (
-    Amendment,
-    AuditKind,
-    NewAuditEvent,
-    NewRun,
-    PromiseKind,
-    PromiseState,
-    RunState,
-)
+from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRun, PromiseKind, PromiseState, RunState
 from signoff.stores import (
     sqlite_audit,
     sqlite_claims,

@@ -33,14 +33,7 @@ from signoff.errors import (
     WaitsForNothing,
 )
 from signoff.logs import fields_of
-from signoff.records import (
-    Entry,
-    EntryKind,
-    Message,
-    MessageKind,
-    PromiseState,
-    RunState,
-)
+from signoff.records import Entry, EntryKind, Message, MessageKind, PromiseState, RunState
 from signoff.stores.base import Claim, Outcome, Store, Write
 
 log = logging.getLogger("signoff.worker")

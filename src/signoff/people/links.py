@@ -29,14 +29,7 @@ from signoff.people.filled import Filled, answer_of, normal
 from signoff.people.placeholders import meant_answer, unquoting
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
-from signoff.records import (
-    AuditKind,
-    NewAuditEvent,
-    Promise,
-    PromiseState,
-    Token,
-    TokenKind,
-)
+from signoff.records import AuditKind, NewAuditEvent, Promise, PromiseState, Token, TokenKind
 from signoff.redaction import Redaction
 from signoff.stores.base import Store
 from signoff.tokens import find_token, new_token

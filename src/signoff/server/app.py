@@ -50,15 +50,9 @@ from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
 from signoff.server.guard import Guard
-from signoff.server.headers import (
-    SafeHeaders,
-)
-from signoff.server.heads import (
-    HeadLimit,
-)
-from signoff.server.hosts import (
-    HostCheck,
-)
+from signoff.server.headers import SafeHeaders
+from signoff.server.heads import HeadLimit
+from signoff.server.hosts import HostCheck
 from signoff.server.identity import TrustedProxy
 from signoff.server.ids import EncodedPaths
 from signoff.server.inbox import Inboxes

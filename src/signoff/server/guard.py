@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Collection,
-)
-from typing import (
-    Final,
-)
-from urllib.parse import (
-    quote,
-)
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import quote
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from signoff.clock import (
-    Clock,
-)
-from signoff.errors import (
-    AccessDenied,
-    NotAuthenticated,
-    SignoffError,
-    TooManyRequests,
-)
-from signoff.server.actors import (
-    ANYBODY,
-    Actor,
-)
-from signoff.server.hosts import (
-    SAFE,
-)
+from signoff.clock import Clock
+from signoff.errors import AccessDenied, NotAuthenticated, SignoffError, TooManyRequests
+from signoff.server.actors import ANYBODY, Actor
+from signoff.server.hosts import SAFE
 from signoff.server.problems import problem
 from signoff.server.rights import Rights, path_of, reach_of, rights_on
 from signoff.server.ways import RECHECK_SECONDS, Identity, Ways

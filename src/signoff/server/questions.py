@@ -25,56 +25,18 @@ from signoff.errors import (
 )
 from signoff.people.bulk import MOST_ANSWERS, GivenAnswer, answer_each
 from signoff.people.responders import Responder, check_names
-from signoff.people.rules import (
-    Alike,
-)
-from signoff.records import (
-    AuditEvent,
-    Promise,
-    PromiseKind,
-    PromiseState,
-)
-from signoff.server.actors import (
-    Actor,
-    ActorOf,
-)
-from signoff.server.bodies import (
-    Body,
-    Compared,
-    ExactRoute,
-    RequestId,
-    Text,
-)
-from signoff.server.examples import (
-    QUESTION,
-    QUESTION_ID,
-    example,
-)
-from signoff.server.feeds import (
-    UNBUFFERED,
-)
-from signoff.server.idempotency import (
-    KeyOf,
-    request_id_of,
-)
+from signoff.people.rules import Alike
+from signoff.records import AuditEvent, Promise, PromiseKind, PromiseState
+from signoff.server.actors import Actor, ActorOf
+from signoff.server.bodies import Body, Compared, ExactRoute, RequestId, Text
+from signoff.server.examples import QUESTION, QUESTION_ID, example
+from signoff.server.feeds import UNBUFFERED
+from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
-from signoff.server.inbox import (
-    Interest,
-)
+from signoff.server.inbox import Interest
 from signoff.server.problems import status_of, to_body
-from signoff.server.replies import (
-    After,
-    Limit,
-    Seq,
-    reply,
-    reply_page,
-    reply_with,
-)
-from signoff.server.responses import (
-    gives,
-    gives_page,
-    gives_text,
-)
+from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
+from signoff.server.responses import gives, gives_page, gives_text
 from signoff.server.services import ServicesOf
 from signoff.server.shapes import shape_of
 from signoff.stores.paging import PromiseFilter

@@ -9,21 +9,9 @@ from pydantic import Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from signoff.deliveries import (
-    Delivery,
-)
-from signoff.records import (
-    AuditEvent,
-    Promise,
-    Rule,
-    Run,
-    Session,
-    Token,
-    WorkflowInfo,
-)
-from signoff.server.bodies import (
-    Text,
-)
+from signoff.deliveries import Delivery
+from signoff.records import AuditEvent, Promise, Rule, Run, Session, Token, WorkflowInfo
+from signoff.server.bodies import Text
 from signoff.stores.paging import Page
 from signoff.wire import Record, to_wire
 

@@ -10,19 +10,9 @@ from starlette.responses import Response
 
 from signoff import codec
 from signoff.concurrency import slot_of
-from signoff.errors import (
-    NotFound,
-    NotSerializable,
-)
-from signoff.records import (
-    CatchUp,
-    NewSchedule,
-    Schedule,
-)
-from signoff.server.actors import (
-    Actor,
-    ActorOf,
-)
+from signoff.errors import NotFound, NotSerializable
+from signoff.records import CatchUp, NewSchedule, Schedule
+from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Text
 from signoff.server.examples import example
 from signoff.server.ids import Id

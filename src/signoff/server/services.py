@@ -3,47 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    Callable,
-    Coroutine,
-    Mapping,
-)
-from dataclasses import (
-    dataclass,
-    field,
-    replace,
-)
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
 from signoff.local import LocalBackend
-from signoff.people.channels.channel import (
-    Channel,
-)
+from signoff.people.channels.channel import Channel
 from signoff.redaction import Redaction
 from signoff.redaction.backend import backend_of
-from signoff.server.actors import (
-    actor_of,
-)
-from signoff.server.feeds import (
-    PING_SECONDS,
-    Feeds,
-)
+from signoff.server.actors import actor_of
+from signoff.server.feeds import PING_SECONDS, Feeds
 from signoff.server.identity import TrustedProxy
-from signoff.server.inbox import (
-    Inboxes,
-)
-from signoff.server.keyring import (
-    Keyring,
-)
-from signoff.server.login_door import (
-    LoginDoor,
-)
-from signoff.server.rates import (
-    CallbackLimits,
-    LinkLimits,
-)
+from signoff.server.inbox import Inboxes
+from signoff.server.keyring import Keyring
+from signoff.server.login_door import LoginDoor
+from signoff.server.rates import CallbackLimits, LinkLimits
 from signoff.server.readiness import Readiness
 from signoff.server.remote_clients import RemoteClients
 from signoff.server.scrape import Scrape

@@ -47,12 +47,7 @@ from signoff.stores import postgres_sessions as sessions
 from signoff.stores import postgres_tokens as tokens
 from signoff.stores import postgres_workflows as registered
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import (
-    check_deliveries,
-    check_limits,
-    check_report,
-    check_token,
-)
+from signoff.stores.limits import check_deliveries, check_limits, check_report, check_token
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,

@@ -20,15 +20,7 @@ from signoff.errors import (
     RequestConflict,
     RunCancelled,
 )
-from signoff.records import (
-    NewPromise,
-    NewRun,
-    Promise,
-    PromiseKind,
-    PromiseState,
-    Run,
-    Settlement,
-)
+from signoff.records import NewPromise, NewRun, Promise, PromiseKind, PromiseState, Run, Settlement
 from signoff.stores.base import Claim, Outcome, Write
 from signoff.stores.postgres_rows import (
     created_run,

@@ -9,16 +9,7 @@ from typing import Any, LiteralString, cast
 import psycopg
 
 from signoff.errors import InvalidValue, NotFound
-from signoff.records import (
-    Entry,
-    Message,
-    Promise,
-    PromiseKind,
-    PromiseState,
-    Run,
-    RunState,
-    WorkerInfo,
-)
+from signoff.records import Entry, Message, Promise, PromiseKind, PromiseState, Run, RunState, WorkerInfo
 from signoff.stores.paging import LAST_NUMBER, Page, PromiseFilter, RunFilter, page_number
 from signoff.stores.postgres_rows import (
     ENTRY_COLUMNS,

@@ -15,19 +15,9 @@ import httpx
 from pydantic_core import from_json
 
 from signoff.clock import Clock
-from signoff.deliveries import (
-    Delivery,
-    NewDelivery,
-    Report,
-)
-from signoff.errors import (
-    StoreUnavailable,
-)
-from signoff.http_connection import (
-    key_headers,
-    new_client,
-    server_url,
-)
+from signoff.deliveries import Delivery, NewDelivery, Report
+from signoff.errors import StoreUnavailable
+from signoff.http_connection import key_headers, new_client, server_url
 from signoff.records import (
     Amendment,
     AuditEvent,

@@ -54,13 +54,7 @@ from signoff.stores import sqlite_sessions as sessions
 from signoff.stores import sqlite_tokens as tokens
 from signoff.stores import sqlite_workflows as registered
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import (
-    check_deliveries,
-    check_events,
-    check_limits,
-    check_report,
-    check_token,
-)
+from signoff.stores.limits import check_deliveries, check_events, check_limits, check_report, check_token
 from signoff.stores.listeners import Listeners
 from signoff.stores.paging import (
     AuditFilter,

@@ -10,14 +10,7 @@ from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
-from signoff.errors import (
-    InvalidValue,
-    SchemaTooNew,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from signoff.errors import InvalidValue, SchemaTooNew, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 
 APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512

@@ -6,15 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from signoff.records import (
-    AuditEvent,
-    AuditKind,
-    NewAuditEvent,
-    Promise,
-    PromiseKind,
-    PromiseState,
-    Seal,
-)
+from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, PromiseState, Seal
 from signoff.stores.limits import check_events
 from signoff.stores.paging import AuditFilter
 from signoff.testing.model_state import State

@@ -7,16 +7,7 @@ from typing import Any
 
 from signoff.clock import Clock
 from signoff.errors import NotFound
-from signoff.records import (
-    Entry,
-    EntryKind,
-    NewRun,
-    Promise,
-    Run,
-    RunState,
-    Session,
-    TokenKind,
-)
+from signoff.records import Entry, EntryKind, NewRun, Promise, Run, RunState, Session, TokenKind
 from signoff.testing.model_tables import Commit, Facts, Limits, Tables
 
 

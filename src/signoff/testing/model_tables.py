@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from signoff.deliveries import (
-    Delivery,
-)
+from signoff.deliveries import Delivery
 from signoff.records import (
     AuditEvent,
     Entry,
