@@ -1,7 +1,12 @@
 /** What is changed about a proposal, as it is typed. */
 
+import { diffWordsWithSpace } from "diff";
 import { visible } from "../shell/visible";
 import { type Edit, editsBetween } from "./edits";
+
+const LONGEST_MILLISECONDS = 50;
+const LONGEST_KEPT = 240;
+const KEPT_END = 100;
 
 interface DiffProps {
   proposal: unknown;
@@ -19,8 +24,7 @@ export function ProposalDiff({ proposal, edited }: DiffProps) {
             <div key={`${edit.op} ${edit.path}`}>
               <dt>{placeOf(edit)}</dt>
               <dd>
-                {edit.op !== "add" && <del>{visible(shown(edit.old))}</del>}{" "}
-                {edit.op !== "remove" && <ins>{visible(shown(edit.value))}</ins>}
+                <Change edit={edit} />
               </dd>
             </div>
           ))}
@@ -28,6 +32,57 @@ export function ProposalDiff({ proposal, edited }: DiffProps) {
       )}
     </section>
   );
+}
+
+/** A text is compared word by word, unless that takes long; else what was and what is now. */
+function Change({ edit: { op, old, value } }: { edit: Edit }) {
+  const parts = typeof old === "string" && typeof value === "string" ? partsOf(old, value) : undefined;
+  if (parts === undefined) {
+    return (
+      <>
+        {op !== "add" && <del>{visible(shown(old))}</del>}{" "}
+        {op !== "remove" && <ins>{visible(shown(value))}</ins>}
+      </>
+    );
+  }
+  return parts.map(({ kept, was, is }, at) => (
+    <span key={at}>
+      {shortened(visible(kept))}
+      {was !== "" && <del>{visible(was)}</del>}
+      {is !== "" && <ins>{visible(is)}</ins>}
+    </span>
+  ));
+}
+
+/** What stays as it is, and what follows it: what was there, and what is there now. */
+interface Part {
+  kept: string;
+  was: string;
+  is: string;
+}
+
+/** Compare two texts; undefined if they have nothing in common, or it takes long. */
+function partsOf(old: string, value: string): Part[] | undefined {
+  const words = diffWordsWithSpace(old, value, { timeout: LONGEST_MILLISECONDS });
+  if (words === undefined || words.every(({ added, removed }) => added || removed)) return undefined;
+  const parts: Part[] = [{ kept: "", was: "", is: "" }];
+  for (const { added, removed, value: text } of words) {
+    const last = parts.at(-1) as Part;
+    const isChanged = last.was !== "" || last.is !== "";
+    if (added) last.is += text;
+    else if (removed) last.was += text;
+    else if (isChanged && /^[ \t]+$/.test(text)) {
+      // Words that are changed one after the other are one change.
+      last.was += text;
+      last.is += text;
+    } else parts.push({ kept: text, was: "", is: "" });
+  }
+  return parts;
+}
+
+/** What stays as it is matters for where the changes are: its ends will do. */
+function shortened(text: string): string {
+  return text.length <= LONGEST_KEPT ? text : `${text.slice(0, KEPT_END)} … ${text.slice(-KEPT_END)}`;
 }
 
 /** Where it is, as people say it: `lines, 2, amount` for `/lines/1/amount`. */

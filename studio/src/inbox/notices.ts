@@ -2,13 +2,13 @@
 
 import { useNavigate } from "@tanstack/react-router";
 import { useCallback, useSyncExternalStore } from "react";
+import { keep, subscribe } from "../shell/kept";
 import { useMe } from "../shell/me";
 import { isFor, type Question } from "./question";
 
 const WANTED = "signoff.notify";
 const TOLD = "signoff.notified";
 const KEPT = 500;
-const listeners = new Set<() => void>();
 
 export type Notices = "on" | "off" | "denied" | "impossible";
 
@@ -22,17 +22,7 @@ function state(): Notices {
 /** Switch them on or off; the browser asks whether it may, the first time. */
 export async function want(isWanted: boolean): Promise<void> {
   if (isWanted && Notification.permission === "default") await Notification.requestPermission();
-  localStorage.setItem(WANTED, isWanted ? "on" : "off");
-  for (const each of listeners) each();
-}
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  window.addEventListener("storage", listener);
-  return () => {
-    listeners.delete(listener);
-    window.removeEventListener("storage", listener);
-  };
+  keep(WANTED, isWanted ? "on" : "off");
 }
 
 export function useNoticesState(): Notices {

@@ -1,6 +1,7 @@
 /** Questions that somebody wants to see later: kept in this browser, for each server and person. */
 
 import { useMemo, useSyncExternalStore } from "react";
+import { keep, subscribe } from "../shell/kept";
 import { useOfNow } from "../time/clock";
 import { deadlineOf, type Question } from "./question";
 import type { View } from "./useInbox";
@@ -11,7 +12,6 @@ export const BEFORE_DEADLINE_SECONDS = 3600;
 /** Until when, in unix seconds, by question. */
 type Snoozes = Readonly<Record<string, number>>;
 
-const listeners = new Set<() => void>();
 let known: { text: string | null; snoozes: Snoozes } = { text: null, snoozes: {} };
 
 function keyOf(user_id: string): string {
@@ -29,17 +29,7 @@ export function snooze(user_id: string, id: string, until: number | undefined): 
   const now = Date.now() / 1000;
   const asleep = Object.entries(read(user_id)).filter(([each, at]) => each !== id && at > now);
   if (until !== undefined) asleep.push([id, until]);
-  localStorage.setItem(keyOf(user_id), JSON.stringify(Object.fromEntries(asleep)));
-  for (const each of listeners) each();
-}
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  window.addEventListener("storage", listener);
-  return () => {
-    listeners.delete(listener);
-    window.removeEventListener("storage", listener);
-  };
+  keep(keyOf(user_id), JSON.stringify(Object.fromEntries(asleep)));
 }
 
 function wakesAt(question: Question, until: number): number {

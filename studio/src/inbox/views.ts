@@ -1,6 +1,7 @@
 /** Views that somebody has given a name: kept in this browser. */
 
 import { useSyncExternalStore } from "react";
+import { keep, subscribe } from "../shell/kept";
 import { filterOf, type Which } from "./filter";
 
 export interface SavedView {
@@ -9,7 +10,6 @@ export interface SavedView {
 }
 
 const KEY = "signoff.views";
-const listeners = new Set<() => void>();
 let kept: { text: string | null; views: readonly SavedView[] } = { text: null, views: [] };
 
 function views(): readonly SavedView[] {
@@ -33,8 +33,7 @@ function isView(item: unknown): item is SavedView {
 }
 
 function write(next: readonly SavedView[]): void {
-  localStorage.setItem(KEY, JSON.stringify(next));
-  for (const each of listeners) each();
+  keep(KEY, JSON.stringify(next));
 }
 
 /** Keep a view under a name, which may have had another one. */
@@ -56,16 +55,6 @@ export function isSame(one: Which, other: Which): boolean {
   const text = (which: Which) =>
     JSON.stringify([which.view ?? "mine", Object.entries(filterOf({ ...which })).sort()]);
   return text(one) === text(other);
-}
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  // other tabs keep views in the same place
-  window.addEventListener("storage", listener);
-  return () => {
-    listeners.delete(listener);
-    window.removeEventListener("storage", listener);
-  };
 }
 
 export function useViews(): readonly SavedView[] {

@@ -6,6 +6,7 @@ import { useState } from "react";
 import { api, given } from "../api/client";
 import { freshId } from "../api/freshId";
 import { Dialog } from "../shell/Dialog";
+import { DialogEnd } from "../shell/DialogEnd";
 import { JsonField, readJson } from "../shell/JsonField";
 import { useMe } from "../shell/me";
 import { type Arguments, argumentsOf, type Run } from "./run";
@@ -66,19 +67,7 @@ export function RunAgain({ run, onClose }: AgainProps) {
           Session
           <input value={session} placeholder="none" onChange={(event) => setSession(event.target.value)} />
         </label>
-        {start.isError && (
-          <p className="trouble" role="alert">
-            {start.error.message}
-          </p>
-        )}
-        <div className="buttons">
-          <button type="submit" className="primary" disabled={start.isPending}>
-            Start
-          </button>
-          <button type="button" onClick={onClose}>
-            Close
-          </button>
-        </div>
+        <DialogEnd action="Start" error={start.error} isPending={start.isPending} onClose={onClose} />
       </form>
     </Dialog>
   );

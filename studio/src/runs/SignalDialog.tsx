@@ -5,6 +5,7 @@ import { useState } from "react";
 import { api, given } from "../api/client";
 import { freshId } from "../api/freshId";
 import { Dialog } from "../shell/Dialog";
+import { DialogEnd } from "../shell/DialogEnd";
 import { JsonField, readJson } from "../shell/JsonField";
 import { useMe } from "../shell/me";
 import type { Run } from "./run";
@@ -57,19 +58,7 @@ export function SignalDialog({ run, names, onClose }: SignalProps) {
           ))}
         </datalist>
         <JsonField label="Value, as JSON" value={value} onChange={setValue} />
-        {send.isError && (
-          <p className="trouble" role="alert">
-            {send.error.message}
-          </p>
-        )}
-        <div className="buttons">
-          <button type="submit" className="primary" disabled={send.isPending}>
-            Send
-          </button>
-          <button type="button" onClick={onClose}>
-            Close
-          </button>
-        </div>
+        <DialogEnd action="Send" error={send.error} isPending={send.isPending} onClose={onClose} />
       </form>
     </Dialog>
   );

@@ -3,6 +3,7 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { api, given } from "../api/client";
+import { keep, subscribe } from "./kept";
 
 export interface Me {
   /** Under which name they answer. */
@@ -16,20 +17,13 @@ export interface Me {
 }
 
 const KEY = "signoff.name";
-const listeners = new Set<() => void>();
 
 function spokenName(): string {
   return localStorage.getItem(KEY) ?? "me";
 }
 
 export function sayName(name: string): void {
-  localStorage.setItem(KEY, name);
-  for (const each of listeners) each();
-}
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
+  keep(KEY, name);
 }
 
 export function useMe(): Me {
