@@ -290,6 +290,7 @@ def test_a_keys_secret_is_shown_once_and_opens_what_was_chosen(
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == secret
     page.get_by_role("button", name="I have kept it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
     assert secret not in page.content()
     opened = httpx.get(f"{rooms.url}/v1/me", headers={"authorization": f"Bearer {secret}"}, trust_env=False)
     assert opened.json()["roles"] == ["viewer"]

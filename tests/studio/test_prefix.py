@@ -67,7 +67,7 @@ def test_what_happens_is_told_there_and_what_is_decided_arrives(page: Page, host
     page.get_by_role("link", name="Runs").click()
     page.get_by_role("link", name="Inbox").click()
     page.get_by_role("button", name="All").click()
-    expect(page.get_by_text("Send it?")).to_be_visible()
+    expect(page.get_by_role("link", name="Send it?").first).to_be_visible()
     with httpx.Client(base_url=host.url, headers=ADMIN, trust_env=False, timeout=60) as http:
         start(http, "ask", f"live-{host.strips}", "Is it there?")
         page.get_by_role("link", name="Is it there?").click()

@@ -184,7 +184,7 @@ def test_a_start_that_is_sent_again_after_a_cut_starts_once(
 
 def test_runs_are_started_from_the_page_of_runs(form: Page, http: httpx.Client) -> None:
     form.goto("/runs")
-    form.get_by_role("link", name="Start a run").click()
+    form.get_by_role("region", name="Runs").get_by_role("link", name="Start a run").click()
     expect(form.get_by_role("heading", name="Start a run")).to_be_visible()
     workflow = form.get_by_role("link", name="ship")
     expect(workflow).to_contain_text("Sends a parcel.")
