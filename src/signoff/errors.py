@@ -126,7 +126,7 @@ class NotAllowed(SignoffError):
     """This person may not answer the question, or is not known."""
 
     def __init__(self, question_id: str, user: str | None, reason: str) -> None:
-        who = "nobody in particular" if user is None else user
+        who = "somebody unnamed" if user is None else user
         super().__init__(f"question {question_id!r} is not for {who} to answer: {reason}")
         self.question_id = question_id
         self.user = user
