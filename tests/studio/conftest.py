@@ -8,22 +8,29 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from signoff.server import Server
 from tests.server.conftest import app_in, serving
 from tests.support import OnThread
 
+# What is waited for comes within moments, but for a machine that does much else.
+expect.set_options(timeout=20_000)
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of them share one browser, and are skipped where there is none."""
-    for item in items:
-        if "/studio/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("browser"))
-            if CHROMIUM is None:
-                item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
+    """All share one browser, and are skipped where there is none. They begin first, since one process has them all."""
+    items.sort(key=lambda item: not _is_here(item))
+    for item in filter(_is_here, items):
+        item.add_marker(pytest.mark.xdist_group("browser"))
+        if CHROMIUM is None:
+            item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
+
+
+def _is_here(item: pytest.Item) -> bool:
+    return "/studio/" in item.path.as_posix()
 
 
 @pytest.fixture(scope="module")

@@ -250,7 +250,7 @@ def test_the_whole_trail_is_saved_as_lines(page: Page, served: Server, name: str
         start(laptop, "ask", name)
         id = asked(laptop, name)
     page.goto("/audit")
-    expect(row(page, id)).to_be_visible(timeout=20_000)
+    expect(row(page, id)).to_be_visible()
     with page.expect_download() as saved:
         page.get_by_role("link", name="Export all").click()
     saved.value.save_as(tmp_path / "audit.jsonl")
@@ -271,7 +271,7 @@ def test_a_delivery_that_was_given_up_is_sent_again(window: Windows, http: httpx
         return found["state"] == "dead" and found["ended_at"] > before["ended_at"]
 
     until(sent_again)
-    expect(delivery).to_be_visible(timeout=20_000)
+    expect(delivery).to_be_visible()
 
 
 def test_a_keys_secret_is_shown_once_and_opens_what_was_chosen(

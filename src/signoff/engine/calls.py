@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import warnings
 from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
@@ -23,6 +24,7 @@ from signoff.errors import (
     RegistrationError,
     RunCancelled,
     SignalTimeout,
+    SignoffError,
 )
 from signoff.records import CallKind, Entry, NewPromise, NewRun, PromiseKind, PromiseState, Run, RunState
 from signoff.start_options import check_id, check_priority, check_seconds, unix_time
@@ -48,7 +50,6 @@ class Call(Generic[T]):
     __slots__ = ("__weakref__", "_execution", "_is_begun", "future", "n", "name")
 
     def __init__(self, execution: Execution, name: str) -> None:
-        self._is_begun = True  # until it is known to be one
         check_name(f"{self.kind} name", name)
         self._execution = execution
         self.name = name
@@ -68,6 +69,15 @@ class Call(Generic[T]):
             self.future = self._execution.issue(self)
         return self.future
 
+    @contextmanager
+    def _dropped_if_refused(self) -> Generator[None]:
+        """Whoever is told that the options are wrong need not be told that the call was never awaited."""
+        try:
+            yield
+        except SignoffError:
+            self._is_begun = True
+            raise
+
     def __await__(self) -> Generator[Any, None, T]:
         future = self.begin()
         try:
@@ -78,7 +88,8 @@ class Call(Generic[T]):
             raise
 
     def __del__(self) -> None:
-        if not self._is_begun and not self._execution.is_discarded:
+        is_begun = getattr(self, "_is_begun", True)  # what was refused is not there
+        if not is_begun and not self._execution.is_discarded:
             warn_of_unawaited(self.kind, self.name)
 
     def settle(self, entry: Entry) -> None:
@@ -199,7 +210,8 @@ class StepCall(Call[Any]):
             key=old.key if key is None else key,
             returns=old.returns if returns is None else returns,
         )
-        changed.check(self.name)
+        with self._dropped_if_refused():
+            changed.check(self.name)
         self.step_options = changed
         return self
 
@@ -220,9 +232,11 @@ class PromiseCall(Call[Any]):
         data: str | None = None,
         returns: Any = Any,
     ) -> None:
+        checked_id = None if chosen_id is None else check_id(chosen_id)
+        checked_timeout = check_seconds("timeout_seconds", timeout)
         super().__init__(execution, name)
-        self.chosen_id = None if chosen_id is None else check_id(chosen_id)
-        self.timeout = check_seconds("timeout_seconds", timeout)
+        self.chosen_id = checked_id
+        self.timeout = checked_timeout
         self.data = data
         self.returns = returns
 
@@ -362,15 +376,18 @@ class ChildCall(Call[Any]):
         """
         if self.future is not None:
             raise RegistrationError(f"child {self.name!r} is under way: options come before the await")
-        self.chosen_id = check_id(id) if id else self.chosen_id
-        self.group = group_of(target) if target else self.group
-        self.timeout = self.timeout if timeout is None else check_seconds("timeout", timeout)
-        self.returns = self.returns if returns is None else returns
-        self.priority = self.priority if priority is None else check_priority(priority)
-        self.start_at = self.start_at if start_at is None else unix_time(start_at)
-        self.delay = self.delay if delay_seconds is None else check_seconds("delay_seconds", delay_seconds)
-        if self.start_at is not None and self.delay is not None:
-            raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
+        with self._dropped_if_refused():
+            self.chosen_id = check_id(id) if id else self.chosen_id
+            self.group = group_of(target) if target else self.group
+            self.timeout = self.timeout if timeout is None else check_seconds("timeout", timeout)
+            self.returns = self.returns if returns is None else returns
+            self.priority = self.priority if priority is None else check_priority(priority)
+            self.start_at = self.start_at if start_at is None else unix_time(start_at)
+            self.delay = (
+                self.delay if delay_seconds is None else check_seconds("delay_seconds", delay_seconds)
+            )
+            if self.start_at is not None and self.delay is not None:
+                raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
         return self
 
 
@@ -391,8 +408,9 @@ class SignalCall(Call[Any]):
     __slots__ = ("due_at", "returns", "timeout")
 
     def __init__(self, execution: Execution, name: str, timeout: float | None, returns: Any) -> None:
+        checked_timeout = check_seconds("timeout_seconds", timeout)
         super().__init__(execution, name)
-        self.timeout = check_seconds("timeout_seconds", timeout)
+        self.timeout = checked_timeout
         self.returns = returns
         self.due_at: float | None = None
 
