@@ -8,6 +8,7 @@ import { UNDO_SECONDS } from "./decisions";
 import { write } from "./drafts";
 import type { Question } from "./question";
 import { settle } from "./settled";
+import { Listeners } from "../shell/listeners";
 
 /** Under which name the reason is kept until it is given. */
 export const REASON = "selected questions";
@@ -55,11 +56,11 @@ type Said = Pick<Batch, "approved" | "note" | "user_id" | "groups">;
 
 let batches: readonly Batch[] = [];
 const timers = new Map<string, number>();
-const listeners = new Set<() => void>();
+const listeners = new Listeners();
 
 function change(next: readonly Batch[]): void {
   batches = next;
-  for (const each of listeners) each();
+  listeners.tell();
 }
 
 function update(id: string, more: Partial<Batch>): void {
@@ -180,11 +181,6 @@ window.addEventListener("beforeunload", (event) => {
   if (bytes > KEPT_ALIVE_BYTES || batches.some((each) => each.state === "sending")) event.preventDefault();
 });
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
-}
-
 export function useBatches(): readonly Batch[] {
-  return useSyncExternalStore(subscribe, () => batches);
+  return useSyncExternalStore(listeners.subscribe, () => batches);
 }

@@ -7,6 +7,7 @@ import { freshId } from "../api/freshId";
 import { write } from "./drafts";
 import type { Question } from "./question";
 import { settle } from "./settled";
+import { Listeners } from "../shell/listeners";
 
 export const UNDO_SECONDS = 5;
 
@@ -27,11 +28,11 @@ export interface Decision {
 
 let decisions: readonly Decision[] = [];
 const timers = new Map<string, number>();
-const listeners = new Set<() => void>();
+const listeners = new Listeners();
 
 function change(next: readonly Decision[]): void {
   decisions = next;
-  for (const each of listeners) each();
+  listeners.tell();
 }
 
 function update(id: string, more: Partial<Decision>): void {
@@ -96,11 +97,6 @@ window.addEventListener("pagehide", () => {
   }
 });
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
-}
-
 export function useDecisions(): readonly Decision[] {
-  return useSyncExternalStore(subscribe, () => decisions);
+  return useSyncExternalStore(listeners.subscribe, () => decisions);
 }

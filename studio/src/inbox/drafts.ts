@@ -1,6 +1,7 @@
 /** What people have typed and not sent, by question: it outlives other views, other people's answers and reloads. */
 
 import { useSyncExternalStore } from "react";
+import { Listeners } from "../shell/listeners";
 
 export interface Draft {
   value?: unknown;
@@ -11,7 +12,7 @@ export interface Draft {
 const EMPTY: Draft = {};
 const PREFIX = "signoff.draft.";
 const drafts = new Map<string, Draft>();
-const listeners = new Set<() => void>();
+const listeners = new Listeners();
 
 function read(id: string): Draft {
   const known = drafts.get(id);
@@ -27,7 +28,7 @@ function keep(id: string, draft: Draft): void {
   const text = JSON.stringify(draft);
   if (text === "{}") sessionStorage.removeItem(PREFIX + id);
   else sessionStorage.setItem(PREFIX + id, text);
-  for (const each of listeners) each();
+  listeners.tell();
 }
 
 export function write(id: string, draft: Draft): void {
@@ -45,11 +46,6 @@ export function hasEdits(id: string): boolean {
   return read(id).value !== undefined;
 }
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
-}
-
 export function useDraft(id: string): Draft {
-  return useSyncExternalStore(subscribe, () => read(id));
+  return useSyncExternalStore(listeners.subscribe, () => read(id));
 }

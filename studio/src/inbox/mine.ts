@@ -7,6 +7,7 @@ import type { Me } from "../shell/me";
 import type { Question } from "./question";
 import { useAsleep } from "./snoozes";
 import type { QuestionPage, View } from "./useInbox";
+import { Listeners } from "../shell/listeners";
 
 /** As many are counted where the inbox itself is not shown. */
 const COUNTED = 100;
@@ -19,16 +20,11 @@ export interface Mine {
 }
 
 let here: Mine | undefined;
-const listeners = new Set<() => void>();
+const listeners = new Listeners();
 
 function say(mine: Mine | undefined): void {
   here = mine;
-  for (const each of listeners) each();
-}
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
+  listeners.tell();
 }
 
 /** Have the list that is shown say how many are mine, if it is of mine. */
@@ -41,7 +37,7 @@ export function useMineHere(view: View, isKnown: boolean, count: number, isMore:
 
 /** How many are mine; and where the inbox is not shown, which, as looked at now and then. */
 export function useMine(me: Me): { mine: Mine | undefined; seen: QuestionPage | undefined } {
-  const shown = useSyncExternalStore(subscribe, () => here);
+  const shown = useSyncExternalStore(listeners.subscribe, () => here);
   const assignee = [...me.names];
   const { data } = useQuery({
     queryKey: ["mine", assignee],

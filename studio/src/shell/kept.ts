@@ -1,18 +1,20 @@
 /** What this browser keeps: whoever shows it is told when it changes, in another tab, too. */
 
-const listeners = new Set<() => void>();
+import { Listeners } from "./listeners";
+
+const listeners = new Listeners();
 
 /** Keep a text under a key, and tell. */
 export function keep(key: string, text: string): void {
   localStorage.setItem(key, text);
-  for (const each of listeners) each();
+  listeners.tell();
 }
 
 export function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
+  const unsubscribe = listeners.subscribe(listener);
   window.addEventListener("storage", listener);
   return () => {
-    listeners.delete(listener);
+    unsubscribe();
     window.removeEventListener("storage", listener);
   };
 }
