@@ -29,6 +29,7 @@ class Sizes:
     long_steps: int = 10_000  # of one long run, and entries of one replay
     paused: int = 100_000  # runs that lie in the store
     open: int = 1_000_000  # questions, in whose midst is a person's inbox
+    shown: int = 10_000  # questions that are scrolled through in Studio
     lying: int = 1_000_000  # finished runs, and as many paused ones, beside which runs are claimed (Postgres)
 
 

@@ -20,7 +20,7 @@ from signoff.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 20.0  # how long a test waits for what must happen
+PATIENCE_SECONDS = 60.0  # how long a test waits for what must happen
 
 
 def in_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from benchmarks.postgres import Bench
 from benchmarks.row import Row
 from benchmarks.rows import (
+    agents,
     answered,
     concurrent,
+    flows,
     inbox,
     listeners,
     long_run,
@@ -15,6 +17,7 @@ from benchmarks.rows import (
     paused,
     resumed,
     sequential,
+    studio,
 )
 
 ON_SQLITE: tuple[Row, ...] = (
@@ -27,6 +30,9 @@ ON_SQLITE: tuple[Row, ...] = (
     *inbox.ROWS,
     *listeners.ROWS,
     *paced.ROWS,
+    *studio.ROWS,
+    *agents.ROWS,
+    *flows.ROWS,
 )
 
 NAMES = {"sqlite": [row.name for row in ON_SQLITE], "postgres": list(on_postgres.NAMES)}

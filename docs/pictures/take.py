@@ -28,7 +28,8 @@ from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 
 FOLDER = Path(__file__).parent
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), None)
 NOW = datetime(2026, 3, 12, 10, 20, tzinfo=UTC)
 MOST_BYTES = 150_000
 MOST_SECONDS = 120

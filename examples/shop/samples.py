@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from examples.shop.app import app
+from examples.shop.assistant import answer_customer
 from examples.shop.campaign import campaign
 from examples.shop.complaint import complaint
 from examples.shop.order import order
@@ -57,6 +58,7 @@ def samples(pace: float = 1.0) -> list[Sample]:
         Sample("supplier-alpenholz", new_supplier, ("Alpenholz",), asks=1, by="user:ben"),
         Sample("campaign-spring", campaign, ("Spring sale",), asks=3, by="user:ben"),
         Sample("refund-o-1044", refund, ("o-1044", 8_900, "came too late", 30 * pace), asks=1),
+        Sample("reply-tomas", answer_customer, ("Order o-1050 came two weeks late! Tomas Havel",), asks=1),
         Sample("complaint-mara", complaint, ("Mara Lindqvist", "desk lamp", wrote), asks=1),
         Sample("order-o-1043", order, ("o-1043", 64_900, 34.5, 40 * pace), asks=1),
         Sample("stock-lumen", import_stock, ("Lumen", 20 * pace), by="user:ben"),

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from examples.shop import campaign, complaint, order, provider, refund, release, shipping, stock, supplier
+from examples.shop import (
+    assistant,
+    campaign,
+    complaint,
+    order,
+    provider,
+    refund,
+    release,
+    shipping,
+    stock,
+    supplier,
+)
 from examples.shop.app import app
 
 __all__ = [
     "app",
+    "assistant",
     "campaign",
     "complaint",
     "order",

@@ -23,6 +23,7 @@ from typing import Any
 
 import httpx
 
+from examples.shop.assistant import MODEL
 from examples.shop.samples import start_samples
 from examples.website_summary.processes import DidNotStart, Site
 from signoff import AsyncClient, Entry, RunFailed, SignoffError
@@ -145,6 +146,10 @@ async def show_studio(site: Site, client: AsyncClient) -> None:
     waiting = len((await client.questions()).items)
     say(f"Studio   {site.server_url}/")
     say(f"It has that run, and those of a small shop (examples/shop). {waiting} questions wait in its inbox.")
+    if MODEL is None:
+        say(
+            "The shop's assistant (run reply-tomas) follows a script: SIGNOFF_DEMO_MODEL=openai:gpt-5 gives it a model."
+        )
     if not has_person():
         say("There is no terminal here, so nobody would look.")
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -152,6 +154,8 @@ def is_up(url: str) -> bool:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """Return a port of the loopback interface that nobody has now, and that systems give to nobody by themselves."""
+    while True:
+        port = secrets.choice(range(20_000, 30_000))
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -4,7 +4,7 @@ from signoff.app import Signoff
 from signoff.blocking import Client, Handle
 from signoff.client import AsyncClient, AsyncHandle
 from signoff.concurrency import Concurrency
-from signoff.context import Context
+from signoff.context import Context, current_context
 from signoff.engine.collector import relax_collector
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.steps import current_step
@@ -36,7 +36,21 @@ from signoff.people.cases import Vote
 from signoff.people.hours import BusinessHours
 from signoff.people.policies import Escalation, Quorum
 from signoff.people.rules import Alike
-from signoff.records import AuditEvent, Entry, Group, Promise, Rate, Rule, Run, RunState, Schedule, Session
+from signoff.records import (
+    AuditEvent,
+    Entry,
+    Group,
+    LiveText,
+    Origin,
+    OriginWay,
+    Promise,
+    Rate,
+    Rule,
+    Run,
+    RunState,
+    Schedule,
+    Session,
+)
 
 __version__ = "0.1.0"
 
@@ -60,8 +74,11 @@ __all__ = [
     "Group",
     "Handle",
     "IdConflict",
+    "LiveText",
     "NotAllowed",
     "NotFound",
+    "Origin",
+    "OriginWay",
     "Promise",
     "PromiseCancelled",
     "PromiseRejected",
@@ -86,6 +103,7 @@ __all__ = [
     "StepTimeout",
     "Vote",
     "WrongAnswer",
+    "current_context",
     "current_step",
     "relax_collector",
 ]

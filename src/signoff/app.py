@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
 from signoff.client import Workflow
@@ -22,6 +22,14 @@ from signoff.records import Promise, Schedule
 from signoff.registry import Registry, workflow_name
 from signoff.stores.address import store_at
 from signoff.stores.base import Store
+
+if TYPE_CHECKING:
+    from pydantic_ai.agent import AbstractAgent
+
+    from signoff.agents.budgets import Budget
+    from signoff.agents.conversation import Conversation
+    from signoff.agents.turns import OnMessage
+    from signoff.flows.flow import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,9 +45,11 @@ class Signoff:
         namespace: The tenant.
         public_url: Where others reach the server, such as ``https://signoff.example.com``: callbacks begin with it. By
             default SIGNOFF_PUBLIC_URL; None: there are no callbacks.
+        operators: Who is asked about steps of ``effect="once"`` that were interrupted, such as ``["group:ops"]``,
+            unless a step says otherwise; empty: anybody.
 
     Raises:
-        InvalidValue: ``store`` or ``public_url`` is none.
+        InvalidValue: ``store`` or ``public_url`` is none, or an operator.
 
     Example::
 
@@ -60,13 +70,14 @@ class Signoff:
         group: str = "default",
         namespace: str = "default",
         public_url: str | None = None,
+        operators: Sequence[str] = (),
     ) -> None:
         public_url = public_url or os.environ.get("SIGNOFF_PUBLIC_URL") or None
         if public_url is not None:
             public_url, _ = checked_public_url(public_url)
         self.store: Store = store_at(store, namespace=namespace) if isinstance(store, str) else store
         self.group = group
-        self.registry = Registry(group, public_url)
+        self.registry = Registry(group, public_url, operators)
 
     @property
     def public_url(self) -> str | None:
@@ -82,6 +93,7 @@ class Signoff:
         group: str = "default",
         namespace: str = "default",
         public_url: str | None = None,
+        operators: Sequence[str] = (),
     ) -> Signoff:
         """Return an app whose store is kept by a ``signoff server``: no database credentials, no inbound port.
 
@@ -91,6 +103,7 @@ class Signoff:
             group: The group that runs are started in and that workers poll.
             namespace: The tenant; the key must be one of it.
             public_url: Where others reach the server, which may be elsewhere than where the worker does.
+            operators: Who is asked about steps of ``effect="once"`` that were interrupted.
 
         Raises:
             InvalidValue: ``url`` is no such URL.
@@ -101,7 +114,8 @@ class Signoff:
         """
         from signoff.stores.remote import RemoteStore  # brings httpx, which takes a while
 
-        return cls(RemoteStore(url, key=key, namespace=namespace), group=group, public_url=public_url)
+        store = RemoteStore(url, key=key, namespace=namespace)
+        return cls(store, group=group, public_url=public_url, operators=operators)
 
     # Registering
 
@@ -143,13 +157,91 @@ class Signoff:
 
         return register if function is None else register(function)
 
+    @overload
+    def register(
+        self,
+        what: AbstractAgent[Any, Any],
+        *,
+        name: str | None = None,
+        version: str = "1",
+        budget: Budget | None = None,
+        on_message: OnMessage = "queue",
+        concurrency: Concurrency | int | None = None,
+    ) -> None: ...
+    @overload
+    def register(
+        self,
+        what: Flow,
+        *,
+        version: str = "1",
+        resources: Mapping[str, Any] | None = None,
+        concurrency: Concurrency | int | None = None,
+    ) -> None: ...
+    def register(
+        self,
+        what: AbstractAgent[Any, Any] | Flow,
+        *,
+        name: str | None = None,
+        version: str = "1",
+        budget: Budget | None = None,
+        on_message: OnMessage = "queue",
+        resources: Mapping[str, Any] | None = None,
+        concurrency: Concurrency | int | None = None,
+    ) -> None:
+        """Register an agent of Pydantic AI, or a flow: a workflow of its name.
+
+        Each run of an agent is a turn of a conversation, each run of a flow an execution.
+
+        Args:
+            what: The agent, made with ``capabilities=[Durable(...)]``, or the flow.
+            name: An agent's name in the store; by default its own. It must never change.
+            version: Recorded in each run; see ``workflow``.
+            budget: What each turn may use up; by default 50 model requests.
+            on_message: What a new message does while a turn waits for people: ``queue`` has it wait for its turn,
+                ``cancel`` aborts the waiting turn, ``answer`` takes it as the answer if there is one open question.
+            resources: What this process provides of what a flow requires, for its chunks.
+            concurrency: How many of its runs may run at once, as for ``workflow``.
+
+        Raises:
+            RegistrationError: The agent has no name or is not durable, the flow is not complete, its name is taken, or
+                there is no such ``on_message``.
+
+        Example::
+
+            agent = Agent("openai:gpt-5", name="support", capabilities=[Durable(approvals=["delete_file"])])
+            app.register(agent)
+        """
+        from signoff.flows.flow import Flow
+
+        if isinstance(what, Flow):
+            from signoff.flows.registering import register as register_flow
+
+            execution = register_flow(self, what, name, resources)
+            self.workflow(name=what.name, version=version, concurrency=concurrency)(execution)
+            return
+        from signoff.agents.turns import register  # brings Pydantic AI, which takes a while
+
+        workflow, chosen = register(self, what, name, budget, on_message)
+        self.workflow(name=chosen, version=version, concurrency=concurrency)(workflow)
+
+    def conversation(self, agent: str, *, session_id: str) -> Conversation:
+        """Return a session of an agent that some process has registered; see ``signoff.agents.Conversation``.
+
+        Example::
+
+            turn = await app.conversation("support", session_id="conv-42").run("delete temp files")
+        """
+        from signoff.agents.conversation import Conversation
+
+        return Conversation.on(self, agent, session_id=session_id)
+
     # Working
 
     def worker(self, **options: Any) -> RunningWorker:
         """Return a worker to be run as a context manager: ``with`` on a thread, ``async with`` on this loop.
 
         Args:
-            options: What ``signoff.engine.worker.Worker`` takes, such as ``concurrency`` and ``threads``.
+            options: What ``signoff.engine.worker.Worker`` takes, such as ``concurrency``, ``threads`` and ``build``.
         """
         return RunningWorker(self, options)
 

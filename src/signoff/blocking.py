@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from signoff.background import Background
-from signoff.client import App, AsyncClient, AsyncHandle, AsyncPromises, Workflow
+from signoff.client import App, AsyncClient, AsyncHandle, Workflow
 from signoff.deliveries import Delivery
 from signoff.errors import SignoffError
 from signoff.groups import AsyncGroups
@@ -17,10 +17,13 @@ from signoff.notifications import AsyncNotifications
 from signoff.people.bulk import GivenAnswer
 from signoff.people.links import NewLink
 from signoff.people.rules import Alike
+from signoff.promises import AsyncPromises
 from signoff.records import (
     AuditEvent,
     Entry,
     Group,
+    LiveText,
+    Origin,
     Promise,
     Rate,
     Rule,
@@ -35,6 +38,7 @@ from signoff.records import (
 from signoff.rules import AsyncRules
 from signoff.schedules import AsyncSchedules
 from signoff.sessions import AsyncSessions
+from signoff.snapshots import Snapshot
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
 from signoff.workflows import AsyncWorkflows
@@ -51,9 +55,16 @@ class Client:
             print(client.start("refund_flow", "o-1", 7000, id="refund-o-1").result())
     """
 
-    def __init__(self, target: App | str, *, group: str | None = None, key: str | None = None) -> None:
+    def __init__(
+        self,
+        target: App | str,
+        *,
+        group: str | None = None,
+        key: str | None = None,
+        origin: Origin | None = None,
+    ) -> None:
         self._background = Background()
-        self._async = AsyncClient(target, group=group, key=key)
+        self._async = AsyncClient(target, group=group, key=key, origin=origin)
         self._call("Client", self._async.backend.open())
         self.promises = Promises(self._async.promises, self._background)
         self.groups = Groups(self._async.groups, self._background)
@@ -154,6 +165,14 @@ class Client:
         """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
         self._call("retry", self._async.retry(run_id))
 
+    def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """Return a run as JSON data. See ``AsyncClient.save``."""
+        return self._call("save", self._async.save(run_id, by=by))
+
+    def load(self, snapshot: Snapshot, *, by: str | None = None) -> Handle:
+        """Have a run go on here as it was saved. See ``AsyncClient.load``."""
+        return Handle(self._call("load", self._async.load(snapshot, by=by)), self._background)
+
     def prune(self, older_than: timedelta) -> int:
         """Delete runs, and what else, that ended so long ago. See ``AsyncClient.prune``."""
         return self._call("prune", self._async.prune(older_than))
@@ -169,12 +188,23 @@ class Client:
         user_id: str | None = None,
         groups: Collection[str] = (),
         roles: Collection[str] = (),
+        workflow: str | None = None,
+        group: str | None = None,
+        text: str | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> Page[Promise]:
         """List open questions, oldest first. See ``AsyncClient.questions``."""
         work = self._async.questions(
-            run_id=run_id, user_id=user_id, groups=groups, roles=roles, after=after, limit=limit
+            run_id=run_id,
+            user_id=user_id,
+            groups=groups,
+            roles=roles,
+            workflow=workflow,
+            group=group,
+            text=text,
+            after=after,
+            limit=limit,
         )
         return self._call("questions", work)
 
@@ -232,9 +262,14 @@ class Handle:
         """Return the journal as it is now, from ``after`` on."""
         return self._background.call(self._async.journal(after), "journal")
 
-    def events(self, after: int = -1) -> Iterator[Entry]:
+    @overload
+    def events(self, after: int = -1, *, live: Literal[False] = False) -> Iterator[Entry]: ...
+    @overload
+    def events(self, after: int = -1, *, live: Literal[True]) -> Iterator[Entry | LiveText]: ...
+    def events(self, after: int = -1, *, live: bool = False) -> Iterator[Any]:
         """Iterate over the journal from ``after`` on, live, until the run ends."""
-        return self._background.iterate(self._async.events(after), "events")
+        events = self._async.events(after, live=True) if live else self._async.events(after)
+        return self._background.iterate(events, "events")
 
     def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""

@@ -142,7 +142,7 @@ class LocalCall(Awaitable[Any]):
                 async with asyncio.timeout(self._timeout):
                     return await run_body(self._function, self._context, self._args, self._kwargs)
             except Exception as error:
-                wait = self._retry.wait_after(attempt, self._execution.random)
+                wait = self._retry.wait_after_error(error, attempt, self._execution.random)
                 if wait is None or isinstance(error, self._non_retryable):
                     raise
                 await asyncio.sleep(wait)

@@ -7,8 +7,9 @@ import json
 import os
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from dataclasses import astuple
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
 from signoff import codec
 from signoff.concurrency import slot_of
@@ -18,25 +19,28 @@ from signoff.inbox import AsyncInbox, InboxBackend
 from signoff.links import AsyncLinks, LinkBackend
 from signoff.local import LocalBackend
 from signoff.notifications import AsyncNotifications, DeliveryBackend
+from signoff.origins import of_program
 from signoff.people.responders import Responder
+from signoff.people.resumptions import ResumptionBackend
 from signoff.people.rules import Alike
+from signoff.people.search import QuestionSearch
+from signoff.promises import AsyncPromises, PromiseBackend
 from signoff.pruned import Pruned
 from signoff.records import (
     Entry,
-    NewPromise,
+    LiveText,
     NewRun,
+    Origin,
     Promise,
-    PromiseKind,
-    PromiseState,
     Run,
     RunState,
-    Settlement,
     WorkerInfo,
 )
 from signoff.registry import workflow_name
 from signoff.rules import AsyncRules, RuleBackend
 from signoff.schedules import AsyncSchedules, ScheduleBackend
 from signoff.sessions import AsyncSessions, SessionBackend
+from signoff.snapshots import Snapshot
 from signoff.start_options import check_id, check_priority, check_session, unix_time
 from signoff.stores.base import Store
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
@@ -70,6 +74,7 @@ class App(Protocol):
 
 
 class Backend(
+    PromiseBackend,
     GroupBackend,
     InboxBackend,
     RuleBackend,
@@ -78,6 +83,7 @@ class Backend(
     LinkBackend,
     ScheduleBackend,
     DeliveryBackend,
+    ResumptionBackend,
     Protocol,
 ):
     """What a client talks to: a store in this process, or a server."""
@@ -95,22 +101,23 @@ class Backend(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]: ...
     def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry]: ...
+    def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText]: ...
     async def wait(self, run_id: str) -> Run: ...
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
     async def retry(self, run_id: str) -> Run: ...
     async def signal(
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
     ) -> bool: ...
-    async def create_promise(
-        self, new: NewPromise, *, timeout_seconds: float | None = None
-    ) -> tuple[Promise, bool]: ...
-    async def get_promise(self, promise_id: str) -> Promise: ...
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]: ...
-    async def settle(self, promise_id: str, settlement: Settlement) -> Promise: ...
+    async def list_questions(
+        self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]: ...
     async def list_workers(self) -> Sequence[WorkerInfo]: ...
     async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned: ...
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]: ...
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Run: ...
     async def answer(
         self,
         question_id: str,
@@ -136,6 +143,8 @@ class AsyncClient:
         target: A ``Signoff`` app (its store is used directly), or the URL of a ``signoff server``.
         group: The group that runs are started in; by default the app's, or ``default``.
         key: For a server, an API key; by default what the environment variable ``SIGNOFF_KEY`` says.
+        origin: For an app, from where what is done comes, as the audit trail has it: a program with users of its own
+            may say their addresses. By default from this program. A server sees that itself.
 
     Example::
 
@@ -144,7 +153,14 @@ class AsyncClient:
             print(await run.result())
     """
 
-    def __init__(self, target: App | str, *, group: str | None = None, key: str | None = None) -> None:
+    def __init__(
+        self,
+        target: App | str,
+        *,
+        group: str | None = None,
+        key: str | None = None,
+        origin: Origin | None = None,
+    ) -> None:
         if isinstance(target, str):
             from signoff.http_client import HttpBackend
 
@@ -152,7 +168,7 @@ class AsyncClient:
             self._group = group or "default"
             self._functions: Functions | None = None
         else:
-            self.backend = LocalBackend(target.store)
+            self.backend = LocalBackend(target.store).coming_from(origin or of_program())
             self._group = group or target.group
             self._functions = target.registry
         self.promises = AsyncPromises(self.backend)
@@ -290,11 +306,48 @@ class AsyncClient:
         """Make a run go on that failed because of its code. Raises NotFound, InvalidState."""
         await self.backend.retry(run_id)
 
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """Return a run as JSON data, which ``load`` takes in another store: the run, its journal and its promises.
+
+        It is a copy, as the run is at one moment; here the run goes on. See docs/snapshots.md.
+
+        Args:
+            run_id: The run.
+            by: Who saves it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            NotFound: There is no such run.
+            SnapshotRefused: It waits for a promise or a run that is another run's, and would wait for ever elsewhere;
+                or the server redacts what a snapshot would show.
+            AccessDenied: A server lets admins only have them.
+
+        Example::
+
+            Path("refund.json").write_text(json.dumps(await client.save("refund-o-1")))
+        """
+        return await self.backend.save(run_id, by=by)
+
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> AsyncHandle:
+        """Have a run go on here as it was saved. The same snapshot is loaded once.
+
+        Args:
+            snapshot: What ``save`` returned, also in another store, and after JSON.
+            by: Who loads it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            SnapshotRefused: The run, one of its child runs or promises is here, or its session goes on here.
+            InvalidValue: It is no snapshot, a newer Signoff's, or was changed; nothing is loaded.
+            PayloadTooLarge: It is over 64 MiB, and this client's target is a server.
+            AccessDenied: A server lets admins only load them.
+        """
+        return AsyncHandle(self.backend, (await self.backend.load(snapshot, by=by)).id)
+
     async def prune(self, older_than: timedelta) -> int:
         """Delete runs that ended so long ago, with their journals and promises, in small batches.
 
         Runs that failed because of their code are kept: retry or cancel them. Links, keys and logins that expired or
-        were revoked so long ago are deleted, too, and so are deliveries that ended.
+        were revoked so long ago are deleted, too, and so are deliveries that ended, and workflows that no worker has
+        announced for so long, and for a week at least.
 
         Returns:
             How many runs.
@@ -303,7 +356,7 @@ class AsyncClient:
         while True:
             deleted = await self.backend.delete_ended(older_than.total_seconds(), PRUNED_AT_ONCE)
             total += deleted.runs
-            if max(deleted.runs, deleted.tokens, deleted.deliveries) < PRUNED_AT_ONCE:
+            if max(astuple(deleted)) < PRUNED_AT_ONCE:
                 return total
 
     async def workers(self) -> Sequence[WorkerInfo]:
@@ -317,26 +370,32 @@ class AsyncClient:
         user_id: str | None = None,
         groups: Collection[str] = (),
         roles: Collection[str] = (),
+        workflow: str | None = None,
+        group: str | None = None,
+        text: str | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> Page[Promise]:
-        """List open questions, oldest first.
+        """List open questions, oldest first. A page may be shorter than ``limit``, or empty, and have a ``next``.
 
         Args:
-            run_id: Only what this run asks; not together with a person.
+            run_id: Only what this run asks.
             user_id: Only what this person may answer, by their name, their groups and their roles.
             groups: The groups they are in.
             roles: The roles they have.
+            workflow: Only what runs of this workflow ask.
+            group: Only what runs in this group ask.
+            text: Only what has all these words in its text, its id, its run's id or its tool.
             after: A former page's ``next``.
             limit: How many at most.
 
         Raises:
-            InvalidValue: A run and a person.
+            InvalidValue: A name is none, or they are too many.
         """
         names = Responder(user_id, frozenset(groups), frozenset(roles)).names
-        which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, names or None)
-        which.check()
-        return await self.backend.list_promises(which, after=after, limit=limit)
+        search = QuestionSearch(run_id, names or None, workflow, group, text)
+        _ = search.listed
+        return await self.backend.list_questions(search, after=after, limit=limit)
 
     async def answer(
         self,
@@ -418,9 +477,19 @@ class AsyncHandle:
         """Return the journal as it is now, from ``after`` on."""
         return await self._backend.read_journal(self.id, after=after)
 
-    def events(self, after: int = -1) -> AsyncGenerator[Entry]:
-        """Iterate over the journal from ``after`` on, live, until the run ends."""
-        return self._backend.follow(self.id, after=after)
+    @overload
+    def events(self, after: int = -1, *, live: Literal[False] = False) -> AsyncGenerator[Entry]: ...
+    @overload
+    def events(self, after: int = -1, *, live: Literal[True]) -> AsyncGenerator[Entry | LiveText]: ...
+    def events(self, after: int = -1, *, live: bool = False) -> AsyncGenerator[Any]:
+        """Iterate over the journal from ``after`` on, live, until the run ends.
+
+        Args:
+            after: The ``seq`` of the last entry that is known.
+            live: Whether what running steps say (``StepInfo.live``) comes in between, as ``LiveText``: first what
+                there is of it so far, then the rest.
+        """
+        return (self._backend.follow_live if live else self._backend.follow)(self.id, after=after)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""
@@ -429,45 +498,6 @@ class AsyncHandle:
     async def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
         """Send the run a signal. See ``AsyncClient.signal``."""
         return await self._backend.signal(self.id, name, codec.encode(value), request_id=request_id)
-
-
-class AsyncPromises:
-    """Promises by their ids."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-
-    async def create(self, id: str, *, timeout_seconds: float | None = None, data: Any = None) -> Promise:
-        """Create a promise that belongs to no run, or find it. Raises IdConflict."""
-        text = None if data is None else codec.encode(data, path="data")
-        new = NewPromise(check_id(id), data=text)
-        return (await self._backend.create_promise(new, timeout_seconds=timeout_seconds))[0]
-
-    async def get(self, id: str) -> Promise:
-        """Return a promise. Raises NotFound."""
-        return await self._backend.get_promise(id)
-
-    async def resolve(
-        self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
-    ) -> Promise:
-        """Settle a promise with a value. Raises NotFound, AlreadySettled, RequestConflict."""
-        return await self._settle(id, PromiseState.RESOLVED, value, by, request_id)
-
-    async def reject(
-        self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
-    ) -> Promise:
-        """Settle a promise with a reason against it; the run gets a ``PromiseRejected``."""
-        return await self._settle(id, PromiseState.REJECTED, value, by, request_id)
-
-    async def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
-        """Settle a promise by withdrawing it; the run gets a ``PromiseCancelled``."""
-        return await self._settle(id, PromiseState.CANCELLED, None, by, request_id)
-
-    async def _settle(
-        self, id: str, state: PromiseState, value: Any, by: str | None, request_id: str | None
-    ) -> Promise:
-        settlement = Settlement(state, codec.encode(value), by=by, request_id=request_id)
-        return await self._backend.settle(id, settlement)
 
 
 def result_of(run: Run, returns: Any = Any) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -27,24 +27,26 @@ from signoff.engine.calls import (
 )
 from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
-from signoff.errors import ContinueAsNew, QuestionCancelled, RegistrationError, SignalTimeout
+from signoff.engine.scope import current_attempt
+from signoff.errors import ContinueAsNew, OutsideWorkflow, RegistrationError
 from signoff.handles import Detached, Invocation, Note, Opening
 from signoff.logs import RunLogger
 from signoff.names import check_user
 from signoff.people.actions import Action
-from signoff.people.answers import Answer, read_answer
 from signoff.people.attachments import Attachment
 from signoff.people.callbacks import Callback, Terms
 from signoff.people.cases import excluded_users
 from signoff.people.checks import checked_default
 from signoff.people.hours import BusinessHours
-from signoff.people.policies import UNSET, Escalation, Policy, Quorum, check_deadline
+from signoff.people.policies import UNSET, Escalation, Policy, Quorum
 from signoff.people.questions import InputType, Question
-from signoff.records import CallKind, Entry, NewPromise
-from signoff.start_options import check_seconds
+from signoff.questioning import QuestionCall
 
 TChild = TypeVar("TChild", bound=ChildCall)
 Function = Callable[..., Any]
+
+
+_running: contextvars.ContextVar[Context] = contextvars.ContextVar("signoff_context")
 
 
 class Names(Protocol):
@@ -88,6 +90,11 @@ class Context:
         """
         return RunLogger(self._execution)
 
+    @property
+    def stop_reason(self) -> str | None:
+        """Why somebody has cancelled the run, for code that cleans up; None if they have not said, or nobody has."""
+        return self._execution.stop_reason
+
     # Steps and functions
 
     def step(
@@ -103,6 +110,7 @@ class Context:
         effect: Effect = "repeatable",
         key: str | None = None,
         returns: Any = None,
+        operators: Sequence[str] = (),
     ) -> StepCall:
         """Run ordinary code once and keep what it returns.
 
@@ -120,6 +128,8 @@ class Context:
             effect: ``"once"`` journals the start as well. If the worker dies inside, a person is asked.
             key: The idempotency key the step sees, instead of ``{run_id}.{n}``.
             returns: The type its value is brought back as; by default the function's return annotation.
+            operators: Who is asked about a step of ``effect="once"`` that was interrupted, such as ``["group:ops"]``;
+                by default the app's ``operators``, and anybody if there are none.
 
         Returns:
             An awaitable for the value, as the journal gives it back at any replay.
@@ -144,6 +154,7 @@ class Context:
             effect=effect,
             key=key,
             returns=codec.return_annotation(function) if returns is None else returns,
+            operators=tuple(operators),
         )
         options.check(name)
         return StepCall(self._execution, name, function, args, {}, options)
@@ -483,67 +494,23 @@ class Context:
         raise ContinueAsNew(codec.encode_arguments(self._execution.program.function, args, kwargs))
 
 
-class QuestionCall(PromiseCall):
-    """A question to a person; awaiting it gives an ``Answer``."""
+def current_context() -> Context:
+    """Return the context of the workflow whose code runs here, for code that it was not handed to.
 
-    kind = CallKind.QUESTION
-    __slots__ = ("closes_after", "declared", "hours", "policy", "question")
+    Raises:
+        OutsideWorkflow: This is not workflow code, but a step or something outside.
 
-    def __init__(
-        self,
-        execution: Execution,
-        question: Question,
-        policy: Policy,
-        timeout_seconds: float | None,
-        declared: Any,
-        hours: BusinessHours | None = None,
-    ) -> None:
-        super().__init__(execution, question.text, timeout=timeout_seconds)
-        self.question = question
-        self.policy = policy
-        self.declared = declared
-        self.hours = hours
-        self.closes_after: float | None = timeout_seconds
+    Example::
 
-    def begin(self) -> asyncio.Future[Answer]:
-        if self.future is None and self._execution.last_n + 1 not in self._execution.past.opened:
-            if self.hours is not None:
-                now, timeout = self._execution.loop.time(), self.timeout
-                self.policy = self.policy.in_hours(self.hours, now, timeout)
-                self.closes_after = None if timeout is None else self.hours.after(now, timeout) - now
-            self.data = self.question.to_json(self.policy)
-        return super().begin()
+        async def audited(name: str) -> None:
+            await signoff.current_context().step("audit", write_audit_line, name)
+    """
+    context = _running.get(None)
+    if context is None or current_attempt.get(None) is not None:
+        raise OutsideWorkflow("current_context()", "(no workflow code is running here)")
+    return context
 
-    def new_promise(self, now: float) -> NewPromise:
-        new = super().new_promise(now)
-        if self.closes_after is not None:
-            new = replace(new, due_at=now + self.closes_after)
-        may_be_approved_by_rule = self.question.action is not None and self.policy.quorum is None
-        if self.policy.is_plain and not may_be_approved_by_rule:
-            return new
-        first_act = 0.0 if may_be_approved_by_rule else self.policy.first_act
-        return replace(
-            new,
-            data=self.question.to_json(replace(self.policy, asked_at=now)),
-            due_at=None if self.policy.deadline is not None else new.due_at,  # it has an answer then
-            assignees=self.policy.assignees,
-            act_at=None if first_act is None else now + first_act,
-        )
 
-    def answered(self, entry: Entry) -> Answer:
-        return read_answer(self.question, entry, self.declared)
-
-    def cancelled(self, entry: Entry) -> Exception:
-        return QuestionCancelled(self.id, entry.fact("by"), entry.fact("note"))
-
-    def timed_out(self) -> Exception:
-        return SignalTimeout(f"an answer to {self.name!r}", self.timeout or 0.0)
-
-    def options(self, *, timeout_seconds: float) -> QuestionCall:
-        """Change the deadline before the question is asked."""
-        if self.future is not None:
-            raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
-        self.timeout = self.closes_after = check_seconds("timeout_seconds", timeout_seconds)
-        if self.policy.deadline is not None:
-            self.policy = replace(self.policy, deadline=check_deadline(timeout_seconds))
-        return self
+def run_as(context: Context) -> None:
+    """Make ``context`` the current one of the code that runs from here on."""
+    _running.set(context)

@@ -6,6 +6,8 @@ Each message says what happened, to what, and what to do. Control flow that a us
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class SignoffError(Exception):
     """Base of every error that Signoff raises."""
@@ -105,6 +107,15 @@ class InvalidState(SignoffError):
         self.run_id = run_id
         self.state = state
         self.operation = operation
+
+
+class SnapshotRefused(SignoffError):
+    """A run that cannot be saved by itself, or a snapshot that cannot be loaded into this store."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"the snapshot of run {run_id!r} is refused: {reason}")
+        self.run_id = run_id
+        self.reason = reason
 
 
 class WrongAnswer(SignoffError, ValueError):
@@ -216,6 +227,42 @@ _LINK_ENDS = {
     "revoked": "withdrawn",
     "gone": "for a question that is not there any more",
 }
+
+
+class ResumeRefused(SignoffError):
+    """A resume token does not let this be answered. Nothing was changed.
+
+    Attributes:
+        reason: ``unknown``, ``used``, ``expired``, ``foreign`` (of another session), ``several`` (it is good for
+            several questions, so say which one is answered), or ``question`` (it is not good for that one).
+        questions: The ids of its questions, where that helps.
+    """
+
+    def __init__(self, reason: str, questions: Sequence[str] = ()) -> None:
+        listed = f": {', '.join(questions)}" if questions else ""
+        super().__init__(f"this resume token {_RESUME_REFUSALS.get(reason, reason)}{listed}")
+        self.reason = reason
+        self.questions = tuple(questions)
+
+
+_RESUME_REFUSALS = {
+    "unknown": "is none of this namespace's; look whether all of it was copied",
+    "used": "was used: what it was for is answered",
+    "expired": "is too old; look at the conversation again for another",
+    "foreign": "is for another session; resume that one",
+    "several": "is for several questions; answer them as {question_id: answer}",
+    "question": "is not for that question; it is for what was open when it was made",
+}
+
+
+class Detached(SignoffError):
+    """A conversation was detached while something waited for a turn. The turn goes on by itself."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"nobody waits for turn {run_id!r} here any more; it goes on: conversation.wait(...)"
+        )
+        self.run_id = run_id
 
 
 class TooManyRequests(SignoffError):
@@ -419,6 +466,16 @@ class WaitsForNothing(WorkflowError):
         )
         self.run_id = run_id
         self.where = where
+
+
+class CannotRunHere(WorkflowError):
+    """Workflow code that lacks something on this worker raises it: the run is kept whole and can be retried.
+
+    Example::
+
+        if "refund_flow" not in supported:
+            raise CannotRunHere("this build has no refunds; retry the run when one that has is deployed")
+    """
 
 
 class UnknownWorkflow(WorkflowError):

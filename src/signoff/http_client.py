@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -20,12 +20,15 @@ from signoff.people.bulk import GivenAnswer, check_count
 from signoff.people.links import NewLink
 from signoff.people.policies import check_deadline
 from signoff.people.responders import Responder, check_names
+from signoff.people.resumptions import Response, Resumption
 from signoff.people.rules import Alike
+from signoff.people.search import QuestionSearch
 from signoff.pruned import Pruned
 from signoff.records import (
     AuditEvent,
     Entry,
     Group,
+    LiveText,
     NewPromise,
     NewRun,
     NewSchedule,
@@ -42,6 +45,7 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
+from signoff.snapshots import Snapshot
 from signoff.sse import read_events
 from signoff.stores.limits import check_limits
 from signoff.stores.paging import (
@@ -171,21 +175,38 @@ class HttpBackend:
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
+        async with aclosing(self._follow(run_id, after, {})) as events:
+            async for event in events:
+                if isinstance(event, Entry):
+                    yield event
+
+    async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
+        """As ``follow``, and what running steps say in between, which begins anew with each connection."""
+        async with aclosing(self._follow(run_id, after, {"live": "true"})) as events:
+            async for event in events:
+                yield event
+
+    async def _follow(
+        self, run_id: str, after: int, query: dict[str, str]
+    ) -> AsyncGenerator[Entry | LiveText, None]:
         await self.get_run(run_id)
         broken = 0
         ended = False
         while True:
             try:
                 async with self._stream(
-                    _path("runs", run_id, "events"), {"last-event-id": str(after)}
+                    _path("runs", run_id, "events"), {"last-event-id": str(after)}, query
                 ) as chunks:
                     async for event in read_events(chunks):
                         if event.name == "end":
                             ended = True  # read on: a stream read to its end has nothing left to close
                             continue
+                        broken = 0
+                        if event.name == "live":
+                            yield from_wire(LiveText, from_json(event.data))
+                            continue
                         entry = from_wire(Entry, from_json(event.data))
                         after = entry.seq
-                        broken = 0
                         yield entry
             except httpx.TransportError as error:
                 if broken == len(PATIENT) and not ended:
@@ -217,11 +238,22 @@ class HttpBackend:
         response = await self._post(_path("runs", run_id, "signals"), body, pauses=_repeatable(request_id))
         return self._read(response, lambda answer: answer["sent"])
 
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        response = await self._post(_path("runs", run_id, "save"), _given({"by": by}), pauses=QUICK)
+        return self._read(response, dict)
+
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Run:
+        body = {"snapshot": dict(snapshot), **_given({"by": by})}
+        return self._record(Run, await self._post("/v1/snapshots", body))
+
     async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned:
         body = {"older_than_seconds": older_than_seconds, "limit": limit}
         response = await self._post("/v1/prune", body, pauses=QUICK)
         return self._read(
-            response, lambda answer: Pruned(answer["deleted"], answer["tokens"], answer["deliveries"])
+            response,
+            lambda answer: Pruned(
+                answer["deleted"], answer["tokens"], answer["deliveries"], answer.get("workflows", 0)
+            ),
         )
 
     # Promises
@@ -241,11 +273,23 @@ class HttpBackend:
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
-        if which.answerable_by is not None:
-            query: dict[str, Any] = {"assignee": sorted(which.answerable_by)}
-            return await self._list(Promise, "/v1/questions", query, after, limit)
+        if which.answerable_by is not None or which.is_of_runs:
+            search = QuestionSearch(which.run_id, which.answerable_by, which.workflow, which.group)
+            return await self.list_questions(search, after=after, limit=limit)
         query = {"kind": which.kind, "state": which.state, "run_id": which.run_id}
         return await self._list(Promise, "/v1/promises", query, after, limit)
+
+    async def list_questions(
+        self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        query = {
+            "run_id": search.run_id,
+            "assignee": None if search.names is None else sorted(search.names),
+            "workflow": search.workflow,
+            "group": search.group,
+            "text": search.text,
+        }
+        return await self._list(Promise, "/v1/questions", query, after, limit)
 
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
         body = {"by": settlement.by, "note": settlement.note, "request_id": settlement.request_id}
@@ -351,6 +395,36 @@ class HttpBackend:
         return self._record(
             Token, await self._post(_path("links", link_id, "revoke"), {"by": by}, pauses=QUICK)
         )
+
+    async def create_resumption(
+        self, session_id: str, run_id: str, questions: Collection[Promise], *, lifetime_seconds: float
+    ) -> str:
+        body = {
+            "session_id": session_id,
+            "questions": [each.id for each in questions],
+            "lifetime_seconds": lifetime_seconds,
+        }
+        response = await self._post(_path("runs", run_id, "resume-tokens"), body, pauses=QUICK)
+        return self._read(response, lambda answer: answer["resume_token"])
+
+    async def find_resumption(self, session_id: str, secret: str) -> Resumption:
+        body = {"session_id": session_id, "resume_token": secret}
+        response = await self._post("/v1/resume-tokens/read", body, pauses=QUICK)
+        return self._read(
+            response,
+            lambda answer: Resumption(answer["token_id"], answer["run_id"], dict(answer["questions"])),
+        )
+
+    async def check_responses(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None:
+        body = _responses(session_id, secret, responses, responder)
+        await self._post("/v1/resume-tokens/check", body, pauses=QUICK)
+
+    async def resume(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None:
+        await self._post("/v1/resume-tokens/answer", _responses(session_id, secret, responses, responder))
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
@@ -498,9 +572,12 @@ class HttpBackend:
         raise AssertionError
 
     @asynccontextmanager
-    async def _stream(self, path: str, headers: dict[str, str]) -> AsyncGenerator[AsyncIterator[bytes], None]:
+    async def _stream(
+        self, path: str, headers: dict[str, str], query: dict[str, str]
+    ) -> AsyncGenerator[AsyncIterator[bytes], None]:
         timeout = httpx.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS, pool=None)
-        async with self._client.stream("GET", path, headers=headers, timeout=timeout) as response:
+        request = self._client.stream("GET", path, headers=headers, params=query, timeout=timeout)
+        async with request as response:
             if not response.is_success:
                 await response.aread()
                 raise self._refused(response)
@@ -585,6 +662,27 @@ def _given_answer(given: GivenAnswer) -> dict[str, Any]:
     said = {"note": given.note, "request_id": given.request_id, "digest": given.digest}
     value = from_json(codec.encode(given.value, path="value"))
     return {"question_id": given.question_id, "value": value, **_given(said)}
+
+
+def _responses(
+    session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+) -> dict[str, Any]:
+    answers = [
+        {
+            "question_id": id,
+            "value": from_json(codec.encode(each.value, path="value")),
+            **_given(
+                {"note": each.note, "alike": None if each.alike is None else _given(asdict(each.alike))}
+            ),
+        }
+        for id, each in responses.items()
+    ]
+    return {
+        "session_id": session_id,
+        "resume_token": secret,
+        "answers": answers,
+        **_responder(responder),
+    }
 
 
 def _responder(responder: Responder) -> dict[str, Any]:

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
+from signoff.engine.retention import unannounced_seconds
 from signoff.errors import InvalidValue, SignoffError
-from signoff.people import comments, decisions, links, rules
+from signoff.people import comments, decisions, links, resumptions, rules
 from signoff.people.answers import answer, get_question
 from signoff.people.bulk import GivenAnswer, answer_each
 from signoff.people.callbacks import veiled
 from signoff.people.checks import check_texts
 from signoff.people.links import NewLink
 from signoff.people.responders import Responder
+from signoff.people.resumptions import Response, Resumption
 from signoff.people.rules import Alike
+from signoff.people.search import QuestionSearch, look_for
 from signoff.pruned import Pruned
 from signoff.records import (
     AuditEvent,
     Entry,
+    EntryKind,
     Group,
+    LiveText,
     NewPromise,
     NewRun,
     NewSchedule,
+    Origin,
     Promise,
     PromiseKind,
     Rate,
@@ -41,6 +48,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.request_ids import check_free, check_length
+from signoff.snapshots import Snapshot, load, save
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
 from signoff.stores.paging import (
@@ -53,7 +61,8 @@ from signoff.stores.paging import (
     TokenFilter,
     WorkflowFilter,
 )
-from signoff.watch import Watch
+from signoff.stores.stated import stated
+from signoff.watch import Watching
 
 _ENTRIES_AT_ONCE = 1000
 
@@ -63,16 +72,20 @@ class LocalBackend:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._watching: Watch | None = None
+        self._watching = Watching(store)
+
+    def coming_from(self, origin: Origin) -> Self:
+        """Return the same, whose every write states from where it comes. It is this one that is closed."""
+        backend = copy(self)
+        backend._store = stated(self._store, origin)
+        return backend
 
     async def open(self) -> None:
         await self._store.open()
 
     async def close(self) -> None:
         """Stop listening. The store belongs to the app and stays open."""
-        if self._watching is not None:
-            self._watching.close()
-            self._watching = None
+        self._watching.close()
 
     async def create_run(
         self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
@@ -88,6 +101,12 @@ class LocalBackend:
     async def get_run(self, run_id: str) -> Run:
         return await self._store.get_run(run_id)
 
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        return await save(self._store, run_id, by=by)
+
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Run:
+        return await load(self._store, snapshot, by=by)
+
     async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
         return await self._store.list_runs(which, after=after, limit=limit)
 
@@ -102,7 +121,7 @@ class LocalBackend:
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
-        with self._watch().watching(run_id) as wait_for_change:
+        with self._watching.watch().watching(run_id) as wait_for_change:
             while True:
                 run = await self._store.get_run(run_id)
                 entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
@@ -115,10 +134,32 @@ class LocalBackend:
                     return
                 await wait_for_change()
 
+    async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
+        """As ``follow``, and what running steps say in between: first what there is of it so far, then the rest."""
+        epoch, heard = 0, -1
+        with self._watching.watch().watching(run_id) as wait_for_change:
+            while True:
+                run = await self._store.get_run(run_id)
+                # Before the journal, so that no piece is ahead of the entries that led to it.
+                pieces = await self._store.read_live(run_id, epoch=epoch, after=heard)
+                entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
+                for entry in entries:
+                    after = entry.seq
+                    yield veiled(entry)
+                if len(entries) == _ENTRIES_AT_ONCE:
+                    continue
+                for piece in pieces:
+                    epoch, heard = piece.epoch, piece.seq
+                    if not any(_ends(entry, piece) for entry in entries):
+                        yield piece
+                if run.state.is_final:
+                    return
+                await wait_for_change()
+
     async def wait(self, run_id: str) -> Run:
         """Return the run once it has ended."""
         while True:
-            with self._watch().awaiting_end(run_id) as ended:
+            with self._watching.watch().awaiting_end(run_id) as ended:
                 run = await self._store.get_run(run_id)
                 if run.state.is_final:
                     return run
@@ -150,6 +191,11 @@ class LocalBackend:
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
         return await self._store.list_promises(which, after=after, limit=limit)
+
+    async def list_questions(
+        self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        return await look_for(search, self.list_promises, after=after, limit=limit)
 
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
         """Settle a promise. A question it does not find: ``answer`` checks first what comes for one."""
@@ -275,6 +321,26 @@ class LocalBackend:
     async def revoke_link(self, link_id: str, *, by: str | None = None) -> Token:
         return await links.revoke_link(self._store, link_id, by=by)
 
+    async def create_resumption(
+        self, session_id: str, run_id: str, questions: Collection[Promise], *, lifetime_seconds: float
+    ) -> str:
+        return await resumptions.create_resumption(
+            self._store, session_id, run_id, questions, lifetime_seconds=lifetime_seconds
+        )
+
+    async def find_resumption(self, session_id: str, secret: str) -> Resumption:
+        return await resumptions.find_resumption(self._store, session_id, secret)
+
+    async def check_responses(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None:
+        await resumptions.check_responses(self._store, session_id, secret, responses, responder)
+
+    async def resume(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None:
+        await resumptions.resume(self._store, session_id, secret, responses, responder)
+
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[AuditEvent]:
@@ -298,11 +364,13 @@ class LocalBackend:
             raise InvalidValue(
                 "older_than_seconds", f"{older_than_seconds} is no number of seconds from 0 on"
             )
-        before = self._store.clock.now() - older_than_seconds
+        now = self._store.clock.now()
+        before = now - older_than_seconds
         return Pruned(
             await self._store.delete_ended(before, limit),
             await self._store.delete_tokens(before, limit),
             await self._store.delete_deliveries(before, limit),
+            await self._store.delete_workflows(now - unannounced_seconds(older_than_seconds), limit),
         )
 
     async def put_schedule(self, new: NewSchedule) -> Schedule:
@@ -356,10 +424,10 @@ class LocalBackend:
             raise InvalidValue(name, f"{seconds} is no number of seconds")
         return max(self._store.clock.now(), start_at or 0.0) + seconds
 
-    def _watch(self) -> Watch:
-        if self._watching is not None and self._watching.loop.is_closed():
-            self._watching.close()
-            self._watching = None
-        if self._watching is None:
-            self._watching = Watch(self._store)
-        return self._watching
+
+def _ends(entry: Entry, piece: LiveText) -> bool:
+    """Whether an entry says how the attempt has ended that said this."""
+    if entry.n != piece.n:
+        return False
+    failed = entry.kind is EntryKind.ATTEMPT_FAILED and (entry.fact("attempt") or 0) >= piece.attempt
+    return failed or entry.kind is EntryKind.COMPLETED

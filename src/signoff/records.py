@@ -133,6 +133,8 @@ class AuditKind(_Growing):
     DEFAULTED = "defaulted"
     LINKED = "linked"
     UNLINKED = "unlinked"
+    SAVED = "saved"
+    LOADED = "loaded"
 
 
 class TokenKind(_Growing):
@@ -143,6 +145,36 @@ class TokenKind(_Growing):
     LINK = "link"
     LOGIN = "login"
     CALLBACK = "callback"
+    RESUME = "resume"
+
+
+class OriginWay(_Growing):
+    """The way on which something came."""
+
+    KEY = "key"  # the HTTP API, with the API key of a service
+    LOGIN = "login"  # the HTTP API, signed in
+    PROXY = "proxy"  # the HTTP API, by the word of a proxy that has signed somebody in
+    OPEN = "open"  # the HTTP API, which asked nobody who they are
+    LINK = "link"
+    SLACK = "slack"
+    CALLBACK = "callback"
+    WORKER = "worker"  # a store over HTTP
+    APP = "app"  # a program with the database
+    CLI = "cli"  # the command line, with the database
+    RULE = "rule"
+    TIMER = "timer"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """From where something was done, as whoever took it saw it: no caller says it of themselves."""
+
+    way: OriginWay
+    credential: str | None = (
+        None  # id of the key, login, link, callback or rule; user of Slack or of the host
+    )
+    service: str | None = None  # whose key it was, also where it acted for a person
+    address: str | None = None  # of the client; of a program with the database, the name of its host
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +284,33 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveText:
+    """A piece of what an attempt at a step has said so far, see ``StepInfo.live``. No journal holds it.
+
+    Attributes:
+        run_id: The run.
+        epoch: The lease under which it was said.
+        seq: Its place among all pieces of that lease. They ascend, with gaps.
+        n: The number of the step's call.
+        name: The step's name.
+        attempt: Which attempt says it, from 1.
+        position: How many characters the attempt had said before, of all kinds. 0: it begins anew.
+        kind: What it is, such as ``text``.
+        text: What was said.
+    """
+
+    run_id: str
+    epoch: int
+    seq: int
+    n: int
+    name: str
+    attempt: int
+    position: int
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class NewPromise:
     """What a run or an API caller says when it creates a promise."""
 
@@ -291,6 +350,7 @@ class Promise:
     act_at: float | None = None
     version: int = 0  # counts amendments
     progress: str | None = None  # JSON: what a question's policy keeps, such as votes
+    origin: Origin | None = None  # from where it was settled; None: by the end of its run
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +363,7 @@ class Settlement:
     note: str | None = None
     request_id: str | None = None
     version: int | None = None  # of the question, for which it was made; None: whichever it has
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +376,7 @@ class NewAuditEvent:
     run_id: str | None = None
     by: str | None = None
     details: str | None = None  # JSON object
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,9 +393,8 @@ class AuditEvent:
     details: str | None = None  # JSON object
     seq: int | None = None  # its place in the namespace's chain, once it is sealed
     hash: str | None = None  # of it and all before it in the chain
-    redacted: bool | None = (
-        None  # whether some of its details were hidden on their way out; no store keeps it
-    )
+    redacted: bool | None = None  # whether something of it was hidden on its way out; no store keeps it
+    origin: Origin | None = None  # None: Signoff itself or the run, or it was recorded before this was
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,6 +577,9 @@ class WorkerInfo:
     process_started_at: float
     group: str
     namespace: str = "default"
+    signoff_version: str | None = None  # None: it is of before workers told
+    python_version: str | None = None
+    build: str | None = None  # what its code was built from, such as a commit, if it was told
     seen_at: float | None = None  # when it last said that it lives
     held: int = 0  # how many runs it holds
 

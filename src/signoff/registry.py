@@ -13,13 +13,15 @@ from pydantic_core import to_json
 from signoff import codec
 from signoff.bodies import is_workflow_code, run_body
 from signoff.concurrency import Concurrency, declare
-from signoff.context import Context, Names
+from signoff.context import Context, Names, run_as
+from signoff.engine.agenda import Doubt
 from signoff.engine.calls import StepCall
 from signoff.engine.execution import Execution, Program
 from signoff.engine.timers import Duty
 from signoff.errors import RegistrationError, UnknownWorkflow
 from signoff.people.answers import unclear_outcome
 from signoff.people.duties import DUTIES
+from signoff.people.responders import check_names
 from signoff.records import Run, WorkflowInfo
 from signoff.stores.limits import LONGEST_DESCRIPTION, LONGEST_SCHEMA, check_workflows
 
@@ -59,6 +61,7 @@ class WorkflowProgram:
 
     async def _body(self, context: Context, arguments: str) -> Any:
         args, kwargs = codec.decode_arguments(arguments, self.function)
+        run_as(context)
         return await run_body(self.function, context, args, kwargs)
 
 
@@ -77,14 +80,16 @@ class Registry:
     Args:
         group: The group in which child runs are started unless they say otherwise.
         public_url: Where others reach the server, for callbacks; None: nobody has said so.
+        operators: Who is asked about steps that were interrupted unless these say otherwise; empty: anybody.
 
     Attributes:
         changes: How often a workflow was registered.
     """
 
-    def __init__(self, group: str, public_url: str | None = None) -> None:
+    def __init__(self, group: str, public_url: str | None = None, operators: Sequence[str] = ()) -> None:
         self.group = group
         self.public_url = public_url
+        self.operators = check_names("operators", operators)
         self.changes = 0
         self._programs: dict[str, dict[str, WorkflowProgram]] = {}
 
@@ -165,6 +170,16 @@ class Registry:
         """What workers do for people when time has come."""
         return DUTIES
 
-    def unclear_question(self, run: Run, call: StepCall) -> str:
-        """Return the data of the question about a step that may or may not have happened."""
-        return unclear_outcome(call.name, run.id, call.step_options.returns)
+    def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
+        """Return the question about a step that may or may not have happened."""
+        options = call.step_options
+        assignees = options.operators or self.operators
+        data = unclear_outcome(
+            call.name,
+            run.id,
+            options.returns,
+            key=call.idempotency_key,
+            assignees=assignees,
+            refused=refused,
+        )
+        return Doubt(data, assignees)

@@ -8,7 +8,7 @@ from signoff.errors import InvalidValue
 
 LONGEST_REQUEST_ID: Final = 256  # characters: the audit trail keeps those of refused answers for ever
 
-_OWN: Final = ("link:", "slack:", "callback:")
+_OWN: Final = ("link:", "slack:", "callback:", "resume:")
 """How those begin that say from where an answer came."""
 
 

@@ -23,6 +23,7 @@ PREFIXES: Final[Mapping[TokenKind, str]] = {
     TokenKind.LINK: "sgl_",
     TokenKind.LOGIN: "sgs_",
     TokenKind.CALLBACK: "sgc_",
+    TokenKind.RESUME: "sgr_",
 }
 """What the secrets of a kind begin with, so that people and scanners know one that lies about."""
 

@@ -143,3 +143,29 @@ class Watch:
             for ended in self._for_ends.pop(run_id, ()):
                 if not ended.done():
                     ended.set_exception(error)
+
+
+class Watching:
+    """The watch of a store, which is made when somebody waits, on the event loop that runs then.
+
+    Args:
+        store: The store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watch: Watch | None = None
+
+    def watch(self) -> Watch:
+        """Return the watch of the event loop that runs."""
+        if self._watch is not None and self._watch.loop.is_closed():
+            self.close()
+        if self._watch is None:
+            self._watch = Watch(self._store)
+        return self._watch
+
+    def close(self) -> None:
+        """End the watch, if there is one."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None

@@ -33,7 +33,9 @@ from signoff.errors import (
     QuestionClaimed,
     QuestionTooNew,
     RequestConflict,
+    ResumeRefused,
     SignoffError,
+    SnapshotRefused,
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
@@ -41,6 +43,7 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
+from signoff.origins import facts_of, origin_of
 from signoff.records import (
     AuditEvent,
     AuditKind,
@@ -49,6 +52,8 @@ from signoff.records import (
     Entry,
     EntryKind,
     Group,
+    LiveText,
+    Origin,
     Promise,
     PromiseKind,
     PromiseState,
@@ -77,6 +82,7 @@ Record = (
     | Delivery
     | Rule
     | Session
+    | LiveText
 )
 R = TypeVar(
     "R",
@@ -92,6 +98,7 @@ R = TypeVar(
     Delivery,
     Rule,
     Session,
+    LiveText,
 )
 
 JSON_FIELDS: Mapping[type, frozenset[str]] = {
@@ -107,13 +114,14 @@ JSON_FIELDS: Mapping[type, frozenset[str]] = {
     Delivery: frozenset(),
     Rule: frozenset({"arguments"}),
     Session: frozenset(),
+    LiveText: frozenset(),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Run: {"state": RunState},
-    Promise: {"kind": PromiseKind, "state": PromiseState, "assignees": tuple},
+    Promise: {"kind": PromiseKind, "state": PromiseState, "assignees": tuple, "origin": origin_of},
     Entry: {"kind": EntryKind, "call": CallKind},
-    AuditEvent: {"kind": AuditKind},
+    AuditEvent: {"kind": AuditKind, "origin": origin_of},
     WorkerInfo: {},
     WorkflowInfo: {},
     Rule: {"groups": tuple, "roles": tuple},
@@ -122,6 +130,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Group: {"starts_per": lambda rate: Rate(rate["count"], rate["seconds"])},
     Token: {"kind": TokenKind},
     Session: {},
+    LiveText: {},
 }
 
 UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
@@ -137,6 +146,8 @@ def to_wire(record: Record) -> dict[str, Any]:
         if value is not None and field.name not in UNSAID.get(type(record), ()):
             if field.name in texts:
                 value = from_json(value)
+            if isinstance(value, Origin):
+                value = facts_of(value)
             written[field.name] = asdict(value) if isinstance(value, Rate) else value
     return written
 
@@ -181,6 +192,8 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
         QuestionClaimed,
         QuestionTooNew,
         RequestConflict,
+        ResumeRefused,
+        SnapshotRefused,
         StoreFull,
         StoreReadOnly,
         StoreUnavailable,

@@ -17,6 +17,7 @@ import { SessionsPage } from "./sessions/SessionsPage";
 import { StartPage } from "./start/StartPage";
 import { StartWorkflowPage } from "./start/StartWorkflowPage";
 import { Shell } from "./shell/Shell";
+import { GroupPage } from "./workers/GroupPage";
 import { WorkersPage } from "./workers/WorkersPage";
 
 const root = createRootRoute({ component: Shell });
@@ -42,6 +43,7 @@ const plain = [
   createRoute({ getParentRoute: () => root, path: "/sessions/$id", component: SessionPage }),
   createRoute({ getParentRoute: () => root, path: "/schedules", component: SchedulesPage }),
   createRoute({ getParentRoute: () => root, path: "/workers", component: WorkersPage }),
+  createRoute({ getParentRoute: () => root, path: "/groups/$name", component: GroupPage }),
   createRoute({ getParentRoute: () => root, path: "/rules", component: RulesPage }),
   createRoute({ getParentRoute: () => root, path: "/audit", component: AuditPage }),
   createRoute({ getParentRoute: () => root, path: "/deliveries", component: DeliveriesPage }),

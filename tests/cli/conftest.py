@@ -25,7 +25,7 @@ def open_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a module ``orders`` and a database, for which a worker works."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "orders.py").write_text(ORDERS)
-    with Running("worker", "orders:app", cwd=folder) as worker:
+    with Running("worker", "orders:app", "--build", "8f3a9c1", cwd=folder) as worker:
         worker.wait_for("working")
         yield folder
 

@@ -105,7 +105,7 @@ def test_callbacks_come_to_its_own_address_which_nothing_shows(here: Here, shop:
         secret = told.rpartition("/")[2]
         for command in (("show", "p-1"), ("show", "p-1", "--json"), ("export", "p-1"), ("inbox", "--json")):
             assert secret not in here(*command, cwd=shop).out
-        assert httpx.post(told, content=b"yes", trust_env=False).json() == {"received": True}
+        assert httpx.post(told, content=b"yes", trust_env=False, timeout=60).json() == {"received": True}
         assert here("start", "paid", "--id", "p-1", "--wait", cwd=shop).json == {"said": "yes", "by": None}
 
         value = ("--value", '{"body": "by bank"}')

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from examples.website_summary.processes import free_port
 from tests.cli.commands import ORDERS, Running, signoff
 from tests.cli.conftest import Here
 from tests.cli.diagnoses import examine, findings, levels, sql
@@ -20,7 +21,6 @@ from tests.postgres.pgbouncer import PgBouncer, needs_pgbouncer
 from tests.postgres.processes import frozen
 from tests.postgres.roles import fresh_role, grant
 from tests.postgres.server import FAST, PostgresServer
-from tests.remote.processes import free_port
 
 
 @pytest.fixture

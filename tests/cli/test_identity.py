@@ -15,7 +15,7 @@ SERVER = ("server", "--port", "0")
 
 def status(url: str, path: str = "/v1/runs", **headers: str) -> int:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return httpx.get(url + path, headers=named, trust_env=False).status_code
+    return httpx.get(url + path, headers=named, trust_env=False, timeout=60).status_code
 
 
 def test_a_server_takes_the_word_of_its_proxy(tmp_path: Path) -> None:
@@ -52,6 +52,8 @@ def test_the_environment_says_the_same(tmp_path: Path) -> None:
         (["--groups-header", "X-Groups"], {}),
         (["--roles-header", "X-Roles"], {}),
         (["--trust-proxy", "10.0.0.0/8"], {}),
+        (["--address-header", "X Forwarded"], {}),
+        (["--address-header", "X-Real-IP", "--trust-proxy", "proxy"], {}),
         (["--default-role", "viewer"], {}),
         ([], {"SIGNOFF_USER_HEADER": ""}),
         ([], {"SIGNOFF_ROLES_HEADER": "X-Roles"}),
@@ -67,3 +69,18 @@ def test_options_that_would_leave_it_open_are_a_wrong_use(
 ) -> None:
     assert here(*SERVER, *options, cwd=tmp_path, **variables).code == 2
     assert not (tmp_path / "signoff.db").exists()
+
+
+@pytest.mark.parametrize("way", ["options", "environment"])
+def test_a_server_believes_the_header_of_addresses_that_it_is_told(tmp_path: Path, way: str) -> None:
+    options = ("--address-header", "X-Forwarded-For", "--trust-proxy", "127.0.0.1")
+    variables = {"SIGNOFF_ADDRESS_HEADER": "X-Forwarded-For", "SIGNOFF_TRUST_PROXY": "127.0.0.1"}
+    said = (options, {}) if way == "options" else ((), variables)
+    with Running(*SERVER, *said[0], cwd=tmp_path, **said[1]) as server:
+        url = server.wait_for("listening")["url"]
+        with httpx.Client(
+            base_url=url, headers={"x-forwarded-for": "203.0.113.7"}, trust_env=False, timeout=60
+        ) as http:
+            assert http.post("/v1/promises", json={"id": "p"}).status_code == 201
+            settled = http.post("/v1/promises/p/resolve", json={}).json()
+    assert settled["origin"] == {"way": "open", "address": "203.0.113.7"}

@@ -172,9 +172,9 @@ def test_a_server_sends_people_to_its_provider(here: Path) -> None:
     }
     with Running(*SERVER, cwd=here, **variables) as server:
         url = server.wait_for("listening")["url"]
-        page = httpx.get(f"{url}/v1/runs", headers={"accept": "text/html"}, trust_env=False)
+        page = httpx.get(f"{url}/v1/runs", headers={"accept": "text/html"}, trust_env=False, timeout=60)
         assert (page.status_code, page.headers["location"]) == (303, "/login?next=%2Fv1%2Fruns")
-        away = httpx.get(f"{url}/login", trust_env=False)
+        away = httpx.get(f"{url}/login", trust_env=False, timeout=60)
         assert (away.status_code, away.json()["type"]) == (503, "urn:signoff:ProviderUnavailable")
         assert "s3cret" not in away.text
 

@@ -39,7 +39,7 @@ def test_links_are_made_listed_and_revoked(here: Here, open_shop: Path) -> None:
 def test_a_server_goes_by_its_public_url(tmp_path: Path) -> None:
     with Running("server", "--port", "0", "--public-url", "https://x.example", cwd=tmp_path) as server:
         url = server.wait_for("listening")["url"]
-        found = httpx.get(f"{url}/l/none", headers={"host": "x.example"}, trust_env=False)
+        found = httpx.get(f"{url}/l/none", headers={"host": "x.example"}, trust_env=False, timeout=60)
         assert (found.status_code, "not known" in found.text) == (404, True)
 
 
@@ -51,7 +51,7 @@ def test_a_public_url_that_is_none_is_refused(here: Here, tmp_path: Path) -> Non
 def test_a_server_is_reached_under_a_path(here: Here, tmp_path: Path) -> None:
     with Running("server", "--port", "0", "--root-path", "/signoff", cwd=tmp_path) as server:
         url = server.wait_for("listening")["url"]
-        assert httpx.get(f"{url}/signoff/v1/me", trust_env=False).status_code == 200
-        assert httpx.get(f"{url}/v1/me", trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/signoff/v1/me", trust_env=False, timeout=60).status_code == 200
+        assert httpx.get(f"{url}/v1/me", trust_env=False, timeout=60).status_code == 200
     refused = here("server", "--port", "0", "--root-path", "/v1/x", cwd=tmp_path)
     assert (refused.code, "root_path" in refused.err) == (2, True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import pty
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -44,6 +46,10 @@ def test_the_inbox_shows_what_is_asked_until_it_is_answered(here: Here, open_sho
     listed = here("inbox", "--run", "in-1", "--json", cwd=open_shop).json
     assert listed["next"] is None
     assert listed["items"][0]["data"]["metadata"] == {"order": "o-1"}
+    found = here("inbox", "--text", "in-1 REFUND", "--workflow", "refund", "--json", cwd=open_shop).json
+    assert found == listed
+    for other in (("--text", "in-1 banana"), ("--workflow", "other"), ("--group", "other")):
+        assert here("inbox", "--run", "in-1", *other, cwd=open_shop).err == "no open questions\n"
     assert (
         here("answer", question, "--reject", cwd=open_shop).out
         == f"question {question} is answered: rejected\n"
@@ -341,6 +347,9 @@ def test_the_trail_is_listed_exported_and_verified(here: Here, open_shop: Path) 
     assert [line.split()[2] for line in table.splitlines()[1:]] == ["asked", "refused", "resolved"]
     listed = here("audit", "list", "--question", question, "--json", cwd=open_shop).json["items"]
     assert [event["kind"] for event in listed] == ["asked", "refused", "resolved"]
+    at = {"way": "cli", "credential": getpass.getuser(), "address": socket.gethostname()}
+    assert [event.get("origin") for event in listed] == [None, at, at]
+    assert f"command line {getpass.getuser()[:12]}, {socket.gethostname()}" in table
 
     def exported() -> list[dict[str, Any]] | None:
         lines = [json.loads(line) for line in here("audit", "export", cwd=open_shop).out.splitlines()]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from examples.website_summary.processes import free_port
 from signoff.cli import target
 from tests.cli.commands import Running, environment, signoff
 from tests.cli.conftest import Here
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def python(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from examples.website_summary.processes import free_port
 from tests.cli.commands import ORDERS, Running, signoff, until
-from tests.remote.processes import free_port
 
 
 def test_a_worker_works_through_a_server_with_its_key_and_not_without(tmp_path: Path) -> None:

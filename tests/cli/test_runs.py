@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from signoff import Context
-from tests.cli.commands import Running, signoff, until
+from tests.cli.commands import Running, environment, signoff, until
 from tests.cli.conftest import Here
 from tests.support import fails, new_app, running
 
@@ -35,6 +37,17 @@ def test_start_prints_the_id_and_starting_again_is_the_same_run(here: Here, open
     assert (again.code, again.out) == (0, "sum-1\n")
     assert other.code == 4
     assert "'sum-1' is taken" in other.err
+
+
+def test_start_says_that_no_worker_has_a_workflow_of_that_name(here: Here, open_shop: Path) -> None:
+    until(lambda: here("workflows", "--json", cwd=open_shop).json["items"])
+    started = here("start", "refnud", "--id", "slip", cwd=open_shop)
+    assert (started.code, started.out) == (0, "slip\n")
+    assert "no worker of group 'default' runs 'refnud'" in started.err
+    assert "refund" in started.err
+    nobody = here("start", "x", "--group", "gpu", "--id", "later", cwd=open_shop)
+    assert (nobody.code, nobody.err) == (0, ""), "of a group that nobody works for yet nothing is known"
+    assert here("start", "x", "--id", "told", "--json", cwd=open_shop).err == ""
 
 
 def test_start_wait_prints_the_result(here: Here, open_shop: Path) -> None:
@@ -133,7 +146,7 @@ def test_show_tells_of_attempts_questions_and_the_result(here: Here, open_shop: 
     whole = shown(here, open_shop, "refund-1", "succeeded")
     told = here("show", "refund-1", cwd=open_shop).out
     assert 'refund("o-1")' in told
-    assert ' for ana: approved "fine"' in told
+    assert ' for ana: approved "fine"  (command line ' in told
     assert (
         told.index("fetch_order")
         < told.index("Refund order")
@@ -142,7 +155,9 @@ def test_show_tells_of_attempts_questions_and_the_result(here: Here, open_shop: 
     )
     assert '"by": "ana"' in told.partition("succeeded after")[2]
     question = next(item for item in whole["timeline"] if item["kind"] == "question")  # type: ignore[attr-defined]
-    assert question.keys() == {"at", "kind", "name", "n", "state", "id", "ended_at", "value", "by", "note"}
+    said = {"at", "kind", "name", "n", "state", "id", "ended_at", "value", "by", "note", "origin"}
+    assert question.keys() == said
+    assert question["origin"]["way"] == "cli"
     assert (question["id"], question["state"], question["by"]) == ("refund-1.2", "succeeded", "ana")
 
 
@@ -182,6 +197,22 @@ def test_show_follow_is_interrupted_quietly(here: Here, open_shop: Path) -> None
         following.signal(signal.SIGINT)
         assert following.ends() == 130
         assert following.err.strip() == ""
+
+
+def test_show_follow_says_from_where_an_answer_came_while_it_looked(here: Here, open_shop: Path) -> None:
+    here("start", "refund", "--arg", '"o-7"', "--id", "seen-1", cwd=open_shop)
+    with subprocess.Popen(
+        [sys.executable, "-m", "signoff", "show", "seen-1", "--follow"],
+        cwd=open_shop,
+        env=environment({}),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:
+        assert following.stdout is not None
+        next(line for line in following.stdout if "signoff answer seen-1.2" in line)
+        here("answer", "seen-1.2", "--approve", "--user", "ana", cwd=open_shop)
+        told = following.stdout.read()
+    assert " for ana: approved  (command line " in told
 
 
 def test_show_follow_ends_with_the_run(here: Here, open_shop: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from examples.website_summary.processes import free_port
 from signoff.engine.collector import YOUNG_OBJECTS
 from tests.cli.commands import Running, signoff, until
 from tests.cli.conftest import Here
-from tests.remote.processes import free_port
 
 
 def journal(here: Here, shop: Path, run_id: str) -> list[str]:
@@ -117,7 +117,7 @@ def test_waiting_for_postgres_is_told_of_and_ends_when_asked_to(shop: Path, comm
         began_at = time.monotonic()
         waiting.signal(signal.SIGTERM)
         assert waiting.ends() == 0
-        assert time.monotonic() - began_at < 20, "it would be tried for a minute"
+        assert time.monotonic() - began_at < 45, "it would be tried for a minute"
         assert "Traceback" not in waiting.err
 
 
@@ -129,7 +129,9 @@ def test_a_server_hides_what_it_is_told_to(here: Here, shop: Path, command: list
     with Running(*command, "--port", "0", *paths, cwd=shop, **variables) as server:
         url = server.wait_for("listening")["url"]
         run = {"workflow": "other", "id": "r", "kwargs": {"order": "o-1", "x": 1, "y": 2, "z": 3}}
-        shown = httpx.post(f"{url}/v1/runs", json=run, trust_env=False).json()["arguments"]["kwargs"]
+        shown = httpx.post(f"{url}/v1/runs", json=run, trust_env=False, timeout=60).json()["arguments"][
+            "kwargs"
+        ]
     assert shown == {"order": "[redacted]", "x": "[redacted]", "y": "[redacted]", "z": 3}
 
 

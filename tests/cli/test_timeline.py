@@ -59,7 +59,7 @@ async def test_steps_side_by_side_steps_retried_and_steps_begun_again_take_their
             await begun["last"].wait()
             clock.advance(3)
             may_end["last"].set()
-            await run.result(10)
+            await run.result(60)
         items = {item.name: item for item in Timeline(0.0).read(await journal(app, "r")).items}
     took = {name: _seconds(items[name]) for name in ("at once", "short", "long", "retried", "last")}
     assert took == {"at once": 0, "short": 20, "long": 40, "retried": 107, "last": 3}

@@ -14,12 +14,13 @@ from signoff.engine import host
 from signoff.engine.worker import Worker
 from signoff.records import PromiseKind, PromiseState, Settlement, WorkerInfo
 from signoff.stores.postgres import PostgresStore
-from tests.crash.programs import make_app
+from tests.crash.programs import bring_agent, make_app
 from tests.remote.processes import BEAT_SECONDS, slow_app
 
 
 def worker(url: str, lease_seconds: str, machine: str, effects: str) -> None:
     """Work as if on a machine of that name: workers of other machines cannot tell that it is dead."""
+    bring_agent()
     app = make_app(PostgresStore(url, lease_seconds=float(lease_seconds)), Path(effects))
     asyncio.run(_work(app, machine))
 

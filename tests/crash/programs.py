@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from signoff import Context, Signoff, current_step
 from signoff.stores.base import Store
+from tests.crash.graph import register_flow
 
-NAMES = ("sequential", "parallel", "children", "timers", "questions")
+if TYPE_CHECKING:
+    from tests.crash.helper import Deployer, Helper
+
+NAMES = ("sequential", "parallel", "children", "timers", "questions", "agent", "flow")
 
 
 def make_app(store: Store, effects: Path) -> Signoff:
@@ -103,7 +110,36 @@ def make_app(store: Store, effects: Path) -> Signoff:
         answer = await payment
         return [sent, answer.value.body, await ctx.step("thank", effect, "thanked")]
 
+    _register_agents(app, effect)
+    register_flow(app, effect)
     return app
+
+
+def bring_agent() -> None:
+    """Import what the agent needs: on a busy machine that takes longer than workflow code may go on without waiting."""
+    import tests.crash.helper  # noqa: F401
+
+
+def _register_agents(app: Signoff, effect: Callable[[object], object]) -> None:
+    @functools.cache
+    def helper() -> Helper:
+        from tests.crash.helper import Helper  # brings Pydantic AI, which takes a second
+
+        return Helper(effect)
+
+    @app.workflow
+    async def agent(ctx: Context) -> list[object]:
+        return await helper().help()
+
+    @functools.cache
+    def deployer() -> Deployer:
+        from tests.crash.helper import Deployer
+
+        return Deployer(effect)
+
+    @app.workflow
+    async def agent_tool(ctx: Context) -> list[object]:
+        return await deployer().deploy()
 
 
 def urls_of(effects: Path) -> Path:
@@ -111,8 +147,18 @@ def urls_of(effects: Path) -> Path:
     return effects.with_suffix(".urls")
 
 
-ANSWERS = {"first?": True, "colour?": "blue", "why?": "because"}
+ANSWERS = {
+    "first?": True,
+    "colour?": "blue",
+    "why?": "because",
+    "refund?": {"approved": True, "edited": {"cents": 400}},
+    "mail?": True,
+    "deploy?": True,
+}
+ASKED = {"refund?": "ana", "mail?": "bob"}
 UNCLEAR = {
+    "support.refund": "refunded 400",
+    "support.mail": "mailed bob",
     "charge": "paid",
     "charge-a": "a",
     "charge-b": "b",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import random
 import statistics
+import time
 from collections import Counter
 from multiprocessing.context import ForkServerProcess
 
@@ -18,6 +18,7 @@ from signoff.records import AuditEvent, AuditKind, NewPromise, Promise, PromiseK
 from signoff.stores.paging import AuditFilter, PromiseFilter
 from signoff.stores.postgres import PostgresStore
 from tests.crash.servers import serve
+from tests.forks import fork
 from tests.postgres.databases import fresh_database
 from tests.support import PATIENCE_SECONDS, in_asyncio
 
@@ -26,6 +27,7 @@ EVERY = 1.0
 LEVELS = (2.5, 4.2)
 DEADLINE = 6.5
 KILLS_EVERY = 0.3
+KILLING_SECONDS = 20.0  # then servers live as long as a slow machine needs
 
 POLICY = Policy.make(
     "Deploy?",
@@ -43,8 +45,6 @@ class Servers:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._forks = multiprocessing.get_context("forkserver")
-        self._forks.set_forkserver_preload(["tests.crash.servers"])
         self._all = [self._start() for _ in range(3)]
 
     def kill_one(self, chance: random.Random) -> None:
@@ -60,9 +60,7 @@ class Servers:
             server.join()
 
     def _start(self) -> ForkServerProcess:
-        server = self._forks.Process(target=serve, args=(self._url,), daemon=True)
-        server.start()
-        return server
+        return fork(serve, self._url)
 
 
 async def _ask(store: PostgresStore, n: int) -> None:
@@ -115,10 +113,11 @@ async def test_reminders_escalations_and_deadlines_happen_once_while_servers_are
         servers = Servers(url)
         try:
             await asyncio.gather(*(_ask(store, n) for n in range(QUESTIONS)))
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            calm_at = time.monotonic() + KILLING_SECONDS
+            async with asyncio.timeout(KILLING_SECONDS + PATIENCE_SECONDS):
                 while len(settled := await _settled(store)) < QUESTIONS:
                     await asyncio.sleep(KILLS_EVERY)
-                    if chance.random() < 0.7:
+                    if chance.random() < 0.7 and time.monotonic() < calm_at:
                         servers.kill_one(chance)
                 while await store.unsealed(1):
                     await asyncio.sleep(0.1)

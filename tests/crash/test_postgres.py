@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import random
 import re
 import signal
@@ -24,15 +23,24 @@ from signoff.records import Entry, EntryKind, NewPromise, PromiseState, RunState
 from signoff.stores.paging import RunFilter
 from signoff.stores.postgres import PostgresStore
 from tests.crash import processes, programs
+from tests.crash.test_kill import ROOT, UNMEASURED
+from tests.forks import fork
 from tests.postgres.account import unprivileged
 from tests.postgres.databases import fresh_database
 from tests.postgres.installations import newest
 from tests.postgres.server import PostgresServer
-from tests.remote.processes import ROOT, UNMEASURED, lines, slow_app
-from tests.remote.test_bad_world import answer_everything, check_effects, check_results, comes, everything
+from tests.remote.processes import lines, slow_app
+from tests.remote.test_bad_world import (
+    answer_everything,
+    check_effects,
+    check_results,
+    comes,
+    everything,
+    pauses,
+)
 from tests.support import PATIENCE_SECONDS, in_asyncio
 
-RUNS = 1_000
+RUNS = 1_001  # of each program as many
 LEASE_SECONDS = 3.0
 MACHINES = ("m1", "m2", "m3")
 
@@ -61,8 +69,6 @@ class Workers:
     def __init__(self, folder: Path, url: str) -> None:
         self.effects = folder / "effects"
         self._url = url
-        self._forks = multiprocessing.get_context("forkserver")
-        self._forks.set_forkserver_preload(["tests.crash.processes"])
         self._of = {machine: self._start(machine) for machine in MACHINES}
 
     def pids(self) -> set[int]:
@@ -84,10 +90,7 @@ class Workers:
             worker.join()
 
     def _start(self, machine: str) -> ForkServerProcess:
-        arguments = ("worker", self._url, str(LEASE_SECONDS), machine, str(self.effects))
-        worker = self._forks.Process(target=processes.main, args=arguments, daemon=True)
-        worker.start()
-        return worker
+        return fork(processes.main, "worker", self._url, str(LEASE_SECONDS), machine, str(self.effects))
 
 
 async def time_of_takeover(url: str, pid: int) -> float | None:
@@ -177,7 +180,7 @@ async def test_a_thousand_runs_end_rightly_while_workers_are_killed_and_the_serv
             ]
             restarts = asyncio.create_task(restart_the_server(server, chance))
             try:
-                names = [f"{name}-{k}" for k in range(RUNS // 5) for name in programs.NAMES]
+                names = [f"{name}-{k}" for k in range(RUNS // len(programs.NAMES)) for name in programs.NAMES]
                 handles = await asyncio.gather(
                     *(client.start(name.partition("-")[0], id=name) for name in names)
                 )
@@ -211,7 +214,7 @@ async def test_a_thousand_runs_end_rightly_while_workers_are_killed_and_the_serv
     )
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 @in_asyncio
 async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settles_nothing(
     tmp_path: Path,
@@ -225,8 +228,9 @@ async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settl
             async with AsyncClient(app) as client:
                 parent = await client.start("parent", id="p")
                 await comes(lambda: len(lines(tmp_path / "begun")) == 1)
+                await pauses(app, "p")
                 frozen.running.send_signal(signal.SIGSTOP)
-                other = Process(tmp_path, "slow", url, 1.5, "m2", tmp_path)
+                other = Process(tmp_path, "slow", url, 90.0, "m2", tmp_path)
                 await comes(lambda: len(lines(tmp_path / "begun")) == 2)
                 before = await everything(app)
                 (
@@ -257,7 +261,7 @@ async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settl
             await app.store.close()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 @in_asyncio
 async def test_of_answers_from_four_processes_one_wins_and_it_is_never_lost(
     tmp_path: Path, server: PostgresServer
@@ -332,6 +336,7 @@ async def test_a_dump_taken_while_it_runs_restores_to_a_consistent_system_that_g
 
 async def _finish(url: str, folder: Path) -> dict[str, Any]:
     """Let a restored system go on to the end."""
+    programs.bring_agent()
     app = programs.make_app(PostgresStore(url), folder / "effects")
     try:
         await app.store.open()

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import DoomedStore
-from tests.crash.programs import make_app
+from tests.crash.programs import bring_agent, make_app
 
 
 async def work(database: str, effects: str, run_id: str, seq: str, when: str) -> None:
+    if run_id.startswith("agent"):
+        bring_agent()
     store = DoomedStore(SqliteStore(database), run_id, int(seq), when=when)
     async with make_app(store, Path(effects)).worker():
-        await asyncio.sleep(30)  # it is killed long before
+        await asyncio.sleep(120)  # it is killed long before
 
 
 if __name__ == "__main__":

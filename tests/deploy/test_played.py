@@ -15,10 +15,10 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from examples.website_summary.processes import free_port
 from tests.cli.commands import PATIENCE_SECONDS, Running, environment, signoff, until
 from tests.deploy.files import ROOT, compose, healthcheck, seconds
 from tests.postgres.server import FAST, PostgresServer
-from tests.remote.processes import free_port
 
 SERVICES: dict[str, Any] = compose()["services"]
 
@@ -49,7 +49,9 @@ class Stack:
         command = healthcheck(SERVICES["server"]["build"]["target"])
         assert command is not None
         command = [argument.replace("8000", str(self.port)) for argument in command]
-        asked = subprocess.run(command, env=environment({}), capture_output=True, timeout=30, check=False)
+        asked = subprocess.run(
+            command, env=environment({}), capture_output=True, timeout=PATIENCE_SECONDS, check=False
+        )
         return asked.returncode == 0
 
 

@@ -40,7 +40,7 @@ async def test_a_promise_has_an_id_derived_from_its_call_and_gives_its_value(tmp
         await pauses(app, "r")
         await client.promises.resolve("r.1", {"a": 1})
         await client.promises.resolve("r.2", "two")
-        assert await run.result(10) == ["r.1", "r.2", "two", {"a": 1}]
+        assert await run.result(60) == ["r.1", "r.2", "two", {"a": 1}]
 
 
 @in_asyncio
@@ -56,7 +56,7 @@ async def test_promises_of_a_chosen_id_are_shared(tmp_path: Path) -> None:
         for run in runs:
             await pauses(app, run.id)
         await client.promises.resolve("door", "open")
-        assert [await run.result(10) for run in runs] == ["open"] * 3
+        assert [await run.result(60) for run in runs] == ["open"] * 3
         with pytest.raises(AlreadySettled):
             await client.promises.resolve("door", "shut")
 
@@ -84,7 +84,7 @@ async def test_each_end_of_a_promise_is_an_error_of_its_own(tmp_path: Path) -> N
         await client.promises.cancel("r.2")
         await opens(app, "r.3")
         clock.advance(3601)
-        assert await run.result(10) == ["PromiseRejected no", "PromiseCancelled None", "PromiseTimeout None"]
+        assert await run.result(60) == ["PromiseRejected no", "PromiseCancelled None", "PromiseTimeout None"]
 
 
 @in_asyncio
@@ -96,7 +96,7 @@ async def test_a_promise_nobody_waits_for_any_more_cannot_be_settled(tmp_path: P
         await ctx.promise()
 
     async with running(app) as client:
-        await (await client.start(flow, id="r")).result(10)
+        await (await client.start(flow, id="r")).result(60)
         with pytest.raises(AlreadySettled):
             await client.promises.resolve("r.1")
         assert (await client.promises.get("r.1")).state is PromiseState.CANCELLED
@@ -120,7 +120,7 @@ async def test_a_promise_of_a_chosen_id_stays_open_when_a_run_gives_it_up(tmp_pa
         clock.advance(61)
         await until(app, lambda: _opened(app, 2))
         assert (await client.promises.resolve("door", "open")).state is PromiseState.RESOLVED
-        assert await run.result(10) == "later open"
+        assert await run.result(60) == "later open"
 
 
 async def _opened(app: Signoff, promises: int) -> bool:
@@ -147,7 +147,7 @@ async def test_a_questions_deadline_is_the_one_its_options_changed_it_to(tmp_pat
         (question,) = await asked(client, "r")
         assert question.due_at == clock.now() + 3600
         clock.advance(3600)
-        assert await run.result(10) == "3600 s"
+        assert await run.result(60) == "3600 s"
 
 
 # Timers and signals
@@ -172,7 +172,7 @@ async def test_a_timer_fires_at_its_time_and_not_before(tmp_path: Path) -> None:
         assert (await app.store.due()) == wake_at
         assert await run.status() is RunState.PAUSED
         clock.advance(1)
-        assert await run.result(10) == 7 * 86_400
+        assert await run.result(60) == 7 * 86_400
 
 
 @in_asyncio
@@ -192,7 +192,7 @@ async def test_signals_are_taken_in_the_order_sent_whether_before_or_after_the_w
             await pauses(app, "r")
             await run.signal("line", 3)
             await run.signal("line", 4)
-            assert await run.result(10) == [1, 2, 3, 4, "kept"]
+            assert await run.result(60) == [1, 2, 3, 4, "kept"]
 
 
 @in_asyncio
@@ -208,7 +208,7 @@ async def test_a_repeated_signal_request_is_sent_once(tmp_path: Path) -> None:
         assert await run.signal("line", 1, request_id="a")
         assert not await run.signal("line", 1, request_id="a")
         assert await run.signal("line", 2, request_id="b")
-        assert await run.result(10) == [1, 2]
+        assert await run.result(60) == [1, 2]
 
 
 @in_asyncio
@@ -232,7 +232,7 @@ async def test_a_signal_that_does_not_come_in_time_is_a_timeout_and_the_next_wai
         clock.advance(61)
         await until(app, lambda: journaled(app, "r", EntryKind.COMPLETED))
         await run.signal("late", "here")
-        assert await run.result(10) == ["SignalTimeout", "here"]
+        assert await run.result(60) == ["SignalTimeout", "here"]
 
 
 # Misuse
@@ -251,7 +251,7 @@ async def test_a_call_inside_a_step_is_refused(tmp_path: Path) -> None:
 
     async with running(app) as client:
         with pytest.raises(OutsideWorkflow, match="nested"):
-            await (await client.start(flow)).result(10)
+            await (await client.start(flow)).result(60)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ async def test_a_call_that_is_never_awaited_warns(tmp_path: Path, call: str) -> 
     async with running(app) as client:
         run = await client.start(flow)
         with pytest.warns(RuntimeWarning, match="never awaited"):
-            await run.result(10)
+            await run.result(60)
 
 
 @pytest.mark.parametrize("call", ["step", "child", "question", "function"])
@@ -314,7 +314,7 @@ async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call:
 
     async with running(app) as client:
         run = await client.start(flow)
-        assert "options come before the await" in await run.result(10)
+        assert "options come before the await" in await run.result(60)
 
 
 @pytest.mark.parametrize(
@@ -350,4 +350,4 @@ async def test_a_name_or_a_time_that_no_journal_can_keep_is_refused_where_it_is_
 
     async with running(app) as client:
         run = await client.start(flow, id="r")
-        assert refused in await run.result(10)
+        assert refused in await run.result(60)

@@ -28,7 +28,7 @@ async def test_a_child_run_is_called_by_function_and_by_name(tmp_path: Path) -> 
 
     async with running(app) as client:
         run = await client.start(parent, id="r")
-        assert await run.result(10) == [2, 4, 6]
+        assert await run.result(60) == [2, 4, 6]
         assert (await app.store.get_run("r.1")).parent_id == "r"
 
 
@@ -49,7 +49,7 @@ async def test_the_error_of_a_child_run_is_raised_in_its_parent_with_its_type(tm
         return "no error"
 
     async with running(app) as client:
-        assert await (await client.start(parent)).result(10) == "by zero"
+        assert await (await client.start(parent)).result(60) == "by zero"
 
 
 @in_asyncio
@@ -70,8 +70,8 @@ async def test_a_child_of_a_chosen_id_is_joined_or_conflicts(tmp_path: Path) -> 
         return []
 
     async with running(app) as client:
-        assert await (await client.start(child, 7, id="shared")).result(10) == 7
-        assert await (await client.start(parent)).result(10) == [7, "shared"]
+        assert await (await client.start(child, 7, id="shared")).result(60) == 7
+        assert await (await client.start(parent)).result(60) == [7, "shared"]
 
 
 @in_asyncio
@@ -95,7 +95,7 @@ async def test_a_child_past_its_deadline_raises_in_its_parent(tmp_path: Path) ->
         run = await client.start(parent, id="r")
         await pauses(app, "r.1")
         clock.advance(61)
-        assert await run.result(10) == "r.1"
+        assert await run.result(60) == "r.1"
 
 
 @in_asyncio
@@ -118,7 +118,7 @@ async def test_a_child_with_a_target_runs_only_in_that_group(tmp_path: Path) -> 
         await pauses(app, "r")
         assert not by
         async with doomed_worker(app, group="other") as other:
-            assert await run.result(10) == "done"
+            assert await run.result(60) == "done"
         assert by == [["r.1"], []]
 
 
@@ -146,7 +146,7 @@ async def test_a_handle_is_done_when_its_value_is_there(tmp_path: Path) -> None:
         await run.signal("function")
         await opens(app, "p")
         await client.promises.resolve("p")
-        first, *_, last = await run.result(10)
+        first, *_, last = await run.result(60)
         assert first == [False] * 3
         assert last == [True] * 3
 
@@ -184,7 +184,7 @@ async def test_workflow_code_called_as_a_function_is_called_again_and_cut_off_by
 
             await until(app, waits_until_then)
             clock.set(begun_at + at)
-        assert await run.result(10) == [0, 30, 100, 110]
+        assert await run.result(60) == [0, 30, 100, 110]
 
 
 @in_asyncio
@@ -200,10 +200,10 @@ async def test_a_detached_run_outlives_the_run_that_started_it(tmp_path: Path) -
         return await ctx.detached(long).options(id="free")
 
     async with running(app) as client:
-        assert await (await client.start(starter)).result(10) == "free"
+        assert await (await client.start(starter)).result(60) == "free"
         free = await client.get("free")
         await free.signal("go", "gone")
-        assert await free.result(10) == "gone"
+        assert await free.result(60) == "gone"
         assert (await app.store.get_run("free")).parent_id is None
 
 
@@ -231,7 +231,7 @@ async def test_children_not_awaited_are_awaited_before_the_run_ends(tmp_path: Pa
         return "ended"
 
     async with running(app) as client:
-        assert await (await client.start(parent)).result(10) == "ended"
+        assert await (await client.start(parent)).result(60) == "ended"
         assert sorted(done) == ["child", "inner", "plain"]
 
 
@@ -250,7 +250,7 @@ async def test_the_error_of_a_child_not_awaited_fails_the_run(tmp_path: Path, ki
 
     async with running(app) as client:
         with pytest.raises(LookupError, match="lost"):
-            await (await client.start(parent)).result(10)
+            await (await client.start(parent)).result(60)
 
 
 @in_asyncio
@@ -271,5 +271,5 @@ async def test_tasks_left_behind_are_cancelled_and_may_clean_up(tmp_path: Path) 
         return f"ended {left.done()}"
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == "ended False"
+        assert await (await client.start(flow)).result(60) == "ended False"
         assert seen == ["clean"]

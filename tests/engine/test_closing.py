@@ -187,7 +187,7 @@ async def test_code_is_closed_when_its_run_ends_and_not_at_pause_eviction_or_a_w
         async with app.worker():
             for _ in range(signals):
                 await run.signal("go")
-            assert await run.result(10) == "done"
+            assert await run.result(60) == "done"
         gc.collect()
         assert ended == CODES[code]
 
@@ -220,7 +220,7 @@ async def test_a_worker_that_stops_while_a_step_runs_closes_no_workflow_code(tmp
         async with app.worker(grace_seconds=0):
             await run.cancel()
             with pytest.raises(RunCancelled):
-                await run.result(10)
+                await run.result(60)
         assert ended == ["contextmanager", "CancelledError()"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from signoff import AlreadySettled, AsyncClient, Context, Promise, RunCancelled, RunState, Signoff
-from signoff.errors import InvalidValue, NotSerializable, RunTimeout
+from signoff.errors import CannotRunHere, InvalidValue, NotSerializable, RunTimeout
 from signoff.records import EntryKind, PromiseState
 from signoff.testing import VirtualClock
 from tests.support import (
@@ -48,7 +48,7 @@ async def test_a_run_that_passes_its_deadline_cleans_up_and_fails(tmp_path: Path
         await pauses(app, "r")
         clock.advance(61)
         with pytest.raises(RunTimeout):
-            await run.result(10)
+            await run.result(60)
         assert seen == ["clean"]
         assert await run.status() is RunState.FAILED
 
@@ -70,7 +70,7 @@ async def test_cancelling_a_run_that_waits_for_a_child_cancels_the_child(tmp_pat
         await pauses(app, "r.1")
         await run.cancel("enough")
         with pytest.raises(RunCancelled, match="enough"):
-            await run.result(10)
+            await run.result(60)
         await reaches(app, "r.1", RunState.CANCELLED)
 
 
@@ -85,6 +85,7 @@ async def test_cancelled_code_may_clean_up_with_further_steps_and_questions(tmp_
             await ctx.wait_for_user("ok?")
         except asyncio.CancelledError:
             await ctx.step("undo", lambda: seen.append("undo"))
+            seen.append(ctx.stop_reason or "")
             sure = await ctx.wait_for_user("undone?")
             await ctx.step("report", lambda: seen.append(f"report {sure.approved}"))
             raise
@@ -97,8 +98,8 @@ async def test_cancelled_code_may_clean_up_with_further_steps_and_questions(tmp_
         assert (await client.promises.get("r.1")).state is PromiseState.CANCELLED
         await client.answer("r.3", True)
         with pytest.raises(RunCancelled, match="changed my mind"):
-            await run.result(10)
-        assert seen == ["undo", "report True"]
+            await run.result(60)
+        assert seen == ["undo", "changed my mind", "report True"]
         assert await run.status() is RunState.CANCELLED
 
 
@@ -121,9 +122,9 @@ async def test_code_that_catches_a_cancellation_may_end_in_its_own_way(tmp_path:
         for run in (well, badly):
             await pauses(app, run.id)
             await run.cancel()
-        assert await well.result(10) == "undone"
+        assert await well.result(60) == "undone"
         with pytest.raises(ValueError, match="could not undo"):
-            await badly.result(10)
+            await badly.result(60)
 
 
 @in_asyncio
@@ -145,7 +146,7 @@ async def test_a_cancellation_that_came_while_every_worker_was_down_is_obeyed(tm
         await run.cancel()
         async with app.worker():
             with pytest.raises(RunCancelled):
-                await run.result(10)
+                await run.result(60)
         assert seen == ["clean"]
 
 
@@ -171,8 +172,8 @@ async def test_a_cancelled_run_stops_its_running_steps(tmp_path: Path) -> None:
         await begun.wait()
         await run.cancel()
         with pytest.raises(RunCancelled):
-            await run.result(10)
-        await asyncio.wait_for(stopped.wait(), 10)
+            await run.result(60)
+        await asyncio.wait_for(stopped.wait(), 60)
 
 
 @in_asyncio
@@ -186,7 +187,7 @@ async def test_a_run_never_taken_up_is_cancelled_at_once(tmp_path: Path) -> None
         run = await client.start(flow, id="r")
         await run.cancel("not needed")
         with pytest.raises(RunCancelled, match="not needed"):
-            await run.result(10)
+            await run.result(60)
         assert not await journaled(app, "r", EntryKind.STARTED)
 
 
@@ -208,7 +209,7 @@ async def test_a_run_continues_as_new_for_many_generations(tmp_path: Path, stepp
 
     async with running(app) as client:
         run = await client.start(flow, 1, id="r", stepping=stepping)
-        assert await run.result(20) == 400
+        assert await run.result(60) == 400
         assert len(await journaled(app, "r", EntryKind.CONTINUED)) == 399
 
 
@@ -235,7 +236,7 @@ async def test_a_generation_starts_with_an_empty_journal_and_the_signals_not_yet
                 question = await _next_question(app, client)
                 await client.answer(question.id, True)
                 await until(app, functools.partial(_has_ended, app, generation))
-        assert await run.result(10) == [0, 1, 2, 3]
+        assert await run.result(60) == [0, 1, 2, 3]
         state = await app.store.get_run("r")
         assert len(await app.store.read_journal("r", after=state.first_seq - 1)) < 8
 
@@ -284,7 +285,7 @@ async def test_what_a_generation_left_open_is_closed_and_its_late_outcomes_are_i
         entry = (await journaled(app, "r", EntryKind.CONTINUED))[0]
         await opens(app, f"r.{entry.n}")
         await client.promises.resolve(f"r.{entry.n}", "end")
-        assert await run.result(10) == "end"
+        assert await run.result(60) == "end"
 
 
 @in_asyncio
@@ -302,7 +303,7 @@ async def test_a_generation_of_a_generator_is_not_stopped_by_except_exception(tm
         return n
 
     async with running(app) as client:
-        assert await (await client.start(flow, 0)).result(10) == 3
+        assert await (await client.start(flow, 0)).result(60) == 3
 
 
 # Results
@@ -322,6 +323,43 @@ async def test_a_result_that_would_come_back_as_something_else_fails_the_run(tmp
 
     async with running(app) as client:
         with pytest.raises(NotSerializable, match="result"):
-            await (await client.start(when)).result(10)
+            await (await client.start(when)).result(60)
         with pytest.raises(InvalidValue, match="result"):
-            await (await client.start(how_many)).result(10)
+            await (await client.start(how_many)).result(60)
+
+
+# What cannot run here
+
+
+@in_asyncio
+async def test_a_run_that_cannot_run_here_is_kept_whole_and_goes_on_where_it_can(tmp_path: Path) -> None:
+    supported, done = list[str](), list[str]()
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        if "refunds" not in supported:
+            raise CannotRunHere("this build has no refunds")
+        answer = await ctx.wait_for_user("Refund?")
+        await ctx.step("pay", done.append, "paid")
+        return "paid" if answer.approved else "not paid"
+
+    async with running(app) as client:
+        supported.append("refunds")
+        await client.start(flow, id="run")
+        await pauses(app, "run")
+        (question,) = await asked(client, "run")
+        supported.clear()
+    again = new_app(tmp_path)
+    again.workflow(flow)
+    async with running(again) as client:
+        await client.answer(question.id, True)
+        handle = await client.get("run")
+        with pytest.raises(CannotRunHere, match="no refunds"):
+            await handle.result(60)
+        run = await client.backend.get_run("run")
+        assert (run.state, run.retryable, done) == (RunState.FAILED, True, [])
+        supported.append("refunds")
+        await client.retry("run")
+        assert await (await client.get("run")).result(60) == "paid"
+        assert done == ["paid"]

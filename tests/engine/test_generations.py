@@ -29,7 +29,7 @@ async def test_a_branch_of_a_task_group_may_begin_the_next_generation(tmp_path: 
         return n
 
     async with running(app) as client:
-        assert await (await client.start(flow, 0)).result(10) == 3
+        assert await (await client.start(flow, 0)).result(60) == 3
 
 
 @in_asyncio
@@ -50,7 +50,7 @@ async def test_an_error_beside_it_is_not_swallowed_by_the_next_generation(tmp_pa
 
     async with running(app) as client:
         with pytest.raises(Exception, match="ValueError|BaseExceptionGroup"):
-            await (await client.start(flow)).result(10)
+            await (await client.start(flow)).result(60)
 
 
 @in_asyncio
@@ -75,4 +75,4 @@ async def test_a_new_generation_runs_the_newest_version(tmp_path: Path) -> None:
 
     async with running(new) as client:
         await client.signal("r", "go")
-        assert await (await client.get("r")).result(10) == "version 2, generation 1"
+        assert await (await client.get("r")).result(60) == "version 2, generation 1"

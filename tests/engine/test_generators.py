@@ -61,7 +61,7 @@ async def test_every_call_can_be_yielded(tmp_path: Path) -> None:
             await opens(app, question)
         await client.answer(question, True)
         async with app.worker():
-            assert await run.result(10) == [
+            assert await run.result(60) == [
                 *(2, 20, 300, -7, "r.8", 5, 50, -6),
                 *("kept", True, "went", "a", "b"),
             ]
@@ -85,7 +85,7 @@ async def test_errors_are_thrown_into_the_generator_where_it_stands(tmp_path: Pa
         return "missed"
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == "caught no such thing"
+        assert await (await client.start(flow)).result(60) == "caught no such thing"
         assert cleaned == ["step"]
 
 
@@ -106,7 +106,7 @@ async def test_a_cancellation_is_thrown_into_the_generator_and_it_may_clean_up(t
         await pauses(app, "r")
         await run.cancel()
         with pytest.raises(RunCancelled):
-            await run.result(10)
+            await run.result(60)
         assert cleaned == ["step"]
 
 
@@ -120,7 +120,7 @@ async def test_a_yield_of_something_else_is_named(tmp_path: Path) -> None:
 
     async with running(app) as client:
         with pytest.raises(RegistrationError, match="yielded int"):
-            await (await client.start(flow)).result(10)
+            await (await client.start(flow)).result(60)
 
 
 class NetworkResolutionError(Exception):
@@ -192,7 +192,7 @@ async def test_download_and_summarize_runs_as_it_stands(tmp_path: Path) -> None:
         async with app.worker():
             await opens(app, "s.6")
             await elsewhere.promises.resolve("s.6", True)
-            assert await run.result(10) == "summary 2 of example.html"
+            assert await run.result(60) == "summary 2 of example.html"
     # The download is not durable, so the second worker downloads again; a summary is.
     assert web.done == [
         "download",
@@ -211,7 +211,7 @@ async def test_download_and_summarize_fails_at_once_where_no_retry_helps(tmp_pat
     app, download_and_summarize = _website_app(tmp_path, web)
     async with running(app) as client:
         with pytest.raises(NetworkResolutionError):
-            await (await client.start(download_and_summarize, PARAMS)).result(10)
+            await (await client.start(download_and_summarize, PARAMS)).result(60)
     assert web.done == ["download"]
 
 
@@ -266,7 +266,7 @@ async def test_refund_flow_pays_small_sums_without_asking(tmp_path: Path) -> Non
     shop = _Shop()
     app, refund_flow = _refund_app(tmp_path, shop)
     async with running(app) as client:
-        result = await (await client.start(refund_flow, "o-1", 4_999)).result(10)
+        result = await (await client.start(refund_flow, "o-1", 4_999)).result(60)
     assert result == {"status": "auto_approved", "amount_cents": 4_999}
     assert shop.refunds == [("o-1", 4_999)]
 
@@ -282,7 +282,7 @@ async def test_refund_flow_pays_large_sums_when_a_person_says_so(tmp_path: Path,
         (question,) = await asked(client, "r")
         assert "$70.00" in (question.data or "")
         await client.answer(question.id, approved, user_id="ana", note="seen")
-        result = await run.result(10)
+        result = await run.result(60)
     if approved:
         assert result == {"status": "approved_by_human", "approver": "ana"}
         assert shop.refunds == [("o-1", 7_000)]
@@ -304,6 +304,6 @@ async def test_refund_flow_escalates_after_an_hour_even_if_every_worker_was_down
         async with app.worker():
             await opens(app, "r.4")
             await client.answer("r.4", True, user_id="boss")
-            assert await run.result(10) == {"status": "approved_by_human", "approver": "boss"}
+            assert await run.result(60) == {"status": "approved_by_human", "approver": "boss"}
         assert shop.posts == ["timed out, escalating"]
         assert len(await journaled(app, "r", EntryKind.STARTED)) == 1

@@ -44,7 +44,7 @@ class Crowd:
         self.most = max(self.most, self._now)
         if self._now >= self._expected:
             self._complete.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._complete.wait()
         await asyncio.sleep(0)
         self._now -= 1
@@ -77,7 +77,7 @@ async def test_workers_of_a_limited_group_finish_everything_and_never_run_more_a
         await client.groups.limit("default", max_running=2)
         handles = [await client.start("busy") for _ in range(12)]
         for handle in handles:
-            await handle.result(30)
+            await handle.result(60)
     assert crowd.most == 2
 
 
@@ -96,7 +96,7 @@ async def test_a_paused_run_holds_no_slot(tmp_path: Path) -> None:
             await pauses(app, f"r{n}")
         for handle in handles:
             await handle.signal("go", handle.id)
-        assert [await handle.result(30) for handle in handles] == ["r0", "r1", "r2"]
+        assert [await handle.result(60) for handle in handles] == ["r0", "r1", "r2"]
 
 
 @in_asyncio
@@ -107,7 +107,7 @@ async def test_a_resumed_group_goes_on_at_once(tmp_path: Path) -> None:
         handle = await client.start("busy", id="r")
         assert await handle.status() is RunState.READY
         await client.groups.resume("default")
-        await handle.result(30)
+        await handle.result(60)
 
 
 @in_asyncio
@@ -133,7 +133,7 @@ async def test_a_paused_group_lets_what_runs_come_to_its_pause(tmp_path: Path) -
         await handle.signal("go")
         assert await client.groups.list() == [Group("default", True, ready=1)]
         await client.groups.resume("default")
-        await handle.result(30)
+        await handle.result(60)
 
 
 @in_asyncio
@@ -151,13 +151,13 @@ async def test_runs_start_when_their_rate_lets_them(tmp_path: Path) -> None:
         handles = [await client.start(quick, id=f"r{n}") for n in range(4)]
         async with app.worker():
             for handle in handles[:2]:
-                await handle.result(30)
+                await handle.result(60)
             assert [await handle.status() for handle in handles[2:]] == [RunState.READY] * 2
             clock.advance(30)
-            await handles[2].result(30)
+            await handles[2].result(60)
             assert await handles[3].status() is RunState.READY
             clock.advance(30)
-            await handles[3].result(30)
+            await handles[3].result(60)
         assert [await handle.result() - began for handle in handles] == [0, 0, 30, 60]
 
 
@@ -168,7 +168,7 @@ async def test_a_worker_holds_no_more_runs_than_its_concurrency(tmp_path: Path) 
     async with running(app, concurrency=3) as client:
         handles = [await client.start("busy") for _ in range(12)]
         for handle in handles:
-            await handle.result(30)
+            await handle.result(60)
     assert crowd.most == 3
 
 
@@ -195,7 +195,7 @@ async def test_runs_of_a_key_run_one_after_the_other_whoever_starts_them(tmp_pat
     app = app_one_by_one(tmp_path, crowd)
     async with running(app) as client, app.worker():
         handles = [await client.start("one_by_one", "ana", n) for n in range(10)]
-        assert [await handle.result(30) for handle in handles] == list(range(10))
+        assert [await handle.result(60) for handle in handles] == list(range(10))
     assert crowd.most == 1
 
 
@@ -205,7 +205,7 @@ async def test_a_workflow_can_be_limited_as_a_whole_and_its_children_by_their_ke
     app = app_one_by_one(tmp_path, crowd)
     async with running(app) as client:
         handles = [await client.start("two_at_once", n) for n in range(6)]
-        assert [await handle.result(30) for handle in handles] == list(range(6))
+        assert [await handle.result(60) for handle in handles] == list(range(6))
         runs = (await client.list()).items
     slots = {(run.workflow, run.concurrency_key, run.concurrency_limit) for run in runs}
     assert slots == {("two_at_once", "", 2), ("one_by_one", "child", 1)}

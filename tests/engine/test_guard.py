@@ -128,7 +128,7 @@ async def test_io_outside_a_step_is_refused_by_its_line_even_if_the_code_swallow
         run = await client.start(flow, id="r")
         assert (await fails(app, "r")).retryable
         with pytest.raises(NotInStep) as caught:
-            await run.result(10)
+            await run.result(60)
         lines, begin = inspect.getsourcelines(io)
         line = begin + len(lines) - 1
         assert caught.value.where == f"{__file__}:{line} in {io.__name__}"
@@ -150,7 +150,7 @@ async def test_the_same_io_is_free_in_a_step(tmp_path: Path) -> None:
         ]
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == [None] * 4
+        assert await (await client.start(flow)).result(60) == [None] * 4
 
 
 async def _yields_for_ever(ctx: Context) -> None:
@@ -163,7 +163,7 @@ async def _never_yields(ctx: Context) -> None:
         pass
 
 
-@pytest.mark.parametrize(("busy", "busy_seconds"), [(_yields_for_ever, 20.0), (_never_yields, 0.3)])
+@pytest.mark.parametrize(("busy", "busy_seconds"), [(_yields_for_ever, 20.0), (_never_yields, 3.0)])
 @in_asyncio
 async def test_code_that_never_waits_is_stopped_and_named_and_the_worker_lives_on(
     tmp_path: Path, busy: Code, busy_seconds: float
@@ -183,10 +183,10 @@ async def test_code_that_never_waits_is_stopped_and_named_and_the_worker_lives_o
         run = await client.start(flow, id="r")
         assert (await fails(app, "r")).retryable
         with pytest.raises(BusyLoop) as caught:
-            await run.result(10)
+            await run.result(60)
         begin = inspect.getsourcelines(busy)[1]
         assert caught.value.where in [f"{__file__}:{begin + n} in {busy.__name__}" for n in (1, 2)]
-        assert await (await client.start(fine)).result(10) == "fine"
+        assert await (await client.start(fine)).result(60) == "fine"
         assert [entry.name for entry in await journaled(app, "r", EntryKind.COMPLETED)] == ["first"]
 
 
@@ -206,5 +206,5 @@ async def test_code_that_waits_for_what_nothing_will_bring_is_named(tmp_path: Pa
         run = await client.start(flow, id="r")
         assert (await fails(app, "r")).retryable
         with pytest.raises(WaitsForNothing) as caught:
-            await run.result(10)
+            await run.result(60)
         assert caught.value.where == f"{__file__}:{inspect.getsourcelines(stuck)[1] + 1} in stuck"

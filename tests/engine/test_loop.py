@@ -41,7 +41,7 @@ async def _outcome(folder: Path, code: Code, *, clock: VirtualClock | None = Non
             await pauses(app, "r")
         await run.signal("end")
         async with app.worker():
-            await run.result(10)
+            await run.result(60)
     first, again = returned
     assert first == again
     return first
@@ -124,7 +124,7 @@ async def test_as_completed_refuses_coroutines_whose_order_would_differ_at_each_
 
     async with running(app) as client:
         with pytest.raises(TypeError, match="create_task"):
-            await (await client.start(flow)).result(10)
+            await (await client.start(flow)).result(60)
 
 
 @in_asyncio
@@ -155,7 +155,7 @@ async def test_wait_for_and_timeout_are_durable(tmp_path: Path) -> None:
             clock.advance(86_401)
             await app.store.due()
         async with app.worker():
-            assert await run.result(10) == ["wait_for", "timeout"]
+            assert await run.result(60) == ["wait_for", "timeout"]
 
 
 @in_asyncio
@@ -232,7 +232,7 @@ async def test_the_loops_time_is_the_journals_and_sleep_is_a_durable_timer(tmp_p
         clock.advance(5000)
         await run.signal("end")
         async with app.worker():
-            assert await run.result(10) == [1_800_000_000, 1_800_005_000]
+            assert await run.result(60) == [1_800_000_000, 1_800_005_000]
 
 
 @in_asyncio
@@ -245,7 +245,7 @@ async def test_random_numbers_and_ids_are_the_runs_own(tmp_path: Path) -> None:
 
     async with running(app) as client:
         runs = [await client.start(flow, id=f"r{n}") for n in range(2)]
-        drawn = [number for run in runs for number in await run.result(10)]
+        drawn = [number for run in runs for number in await run.result(60)]
         assert len(set(drawn)) == len(drawn)
         again = await rebuilt(app, await app.store.get_run("r0"), (await app.store.read_journal("r0"))[:1])
         assert again.outcome is not None
@@ -273,6 +273,6 @@ async def test_the_tasks_of_a_run_hash_as_at_its_replay_and_unlike_those_of_othe
         for run in runs:
             await run.signal("end")
         async with app.worker():
-            await asyncio.gather(*(run.result(10) for run in runs))
+            await asyncio.gather(*(run.result(60) for run in runs))
     assert all(first == again for first, again in hashes.values())
     assert len({number for (first, _) in hashes.values() for number in first}) == 200

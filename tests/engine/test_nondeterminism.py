@@ -178,7 +178,7 @@ async def test_code_that_does_not_fit_the_journal_is_named_on_both_sides_and_kee
         run = await client.get("r")
         assert (await fails(broken, "r")).retryable
         with pytest.raises(NonDeterminism) as caught:
-            await run.result(10)
+            await run.result(60)
         assert caught.value.n == n
         assert caught.value.recorded == recorded
         assert caught.value.issued.startswith(issued)
@@ -195,7 +195,7 @@ async def test_code_that_does_not_fit_the_journal_is_named_on_both_sides_and_kee
     mended = _app(tmp_path, old)
     async with opened(mended) as client, mended.worker():
         await client.retry("r")
-        assert await (await client.get("r")).result(10) == "old True"
+        assert await (await client.get("r")).result(60) == "old True"
         completed = [entry.name for entry in await journaled(mended, "r", EntryKind.COMPLETED)]
         assert completed == ["a", "b", "sure?", "c"]
 
@@ -280,7 +280,7 @@ async def test_children_timers_notes_promises_and_signals_are_checked_too(
     async with opened(broken) as client, broken.worker():
         await fails(broken, "r")
         with pytest.raises(NonDeterminism) as caught:
-            await (await client.get("r")).result(10)
+            await (await client.get("r")).result(60)
         assert (caught.value.recorded, caught.value.issued) == (recorded, issued)
 
 
@@ -299,7 +299,7 @@ async def test_code_that_ended_before_its_journal_does_is_named(tmp_path: Path) 
     async with opened(broken) as client, broken.worker():
         await fails(broken, "r")
         with pytest.raises(NonDeterminism, match="ended") as caught:
-            await (await client.get("r")).result(10)
+            await (await client.get("r")).result(60)
         assert caught.value.recorded == "step 'b'"
 
 
@@ -358,8 +358,8 @@ async def test_a_patch_leaves_old_runs_on_the_old_way_and_takes_new_runs_on_the_
             for run_id in ("before", "after"):
                 (question,) = await asked(client, run_id)
                 await client.answer(question.id, True)
-            assert await (await client.get("before")).result(10) == "old old"
-            assert await (await client.get("after")).result(10) == "new new"
+            assert await (await client.get("before")).result(60) == "old old"
+            assert await (await client.get("after")).result(60) == "new new"
         names = [entry.name for entry in await journaled(second, "after", EntryKind.COMPLETED)]
         assert names == ["a", "check", "b", "sure?", "new c"]
         assert len(await journaled(second, "after", EntryKind.PATCHED)) == 1
@@ -386,7 +386,7 @@ async def test_a_run_that_had_not_come_to_the_patch_takes_the_new_way(tmp_path: 
     second = _app(tmp_path, patched_later)
     async with opened(second) as client, second.worker():
         await client.signal("r", "go")
-        assert await (await client.get("r")).result(10) == "new"
+        assert await (await client.get("r")).result(60) == "new"
 
 
 @in_asyncio
@@ -403,8 +403,36 @@ async def test_a_run_keeps_its_version_while_that_is_registered(tmp_path: Path) 
     second = _app(tmp_path, old)
     second.workflow(name="flow", version="2")(_copy_of(newer))
     async with opened(second) as client, second.worker():
-        assert await (await client.start("flow", id="after")).result(10) == "version 2"
+        assert await (await client.start("flow", id="after")).result(60) == "version 2"
         (question,) = await asked(client, "before")
         await client.answer(question.id, True)
-        assert await (await client.get("before")).result(10) == "old True"
+        assert await (await client.get("before")).result(60) == "old True"
         assert await reaches(second, "before", RunState.SUCCEEDED)
+
+
+@in_asyncio
+async def test_what_changed_code_notes_and_starts_behind_the_last_entry_of_its_journal_is_not_lost(
+    tmp_path: Path,
+) -> None:
+    async def before(ctx: Context) -> None:
+        await asyncio.gather(_step(ctx, "a"), ctx.wait_for_user("sure?"))
+
+    async def after(ctx: Context) -> None:
+        async def first() -> None:
+            await _step(ctx, "a")
+            await ctx.progress("a is done")
+            await ctx.detached("child")
+
+        await asyncio.gather(first(), ctx.wait_for_user("sure?"))
+
+    app = _app(tmp_path, before)
+    async with opened(app) as client, app.worker():
+        await client.start("flow", id="r")
+        await pauses(app, "r")
+    app = _app(tmp_path, after)
+    async with opened(app) as client:
+        await client.answer("r.2", True)
+        async with app.worker():
+            await (await client.get("r")).result(60)
+        assert [entry.name for entry in await journaled(app, "r", EntryKind.PROGRESSED)] == ["a is done"]
+        assert [run.workflow for run in (await client.list()).items if run.id != "r"] == ["child"]

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 import signoff
 from signoff import AsyncClient, Context, Signoff, StepFailed, WrongAnswer
+from signoff.errors import InvalidValue, NotAllowed, RegistrationError
 from signoff.records import EntryKind, Promise
 from signoff.stores.base import Store, Write
 from signoff.stores.sqlite import SqliteStore
@@ -43,7 +45,7 @@ class _Charge:
     async def die_inside(self) -> None:
         self.begun.clear()
         async with doomed_worker(self.app):
-            await asyncio.wait_for(self.begun.wait(), 10)
+            await asyncio.wait_for(self.begun.wait(), 60)
 
 
 async def _question(app: Signoff, client: AsyncClient) -> Promise:
@@ -57,7 +59,7 @@ async def test_its_start_is_journaled_and_it_runs_once(tmp_path: Path) -> None:
     charge = _Charge(tmp_path, deaths=0)
     async with running(charge.app) as client:
         run = await client.start(charge.flow, id="r")
-        assert await run.result(10) == {"receipt": "receipt 1", "shipped": True}
+        assert await run.result(60) == {"receipt": "receipt 1", "shipped": True}
         assert len(await journaled(charge.app, "r", EntryKind.STEP_STARTED)) == 1
         assert charge.keys == ["r.1"]
 
@@ -94,10 +96,10 @@ async def test_it_does_not_begin_before_its_start_is_durable(tmp_path: Path) -> 
 
     async with running(app) as client:
         run = await client.start(flow)
-        await asyncio.wait_for(store.asked.wait(), 10)
+        await asyncio.wait_for(store.asked.wait(), 60)
         await client.list()  # some turns of the loop, in which it could have begun
         store.gate.set()
-        await run.result(10)
+        await run.result(60)
     assert begun == [True]
 
 
@@ -120,7 +122,7 @@ async def test_after_an_unclear_death_a_person_says_what_became_of_it(
             question = await _question(charge.app, client)
             assert "charge" in json.loads(question.data or "")["text"]
             await client.answer(question.id, answer, user_id="ana")
-            assert await run.result(10) == {"receipt": receipt, "shipped": True}
+            assert await run.result(60) == {"receipt": receipt, "shipped": True}
         assert charge.keys == charges
 
 
@@ -133,7 +135,7 @@ async def test_what_a_person_declares_failed_fails_in_the_workflow(tmp_path: Pat
         async with charge.app.worker():
             await client.answer((await _question(charge.app, client)).id, {"action": "fail"})
             with pytest.raises(StepFailed, match="charge"):
-                await run.result(10)
+                await run.result(60)
         assert charge.keys == ["r.1"]
 
 
@@ -147,7 +149,7 @@ async def test_it_has_failed_if_nobody_is_asked_any_more_what_became_of_it(tmp_p
             question = await _question(charge.app, client)
             await client.inbox.cancel(question.id, by="olga")
             with pytest.raises(StepFailed, match="declared failed"):
-                await run.result(10)
+                await run.result(60)
 
 
 @in_asyncio
@@ -162,7 +164,7 @@ async def test_the_answer_holds_across_further_crashes(tmp_path: Path) -> None:
             await client.signal("r", "wake")
         await client.answer(question.id, {"action": "done", "result": "by hand"})
         async with charge.app.worker():
-            assert (await run.result(10))["receipt"] == "by hand"
+            assert (await run.result(60))["receipt"] == "by hand"
         assert charge.keys == ["r.1"]
 
 
@@ -181,7 +183,7 @@ async def test_a_second_death_after_a_retry_asks_again(tmp_path: Path) -> None:
             second = await _question(charge.app, client)
             assert second.id != first.id
             await client.answer(second.id, {"action": "retry"})
-            assert (await run.result(10))["receipt"] == "receipt 3"
+            assert (await run.result(60))["receipt"] == "receipt 3"
 
 
 @in_asyncio
@@ -192,10 +194,131 @@ async def test_an_answer_that_is_none_of_the_three_leaves_the_question_open(tmp_
         await charge.die_inside()
         async with charge.app.worker():
             question = await _question(charge.app, client)
-            for wrong in ({"action": "perhaps"}, {}, None, True, {"action": "done", "result": 7}):
+            for wrong in (
+                {"action": "perhaps"},
+                {},
+                None,
+                True,
+                {"action": "done", "result": 7},
+                {"action": "done", "result": None},
+                {"action": "done"},
+            ):
                 with pytest.raises(WrongAnswer):
                     await client.answer(question.id, wrong)
             assert [open.id for open in await asked(client, "r")] == [question.id]
+
+
+class Positive(BaseModel):
+    """A type that knows more than its schema says."""
+
+    cents: int
+
+    @field_validator("cents")
+    @classmethod
+    def _is_positive(cls, cents: int) -> int:
+        if cents <= 0:
+            raise ValueError("nothing was paid")
+        return cents
+
+
+@in_asyncio
+async def test_a_result_that_the_step_cannot_have_returned_is_asked_for_again(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    begun = asyncio.Event()
+
+    async def pay() -> Positive:
+        begun.set()
+        return await asyncio.Event().wait() and Positive(cents=1)
+
+    @app.workflow
+    async def flow(ctx: Context) -> int:
+        return (await ctx.step(pay, effect="once")).cents
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with doomed_worker(app):
+            await asyncio.wait_for(begun.wait(), 60)
+        async with app.worker():
+            first = await _question(app, client)
+            await client.answer(first.id, {"action": "done", "result": {"cents": -1}})
+            second = first
+            while second.id == first.id:
+                second = await _question(app, client)
+            assert "nothing was paid" in json.loads(second.data or "")["metadata"]["last_answer_refused"]
+            await client.answer(second.id, {"action": "done", "result": {"cents": 7}})
+            assert await run.result(60) == 7
+
+
+@pytest.mark.parametrize("returns", [type(None), str | None, Any], ids=str)
+@in_asyncio
+async def test_what_may_have_returned_nothing_needs_no_result(tmp_path: Path, returns: Any) -> None:
+    app = new_app(tmp_path)
+    begun = asyncio.Event()
+
+    async def send() -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @app.workflow
+    async def flow(ctx: Context) -> Any:
+        return await ctx.step(send, effect="once", returns=returns)
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with doomed_worker(app):
+            await asyncio.wait_for(begun.wait(), 60)
+        async with app.worker():
+            await client.answer((await _question(app, client)).id, {"action": "done"})
+            assert await run.result(60) is None
+
+
+@pytest.mark.parametrize("operators", [[], ["user:olga"]], ids=["of-the-app", "of-the-step"])
+@in_asyncio
+async def test_only_operators_are_asked_what_became_of_it(tmp_path: Path, operators: list[str]) -> None:
+    app = new_app(tmp_path, operators=["group:ops"])
+    begun = asyncio.Event()
+
+    async def pay() -> str:
+        begun.set()
+        return await asyncio.Event().wait() or "never"
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(pay, effect="once", key="order-7", operators=operators)
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with doomed_worker(app):
+            await asyncio.wait_for(begun.wait(), 60)
+        async with app.worker():
+            question = await _question(app, client)
+            assert list(question.assignees) == (operators or ["group:ops"])
+            assert json.loads(question.data or "")["metadata"]["idempotency_key"] == "order-7"
+            done = {"action": "done", "result": "receipt"}
+            for who in ({}, {"user_id": "mallory"}, {"user_id": "mallory", "groups": ["sales"]}):
+                with pytest.raises(NotAllowed):
+                    await client.answer(question.id, done, **who)
+            await client.answer(question.id, done, user_id="olga", groups=["ops"])
+            assert await run.result(60) == "receipt"
+
+
+@in_asyncio
+async def test_operators_are_for_steps_of_which_somebody_is_asked(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context, *, operators: list[str], once: bool) -> None:
+        await ctx.step("pay", print, effect="once" if once else "repeatable", operators=operators)
+
+    async with running(app) as client:
+        for operators, once, wrong in (
+            (["group:ops"], False, RegistrationError),
+            (["ops"], True, InvalidValue),
+        ):
+            with pytest.raises(wrong, match="operators"):
+                await (await client.start(flow, operators=operators, once=once)).result(60)
+    with pytest.raises(InvalidValue, match="operators"):
+        Signoff(SqliteStore(tmp_path / "other.db"), operators=["ops"])
 
 
 @in_asyncio
@@ -213,7 +336,7 @@ async def test_an_error_of_its_own_is_an_outcome_and_not_retried(tmp_path: Path)
 
     async with running(app) as client:
         with pytest.raises(LookupError, match="declined"):
-            await (await client.start(flow)).result(10)
+            await (await client.start(flow)).result(60)
     assert ran == [1]
 
 
@@ -240,6 +363,6 @@ async def test_an_orderly_stop_lets_it_finish_and_asks_nobody(tmp_path: Path) ->
             await begun.wait()
             asyncio.get_running_loop().call_soon(go_on.set)
         async with app.worker():
-            assert await run.result(10) == "receipt packed"
+            assert await run.result(60) == "receipt packed"
         assert ran == [1]
         assert not await journaled(app, "r", EntryKind.OPENED)

@@ -9,11 +9,12 @@ import os
 import random
 import sqlite3
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from signoff import AsyncClient, Context, RunState, Signoff
@@ -50,7 +51,7 @@ async def test_a_paused_run_holds_no_lease_and_no_task(tmp_path: Path) -> None:
             await client.start(flow, id=f"r{n}")
             run = await pauses(app, f"r{n}")
             assert (run.worker_id, run.lease_until) == (None, None)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while worker.held:  # the row may be seen before its worker hears of the commit
                     await asyncio.sleep(0)
             tasks.append(len(asyncio.all_tasks()))
@@ -72,14 +73,15 @@ async def test_a_worker_keeps_nothing_of_the_paused_runs_it_let_go(tmp_path: Pat
                 await client.start(flow, id=f"r{n}")
             for n in range(first, last):
                 await pauses(app, f"r{n}")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while worker.held:
                     await asyncio.sleep(0)
+            await asyncio.sleep(0)  # asyncio keeps timers that were cancelled until its next turn
             gc.collect()
             return len(gc.get_objects())
 
         before = await objects_after(0, 100)
-        assert await objects_after(100, 500) - before < 400  # not even one object a run
+        assert await objects_after(100, 900) - before < 800  # not even one object a run
 
 
 @in_asyncio
@@ -108,6 +110,48 @@ async def test_its_memory_is_freed_when_it_is_evicted(tmp_path: Path) -> None:
         assert len(alive) == 0
 
 
+@in_asyncio
+async def test_its_memory_is_freed_when_it_waits_in_a_cancel_scope_of_anyio(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    alive: weakref.WeakSet[Large] = weakref.WeakSet()
+    left: list[int] = []
+
+    @app.workflow
+    async def flow(ctx: Context, n: int) -> None:
+        large = Large()
+        alive.add(large)
+        try:
+            with anyio.CancelScope():
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_wait_for, ctx.wait_for_user("one?"))
+                    await ctx.wait_for_signal("two")
+        finally:
+            left.append(n)
+        del large
+
+    async with opened(app) as client, doomed_worker(app) as worker:
+        for n in range(3):
+            await client.start(flow, n, id=f"r{n}")
+            await pauses(app, f"r{n}")
+        while worker.held:  # it hears of its own commit later than we do
+            await asyncio.sleep(0.001)
+        gc.collect()
+        assert len(alive) == 3
+        worker.evict()
+        gc.collect()
+        assert (len(alive), left) == (0, [])
+        for question in (await client.questions()).items:
+            await client.answer(question.id, True)
+            await client.signal(question.run_id or "", "two")
+        for n in range(3):
+            await (await client.get(f"r{n}")).result(60)
+        assert sorted(left) == [0, 1, 2]
+
+
+async def _wait_for(awaitable: Awaitable[object]) -> None:
+    await awaitable
+
+
 @pytest.mark.parametrize(("hot_runs", "beginnings"), [(100, 1), (0, 4)])
 @in_asyncio
 async def test_a_hot_run_goes_on_without_replay_and_a_cold_one_is_replayed(
@@ -129,7 +173,7 @@ async def test_a_hot_run_goes_on_without_replay_and_a_cold_one_is_replayed(
             await run.signal("go", n)
             if n < 2:
                 await _has_taken(app, n + 1)
-        assert await run.result(10) == [0, 1, 2]
+        assert await run.result(60) == [0, 1, 2]
         assert len(begun) == beginnings
 
 
@@ -163,7 +207,7 @@ async def test_a_run_that_another_worker_moved_on_is_not_gone_on_with_from_memor
             await run.signal("go", 2)
             await _has_taken(app, 2)
             await run.signal("go", 3)
-            assert await run.result(10) == [1, 2, 3]
+            assert await run.result(60) == [1, 2, 3]
 
 
 @in_asyncio
@@ -181,7 +225,7 @@ async def test_a_run_that_has_ended_is_freed_without_the_collector(tmp_path: Pat
     try:
         async with running(app) as client:
             for _ in range(50):
-                assert await (await client.start(flow)).result(10) == 1
+                assert await (await client.start(flow)).result(60) == 1
             assert sum(type(each) is Execution for each in gc.get_objects()) - before < 10
     finally:
         gc.enable()
@@ -232,7 +276,7 @@ async def test_no_answer_is_lost_in_ten_thousand_races_with_a_pause(tmp_path: Pa
         async with asyncio.timeout(300):
             await asyncio.gather(*(settle(client, run.id) for run in started))
         for run in started:
-            assert await run.result(10) == sum(range(times))
+            assert await run.result(60) == sum(range(times))
     _reached.clear()
 
 
@@ -256,7 +300,7 @@ async def test_a_worker_holds_nothing_of_100_000_paused_runs_and_goes_on_with_an
         async with app.worker():
             for id in ("r1", "r77777", "r99999"):
                 await client.answer(f"{id}.1", True)
-                assert await (await client.get(id)).result(10) is True
+                assert await (await client.get(id)).result(60) is True
             gc.collect()
             assert len(gc.get_objects()) - before < 5_000
         assert len((await client.list(states=[RunState.PAUSED], limit=10)).items) == 10
@@ -296,5 +340,5 @@ async def test_a_signal_that_comes_while_a_pause_is_tried_again_is_not_slept_thr
 
     async with running(app) as client:
         run = await client.start("flow", id="r")
-        assert await run.result(20) == "came"
+        assert await run.result(60) == "came"
     assert store.pauses >= 2

@@ -309,7 +309,7 @@ async def _check_every_length(app: Signoff, run: Run, entries: Sequence[Entry], 
         execution.discard()
 
 
-@pytest.mark.timeout(110)
+@pytest.mark.timeout(400)
 def test_any_program_stopped_at_any_length_of_its_journal_goes_on_the_same(tmp_path: Path) -> None:
     print(f"SIGNOFF_SEED={SEED}")
     app, clock = _interpreting(tmp_path)

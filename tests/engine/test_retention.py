@@ -13,9 +13,9 @@ from signoff import AsyncClient, Client, Context, Signoff
 from signoff import client as client_module
 from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.engine import retention
-from signoff.engine.retention import Retention
+from signoff.engine.retention import UNANNOUNCED_DAYS, Retention
 from signoff.errors import InvalidValue
-from signoff.records import AuditKind, Token, TokenKind
+from signoff.records import AuditKind, Token, TokenKind, WorkflowInfo
 from signoff.server import Server
 from signoff.stores.base import Store
 from signoff.stores.paging import DeliveryFilter, TokenFilter
@@ -41,6 +41,9 @@ async def app_with_ended_runs(folder: Path, count: int) -> tuple[Signoff, Virtua
 
 
 NEW_DELIVERY = NewDelivery("d", "user:ana", "event", 1, AuditKind.ASKED, "q")
+
+
+WORKFLOW = WorkflowInfo("default", "refund", "kept", is_current=True)
 
 
 async def send(store: Store, *ids: str) -> None:
@@ -141,6 +144,27 @@ async def test_a_client_deletes_tokens_and_deliveries_with_the_runs_from_here_an
             assert (await delivered(app.store), await tokens(app.store)) == ([], [open_key])
             await app.store.revoke_token(open_key.id)
             await app.store.delete_tokens(clock.now() + 1, 1)
+
+
+@in_asyncio
+async def test_workflows_that_nobody_announces_go_after_a_week_from_here_and_from_afar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "PRUNED_AT_ONCE", 2)
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+    async with opened(app) as client, Server(app, port=0) as server, AsyncClient(server.url) as remote:
+        for each in (client, remote):
+            await app.store.announce([replace(WORKFLOW, version=str(version)) for version in range(5)])
+            clock.advance(UNANNOUNCED_DAYS * DAY - 1)
+            await app.store.announce([WORKFLOW])
+            assert await each.prune(timedelta(0)) == 0
+            assert len((await client.workflows.list()).items) == 6
+            clock.advance(2)
+            assert await each.prune(timedelta(days=8)) == 0
+            assert len((await client.workflows.list()).items) == 6
+            assert await each.prune(timedelta(0)) == 0, "what it counts is runs"
+            assert [kept.name for kept in (await client.workflows.list()).items] == [WORKFLOW.name]
 
 
 @in_asyncio

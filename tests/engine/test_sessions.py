@@ -52,7 +52,7 @@ async def test_runs_of_a_session_follow_one_another(tmp_path: Path) -> None:
     async with running(app) as client:
         texts = [f"t{number}" for number in range(20)]
         handles = [await client.start("turn", text, session_id="c") for text in texts]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             results = [await handle.result() for handle in handles]
         assert results == [f"{text} in c" for text in texts]
         assert said == [line for text in texts for line in (f"{text} begins", f"{text} ends")]
@@ -67,7 +67,7 @@ async def test_a_question_holds_the_session_until_it_is_answered(tmp_path: Path)
         await pauses(app, "one")
         two = await client.start("turn", "two", id="two", session_id="c")
         other = await client.start("turn", "other", session_id="d")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await other.result() == "other in d"
             assert (await client.backend.get_run("two")).awaits_turn
             [question] = (await client.questions(run_id="one")).items
@@ -80,7 +80,7 @@ async def test_a_turn_that_fails_passes_on(tmp_path: Path) -> None:
     async with running(chatty_app(tmp_path, [])) as client:
         await client.start("turn", "break", id="one", session_id="c")
         two = await client.start("turn", "two", session_id="c")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await two.result() == "two in c"
         assert (await client.backend.get_run("one")).state is RunState.FAILED
 
@@ -89,7 +89,7 @@ async def test_a_turn_that_fails_passes_on(tmp_path: Path) -> None:
 async def test_a_child_of_a_sessions_run_belongs_to_no_session(tmp_path: Path) -> None:
     async with running(chatty_app(tmp_path, [])) as client:
         run = await client.start("parent", session_id="c")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await run.result() == "child in None"
 
 

@@ -64,7 +64,7 @@ async def test_values_are_the_same_live_and_at_replay(tmp_path: Path) -> None:
             await pauses(app, "r")
         await run.signal("go")
         async with app.worker():
-            await run.result(10)
+            await run.result(60)
     live, replayed = seen
     assert live == replayed
     assert live[0] == make_order()
@@ -97,7 +97,7 @@ async def test_an_error_has_the_same_type_and_text_live_and_at_replay(tmp_path: 
             await pauses(app, "r")
         await run.signal("go")
         async with app.worker():
-            await run.result(10)
+            await run.result(60)
     assert seen == [(type(make()), str(make()), make().args)] * 2
 
 
@@ -120,7 +120,7 @@ async def test_an_error_of_an_unknown_class_is_a_step_failed_that_names_it(tmp_p
         return "no error"
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == "Local why"
+        assert await (await client.start(flow)).result(60) == "Local why"
 
 
 @in_asyncio
@@ -138,9 +138,9 @@ async def test_a_value_that_cannot_be_stored_fails_the_step_at_once_with_its_pat
 
     async with running(app) as client:
         with pytest.raises(NotSerializable, match=r"result of step 'unfit'.*order.*client"):
-            await (await client.start(flow, False)).result(10)
+            await (await client.start(flow, False)).result(60)
         with pytest.raises(PayloadTooLarge, match="result of step 'large'"):
-            await (await client.start(flow, True)).result(10)
+            await (await client.start(flow, True)).result(60)
     assert ran == [1]
 
 
@@ -169,7 +169,7 @@ async def test_a_step_that_is_not_durable_runs_again_at_replay_and_leaves_no_val
         assert [entry.value for entry in await journaled(app, "r", EntryKind.COMPLETED)] == [None]
         await run.signal("go")
         async with app.worker():
-            assert await run.result(10) == ["token 2", "token 2"]
+            assert await run.result(60) == ["token 2", "token 2"]
 
 
 @in_asyncio
@@ -197,10 +197,10 @@ async def test_a_step_that_is_not_durable_and_fails_at_replay_keeps_the_run(tmp_
         async with app.worker():
             assert (await fails(app, "r")).retryable
             with pytest.raises(ReplayFailed, match="fetch"):
-                await run.result(10)
+                await run.result(60)
             up[0] = True
             await client.retry("r")
-            assert await run.result(10) == "page"
+            assert await run.result(60) == "page"
 
 
 @pytest.mark.parametrize(
@@ -224,4 +224,4 @@ async def test_options_that_contradict_each_other_are_refused(
 
     async with running(app) as client:
         with pytest.raises(RegistrationError):
-            await (await client.start(flow)).result(10)
+            await (await client.start(flow)).result(60)

@@ -15,7 +15,7 @@ import signoff
 from signoff import Context, RetryPolicy, RunState, StepTimeout
 from signoff.errors import OutsideWorkflow
 from signoff.records import EntryKind
-from signoff.testing import VirtualClock
+from signoff.testing import MemoryStore, VirtualClock, environment
 from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running, until
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -61,7 +61,7 @@ async def test_attempts_and_their_back_off_survive_a_change_of_workers(tmp_path:
                 assert await run.status() is RunState.PAUSED
             clock.advance(0.5)
         async with app.worker():
-            assert await run.result(10) == "at last"
+            assert await run.result(60) == "at last"
     assert attempts == [(1, "r.1"), (2, "r.1"), (3, "r.1"), (4, "r.1")]
 
 
@@ -91,13 +91,78 @@ async def test_a_step_is_tried_eight_times_by_default_then_its_error_is_raised(t
             assert wait / 2 <= entry.fact("next_at") - clock.now() <= wait
             clock.set(entry.fact("next_at"))
         with pytest.raises(Flaky, match="down"):
-            await run.result(10)
+            await run.result(60)
         assert len(await journaled(app, "r", EntryKind.ATTEMPT_FAILED)) == 7
 
 
 async def _failed_attempts(app: signoff.Signoff, count: int) -> Any:
     failed = await journaled(app, "r", EntryKind.ATTEMPT_FAILED)
     return failed if len(failed) == count else None
+
+
+@pytest.mark.parametrize("is_function", [True, False])
+@in_asyncio
+async def test_a_retry_policy_may_say_of_each_error_whether_it_is_tried_again(
+    tmp_path: Path, is_function: bool
+) -> None:
+    app = new_app(tmp_path)
+    policy = RetryPolicy(initial_seconds=0, retried=lambda error: str(error) == "1")
+    attempts: list[int] = []
+
+    async def fail() -> None:
+        attempts.append(1)
+        raise Flaky(len(attempts))
+
+    async def failing(ctx: Context) -> None:
+        await fail()
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await (ctx.lfc(failing).options(retry=policy) if is_function else ctx.step(fail, retry=policy))
+
+    async with running(app) as client:
+        with pytest.raises(Flaky, match="2"):
+            await (await client.start(flow)).result(60)
+    assert attempts == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"), [(None, 1), (0.5, 1), (-5, 1), (90, 90), (1e9, 86_400), (float("nan"), 1)]
+)
+def test_the_next_attempt_waits_for_as_long_as_the_error_asks_but_no_longer_than_a_day(
+    asked: float | None, waited: float
+) -> None:
+    policy = RetryPolicy(jitter=False, retry_after=lambda error: asked)
+    assert policy.wait_after_error(Flaky(), 1) == waited
+    assert policy.wait_after_error(Flaky(), policy.max_attempts) is None
+
+
+@pytest.mark.parametrize("is_function", [False, True])
+@in_asyncio
+async def test_a_step_and_a_function_are_tried_again_when_their_error_says(is_function: bool) -> None:
+    app, attempts = signoff.Signoff(MemoryStore()), list[int]()
+    policy = RetryPolicy(retry_after=lambda error: 3600.0 if isinstance(error, Flaky) else None)
+
+    async def fail_once() -> str:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise Flaky
+        return "done"
+
+    async def failing_once(ctx: Context) -> str:
+        return await fail_once()
+
+    @app.workflow
+    async def flow(ctx: Context) -> float:
+        began = ctx.now()
+        await (
+            ctx.lfc(failing_once).options(retry=policy) if is_function else ctx.step(fail_once, retry=policy)
+        )
+        return (ctx.now() - began).total_seconds()
+
+    async with environment(app) as env:
+        assert 3600 <= await env.run(flow) < 3660
+    assert attempts == [1, 1]
 
 
 @pytest.mark.parametrize("error", [Flaky, FlakyForGood])
@@ -118,7 +183,7 @@ async def test_an_error_declared_non_retryable_ends_the_attempts_and_so_do_its_s
 
     async with running(app) as client:
         with pytest.raises(error, match="no"):
-            await (await client.start(flow)).result(10)
+            await (await client.start(flow)).result(60)
     assert attempts == [1]
 
 
@@ -148,7 +213,7 @@ async def test_a_step_in_back_off_does_not_keep_its_siblings_from_going_on(tmp_p
         await pauses(app, "r")
         assert done == ["one", "two"]
         clock.advance(500)
-        assert await run.result(10) == ["flaky", "branch"]
+        assert await run.result(60) == ["flaky", "branch"]
 
 
 # Timeouts
@@ -174,7 +239,7 @@ async def test_an_async_step_over_its_time_is_cancelled(tmp_path: Path) -> None:
         return "no timeout"
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == "endless 0.02"
+        assert await (await client.start(flow)).result(60) == "endless 0.02"
     assert ended == ["cancelled"]
 
 
@@ -184,7 +249,7 @@ async def test_a_plain_step_over_its_time_is_given_up_and_its_late_value_dropped
     let_go = threading.Event()
 
     def slow() -> str:
-        let_go.wait(10)
+        let_go.wait(60)
         return "late"
 
     @app.workflow
@@ -195,7 +260,7 @@ async def test_a_plain_step_over_its_time_is_given_up_and_its_late_value_dropped
             return await ctx.step("let go", lambda: let_go.set() or "timed out")
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == "timed out"
+        assert await (await client.start(flow)).result(60) == "timed out"
 
 
 @in_asyncio
@@ -214,7 +279,7 @@ async def test_a_timeout_error_of_the_steps_own_is_not_a_step_timeout(tmp_path: 
         return "no error"
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == "TimeoutError of its own"
+        assert await (await client.start(flow)).result(60) == "TimeoutError of its own"
 
 
 # Where steps run and what they see
@@ -238,7 +303,7 @@ async def test_plain_steps_run_in_threads_and_async_ones_on_the_loop(tmp_path: P
         return [await ctx.step(on_loop), made_by_lambda, await ctx.step(in_thread)]
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == [[True, True], [True, True], False]
+        assert await (await client.start(flow)).result(60) == [[True, True], [True, True], False]
 
 
 @in_asyncio
@@ -259,7 +324,7 @@ async def test_a_step_sees_itself_and_nothing_else_does(tmp_path: Path) -> None:
         return await asyncio.gather(ctx.step(plain), ctx.step("b", on_loop), ctx.step("c", plain, key="mine"))
 
     async with running(app) as client:
-        assert await (await client.start(flow, id="r")).result(10) == [
+        assert await (await client.start(flow, id="r")).result(60) == [
             ["r", 1, "plain", 1, "r.1"],
             ["r", 2, "b", 1, "r.2"],
             ["r", 3, "c", 1, "mine"],
@@ -288,7 +353,7 @@ async def test_a_step_sees_the_context_variables_of_the_code_that_called_it(tmp_
         return [*both[0], *both[1], tenant.get()]
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == [*["ana"] * 3, *["bob"] * 3, "nobody"]
+        assert await (await client.start(flow)).result(60) == [*["ana"] * 3, *["bob"] * 3, "nobody"]
 
 
 @in_asyncio
@@ -304,4 +369,4 @@ async def test_a_step_that_raises_stop_iteration_does_not_hang(tmp_path: Path) -
         return "no error"
 
     async with running(app) as client:
-        assert await (await client.start(flow)).result(10) == "RuntimeError"
+        assert await (await client.start(flow)).result(60) == "RuntimeError"

@@ -52,7 +52,7 @@ async def test_a_run_of_a_process_of_this_host_that_has_ended_is_taken_over(
     async with opened(app) as client:
         await _hold(client, app, holder)
         async with app.worker():
-            assert await (await client.get(holder.id)).result(10) == "done here"
+            assert await (await client.get(holder.id)).result(60) == "done here"
 
 
 @pytest.mark.parametrize("holder", [ABROAD, ALIVE], ids=["another host", "alive"])
@@ -67,7 +67,7 @@ async def test_a_run_of_another_host_or_of_a_living_process_stays_leased(
         for each in (first, last):
             await _hold(client, app, each)
         async with app.worker():
-            assert await (await client.get("b")).result(10) == "done here"
+            assert await (await client.get("b")).result(60) == "done here"
             left = await app.store.get_run("a")
             assert (left.state, left.worker_id, left.epoch) == (RunState.RUNNING, "a", 1)
 
@@ -101,4 +101,4 @@ async def test_a_worker_that_was_there_before_takes_over_what_a_killed_process_h
                 app.workflow(flow)  # from now on this worker could run it as well
             finally:
                 os.kill(process.pid, signal.SIGKILL)
-        assert await run.result(10) == "done here"
+        assert await run.result(60) == "done here"

@@ -15,7 +15,7 @@ from signoff.errors import ClientClosed, StoreUnavailable
 from signoff.records import Run
 from signoff.stores.base import Change
 from signoff.stores.sqlite import SqliteStore
-from tests.support import in_asyncio, new_app, opened
+from tests.support import comes, in_asyncio, new_app, opened
 
 
 def _register(app: Signoff) -> None:
@@ -84,7 +84,7 @@ async def test_an_end_is_found_though_no_word_of_it_came(tmp_path: Path) -> None
     _register(here)
     _register(elsewhere)
     async with opened(here) as client, opened(elsewhere), elsewhere.worker():
-        assert await (await client.start("square", 3)).result(10) == 9
+        assert await (await client.start("square", 3)).result(60) == 9
 
 
 @in_asyncio
@@ -97,7 +97,7 @@ async def test_who_waits_is_told_when_the_store_is_gone(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         await app.store.close()
         with pytest.raises(StoreUnavailable):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await waiting
 
 
@@ -111,8 +111,11 @@ async def test_nobody_looks_when_nobody_waits(tmp_path: Path) -> None:
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await run.result(0.01)
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == before
+
+        async def nobody_looks() -> bool:
+            return asyncio.all_tasks() == before
+
+        await comes(nobody_looks)
 
 
 @in_asyncio
@@ -126,7 +129,7 @@ async def test_who_waits_is_told_when_the_client_is_closed(tmp_path: Path) -> No
         await asyncio.sleep(0)
         await client.close()
         with pytest.raises(ClientClosed):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await waiting
 
 
@@ -137,8 +140,8 @@ async def test_a_look_that_fails_is_told_and_others_look_again(tmp_path: Path) -
     async with opened(app) as client:
         run = await client.start("square", 3)
         with pytest.raises(RuntimeError, match="out of order"):
-            await run.result(10)
-        waiting = asyncio.create_task(run.result(10))
+            await run.result(60)
+        waiting = asyncio.create_task(run.result(60))
         async with app.worker():
             assert await waiting == 9
 
@@ -150,7 +153,7 @@ def test_a_client_that_is_kept_works_on_the_next_event_loop(tmp_path: Path) -> N
 
     async def square(number: int) -> int:
         async with app.worker():
-            return await (await client.start("square", number)).result(10)
+            return await (await client.start("square", number)).result(60)
 
     assert asyncio.run(square(2)) == 4
     assert asyncio.run(square(3)) == 9

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeVar
 T = TypeVar("T")
 
 
-def until(look: Callable[[], T], seconds: float = 30.0) -> T:
+def until(look: Callable[[], T], seconds: float = 60.0) -> T:
     """Return what ``look`` finds as soon as it is something."""
     give_up_at = time.monotonic() + seconds
     while not (found := look()):

@@ -68,7 +68,7 @@ def refund(amount_cents: int, n: int) -> dict[str, Any]:
 
 
 def test_a_small_refund_asks_nobody(office: Office) -> None:
-    assert office.start(4999).result(20) == {"status": "auto_approved", "amount_cents": 4999}
+    assert office.start(4999).result(60) == {"status": "auto_approved", "amount_cents": 4999}
     assert office.effects == [refund(4999, 2)]
 
 
@@ -80,14 +80,14 @@ def test_an_approved_refund_is_paid_and_names_the_approver(office: Office) -> No
     assert asked["metadata"] == {"customer": "customer-of-o-1@shop.invalid"}
     assert office.effects == []
     office.client.answer(question.id, True, user_id="ana")
-    assert run.result(20) == {"status": "approved_by_human", "approver": "ana"}
+    assert run.result(60) == {"status": "approved_by_human", "approver": "ana"}
     assert office.effects == [refund(5000, 3)]
 
 
 def test_a_rejected_refund_is_not_paid_and_gives_the_note_as_the_reason(office: Office) -> None:
     run = office.start(7000)
     office.client.answer(office.question().id, False, user_id="ana", note="not ours")
-    assert run.result(20) == {"status": "rejected", "reason": "not ours"}
+    assert run.result(60) == {"status": "rejected", "reason": "not ours"}
     assert office.effects == []
 
 
@@ -103,7 +103,7 @@ def test_an_hour_without_an_answer_escalates_to_a_question_without_a_deadline(of
     assert office.effects == [{"effect": "slack", "text": "timed out, escalating"}]
     office.clock.advance(1000 * HOUR)
     office.client.answer(second.id, True, user_id="ben")
-    assert run.result(20) == {"status": "approved_by_human", "approver": "ben"}
+    assert run.result(60) == {"status": "approved_by_human", "approver": "ben"}
     assert len(office.effects) == 2
 
 
@@ -176,7 +176,7 @@ def test_a_worker_killed_before_the_payment_or_after_it_but_before_the_journal_p
     shop.kill_worker()
     database.close()
     shop.start_worker()
-    assert run.result(30) == {"status": "auto_approved", "amount_cents": 4000}
+    assert run.result(60) == {"status": "auto_approved", "amount_cents": 4000}
     assert read_ledger(shop.ledger) == [refund(4000, 2)]
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from examples.shop.__main__ import main
+from examples.shop.assistant import answer_customer
 from examples.shop.campaign import campaign
 from examples.shop.complaint import complaint
 from examples.shop.order import order
@@ -72,6 +73,16 @@ async def test_whether_money_has_moved_is_asked_where_a_worker_died_beside_it() 
         env.crash(at=after_step("pay_back"))
         assert (await env.run(refund, "o-1042", 5_000, "broken"))["receipt"] == "R-by-hand"
         assert env.pending_crashes == []
+
+
+@pytest.mark.parametrize(
+    ("approved", "reply"), [(True, "Here is a voucher: V-4000-Tomas"), (False, "came so late")]
+)
+@in_asyncio
+async def test_the_assistant_gives_nothing_away_that_nobody_approved(approved: bool, reply: str) -> None:
+    async with environment(app) as env:
+        env.people.answer("Give Tomas Havel a voucher of €40.00?", approved=approved)
+        assert reply in (await env.run(answer_customer, "It came too late"))["reply"]
 
 
 @in_asyncio

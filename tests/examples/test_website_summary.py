@@ -34,8 +34,8 @@ from tests.examples.servers import MailServer, Model, WebSite, language_model, m
 ANA = "ana@example.com"
 PAGE = ARTICLE.read_bytes()
 
-get = partial(httpx.get, timeout=30)
-post = partial(httpx.post, timeout=30)
+get = partial(httpx.get, timeout=60)
+post = partial(httpx.post, timeout=60)
 
 
 class Town(Site):
@@ -126,7 +126,7 @@ def decide(town: Town, mail: Path, decision: str) -> httpx.Response:
 
 def result(town: Town, run_id: str) -> dict[str, str]:
     with Client(town.server_url) as client:
-        return client.get(run_id).result(timeout=30)
+        return client.get(run_id).result(timeout=60)
 
 
 def forget_summaries(town: Town) -> None:

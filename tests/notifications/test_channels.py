@@ -19,13 +19,15 @@ from starlette.responses import JSONResponse, Response
 from signoff.deliveries import DeliveryState
 from signoff.errors import InvalidValue
 from signoff.people.actions import Action
+from signoff.people.answers import answer
 from signoff.people.channels.apprise import AppriseSender
 from signoff.people.channels.channel import LONGEST_WAIT_SECONDS, Channel, Retry
 from signoff.people.channels.mail import MailSender, MailServer, check_address
 from signoff.people.channels.slack import Answering, SlackSender
 from signoff.people.channels.webhook import WebhookSender
 from signoff.people.notices import shown
-from signoff.records import AuditKind
+from signoff.records import AuditKind, Origin, OriginWay
+from signoff.stores.stated import stated
 from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import mails, web
@@ -72,6 +74,22 @@ async def test_a_webhook_is_signed_as_standard_webhooks_says() -> None:
         ["user:ana"],
     )
     assert data["question"]["data"]["text"] == "Pay 70?"
+
+
+@in_asyncio
+async def test_a_webhook_is_told_of_no_address_from_which_somebody_acted() -> None:
+    scene = new_scene()
+    async with web() as server:
+        channel = Channel("hook", WebhookSender(server.url, [SECRET]), events=frozenset([AuditKind.RESOLVED]))
+        async with dispatching(scene, channel) as dispatcher:
+            await ask(scene)
+            at = Origin(OriginWay.LINK, "l1", address="203.0.113.7")
+            await answer(stated(scene.store, at), "q", True, user_id="ana")
+            await carry_out(scene, dispatcher)
+        assert (await scene.store.get_promise("q")).origin == at
+        [got] = server.got
+    assert (got.json["type"], got.json["data"]["question"]["settled_by"]) == ("question.resolved", "ana")
+    assert b"203.0.113.7" not in got.body
 
 
 def test_the_known_vector_of_the_specification_is_what_we_send() -> None:

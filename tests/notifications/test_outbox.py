@@ -119,12 +119,13 @@ async def test_a_webhook_that_times_out_after_it_accepted_gets_the_same_delivery
         return Response()
 
     async with web(hangs) as server:
-        async with dispatching(scene, hook(server, timeout_seconds=0.1)) as dispatcher:
+        async with dispatching(scene, hook(server, timeout_seconds=1.5)) as hasty:
             await ask(scene)
-            await carry_out(scene, dispatcher)
-            assert "0.1 s" in str((await deliveries(scene.store))[0].error)
-            scene.clock.advance(10)
-            await carry_out(scene, dispatcher)
+            await carry_out(scene, hasty)
+            assert "1.5 s" in str((await deliveries(scene.store))[0].error)
+        scene.clock.advance(10)
+        async with dispatching(scene, hook(server, timeout_seconds=60.0)) as patient:
+            await carry_out(scene, patient)
         never.set()
         first, second = server.got
         assert first.id == second.id == first.json["data"]["delivery_id"]

@@ -78,7 +78,7 @@ def ask(folder: Path, id: str) -> None:
 
 
 def sql(folder: Path, statement: str) -> list[Any]:
-    with closing(sqlite3.connect(folder / "signoff.db")) as connection:
+    with closing(sqlite3.connect(folder / "signoff.db", timeout=60)) as connection:
         found = connection.execute(statement).fetchall()
         connection.commit()
         return found

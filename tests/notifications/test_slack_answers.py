@@ -24,7 +24,7 @@ from signoff.people.channels.slack import Answering, SlackSender
 from signoff.people.channels.slack_actions import check_signature
 from signoff.people.policies import Policy
 from signoff.people.responders import Responder
-from signoff.records import AuditEvent, AuditKind, PromiseState
+from signoff.records import AuditEvent, AuditKind, Origin, OriginWay, PromiseState
 from signoff.server import Server, TrustedProxy
 from signoff.stores.paging import AuditFilter
 from signoff.stores.sqlite import SqliteStore
@@ -108,7 +108,7 @@ async def stage(team: str | None = None, **options: Any) -> AsyncIterator[Stage]
         plain = Channel("silent", SlackSender(webhook_url=f"{slack.url}/silent"))
         async with Server(scene.store, port=0, channels=[channel, plain], **options) as server:
             await until(lambda: len(scene.store.model.tables.cursors) == 2)  # type: ignore[attr-defined]
-            async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+            async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
                 yield Stage(scene, http, slack)
 
 
@@ -145,7 +145,7 @@ async def test_a_click_is_the_answer_of_whoever_clicked(action: str, approved: b
         assert (question.settled_by, question.state) == ("ana", PromiseState.RESOLVED)
         assert json.loads(question.value or "")["approved"] is approved
         [event] = await on.trail(AuditKind.RESOLVED)
-        assert event.by == "ana"
+        assert (event.by, event.origin) == ("ana", Origin(OriginWay.SLACK, "T1:U1", address="127.0.0.1"))
         assert json.loads(event.details or "")["request_id"] == "slack:T1:U1:1.5"
         told = await on.told()
         assert told["replace_original"] is True
@@ -304,7 +304,7 @@ async def test_a_run_that_waits_goes_on_by_a_click(tmp_path: Path) -> None:
         sender = SlackSender(webhook_url=f"{slack.url}/post", answering=Answering(SECRET, USERS))
         async with (
             Server(app, port=0, channels=[Channel("chat", sender)]) as server,
-            httpx.AsyncClient(base_url=server.url, trust_env=False) as http,
+            httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http,
         ):
             while await app.store.read_cursor("chat") is None:
                 await asyncio.sleep(0.01)

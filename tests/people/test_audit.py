@@ -12,7 +12,7 @@ import pytest
 
 from signoff import AsyncClient
 from signoff.people.audit import seal_events, verify
-from signoff.records import AuditKind, NewAuditEvent
+from signoff.records import AuditKind, NewAuditEvent, Origin, OriginWay
 from signoff.server import Server
 from signoff.stores.base import Store
 from signoff.stores.paging import AuditFilter
@@ -25,7 +25,15 @@ from tests.support import in_asyncio
 async def fill(store: Store, count: int = 10, name: str = "e") -> None:
     await store.record(
         [
-            NewAuditEvent(f"{name}{n}", AuditKind.VOTED, f"r.{n}", "r", "user:ana", f'{{"n":{n}}}')
+            NewAuditEvent(
+                f"{name}{n}",
+                AuditKind.VOTED,
+                f"r.{n}",
+                "r",
+                "user:ana",
+                f'{{"n":{n}}}',
+                Origin(OriginWay.LINK, f"l{n}", address="10.0.0.7") if n % 2 else None,
+            )
             for n in range(count)
         ]
     )
@@ -87,6 +95,8 @@ def _without_triggers(change: str) -> Callable[[sqlite3.Connection], None]:
         ("UPDATE audit SET kind = 'viewed' WHERE id = 'e4'", "event 4 "),
         ("UPDATE audit SET question_id = 'r.5' WHERE id = 'e4'", "event 4 "),
         ("UPDATE audit SET run_id = NULL WHERE id = 'e4'", "event 4 "),
+        ("UPDATE audit SET origin = '{\"way\":\"link\"}' WHERE id = 'e4'", "event 4 "),
+        ("UPDATE audit SET origin = NULL WHERE id = 'e5'", "event 5 "),
         ("DELETE FROM audit WHERE id = 'e4'", "event 4 "),
         ("DELETE FROM seals WHERE event_id = 'e4'", "event 4 "),
         ("UPDATE seals SET hash = 'ab' WHERE event_id = 'e4'", "event 4 "),

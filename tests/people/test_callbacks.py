@@ -82,7 +82,7 @@ async def test_what_calls_back_answers_and_the_workflow_gets_an_instance(tmp_pat
         assert told[0].startswith(f"{PUBLIC}/c/sgc_")
         settled = await post(app, told[0], {"amount": 7, "reference": "x", "more": 1})
         assert (settled.state, settled.settled_by) == (PromiseState.RESOLVED, "signoff:callback")
-        assert await run.result(10) == [7, None, None]
+        assert await run.result(60) == [7, None, None]
 
 
 @in_asyncio
@@ -98,7 +98,7 @@ async def test_its_address_is_the_same_at_each_attempt_and_replay_and_works_afte
     async with running(again) as client:
         await post(again, url, {"amount": 7, "reference": "x"})
         run = await client.get("r")
-        assert await run.result(10) == [7, None, None]
+        assert await run.result(60) == [7, None, None]
     assert (told, told_again) == ([url], [])
 
 
@@ -158,7 +158,7 @@ async def test_without_a_public_address_the_run_says_what_to_set_and_goes_on_whe
         assert "SIGNOFF_PUBLIC_URL" in (failed.error or "")
         app.registry.public_url = PUBLIC
         await client.retry("r")
-        assert await run.result(10) == f"{PUBLIC}/c/return"
+        assert await run.result(60) == f"{PUBLIC}/c/return"
 
 
 @in_asyncio
@@ -241,7 +241,7 @@ async def test_the_same_again_is_a_success_without_effect_and_anything_else_is_r
         assert await post(app, told[0], {"amount": 7, "reference": "x"}) == first
         with pytest.raises(AlreadySettled):
             await post(app, told[0], {"amount": 8, "reference": "x"})
-        assert await run.result(10) == [7, None, None]
+        assert await run.result(60) == [7, None, None]
 
 
 @in_asyncio
@@ -269,7 +269,7 @@ async def test_a_repetition_is_known_by_its_content_and_not_by_how_it_is_signed(
             await receive(found, sent[1]) == settled
         )  # what is known of the question is old: the store says so
         assert await receive(await find_callback(app.store, secret_in(told[0])), sent[1]) == settled
-        assert await run.result(10) == [
+        assert await run.result(60) == [
             {"X-Signature": "t=1"},
             b"\xff\x00body".hex(),
             "latin-1",
@@ -291,12 +291,12 @@ async def test_after_its_deadline_or_its_end_it_is_gone_and_of_what_is_unknown_n
         with pytest.raises(LinkEnded) as ended:
             await post(shop_app, told[0], {"amount": 7, "reference": "x"})
         assert ended.value.reason == "expired"
-        assert await late.result(10) == "SignalTimeout"
+        assert await late.result(60) == "SignalTimeout"
         gone = await client.start("order", id="gone")
         question = await opens(shop_app, "gone.1")
         await pauses(shop_app, "gone")
         await client.inbox.cancel(question.id)
-        assert await gone.result(10) == "QuestionCancelled"
+        assert await gone.result(60) == "QuestionCancelled"
         with pytest.raises(LinkEnded) as ended:
             await post(shop_app, told[1], {"amount": 7, "reference": "x"})
         assert ended.value.reason == "revoked"
@@ -322,7 +322,7 @@ async def test_it_is_nobodys_question_but_an_operator_may_answer_it_by_hand(tmp_
         with pytest.raises(WrongAnswer):
             await client.answer(question.id, {"amount": 7}, user_id="bob", roles=["operator"])
         await client.answer(question.id, value, user_id="bob", roles=["operator"])
-        assert await run.result(10) == [7, "bob", None]
+        assert await run.result(60) == [7, "bob", None]
         with pytest.raises(AlreadySettled):
             await post(app, told[0], value)
 
@@ -346,7 +346,7 @@ async def test_a_new_generation_ends_the_addresses_of_the_one_before(tmp_path: P
         with pytest.raises(LinkEnded):
             await post(app, first, 1)
         await post(app, second, 2)
-        assert await run.result(10) == 2
+        assert await run.result(60) == 2
 
 
 @in_asyncio
@@ -360,7 +360,7 @@ async def test_its_secret_is_in_the_journal_alone_which_is_shown_without_it(tmp_
         [opened] = [entry for entry in await app.store.read_journal("r") if secret in str(entry)]
         assert opened.kind is EntryKind.OPENED
         await post(app, told[0], {"amount": 7, "reference": "x"})
-        await run.result(10)
+        await run.result(60)
         shown = [*await run.journal(), *[entry async for entry in run.events()]]
         shown += [question, *(await app.store.list_audit(AuditFilter(question.id))).items]
         shown += [await app.store.find_token(hash_of(secret))]
@@ -387,7 +387,7 @@ async def test_at_rest_it_is_encrypted(tmp_path: Path) -> None:
         assert secret_in(told[0]).encode() not in kept
         found = await find_callback(app.store, secret_in(told[0]))
         await receive(found, Incoming(body=b"hello"))
-        assert await run.result(10) == "hello"
+        assert await run.result(60) == "hello"
 
 
 @pytest.mark.parametrize(

@@ -241,10 +241,12 @@ async def test_who_has_claimed_a_question_answers_it_and_nobody_else() -> None:
             await inbox.claim(id, user_id="ana", groups=["finance"])
         assert await kinds(env) == [
             AuditKind.ASKED,
-            AuditKind.CLAIMED,
             AuditKind.REFUSED,
+            AuditKind.CLAIMED,
+            *[AuditKind.REFUSED] * 3,
             AuditKind.RELEASED,
             AuditKind.RESOLVED,
+            AuditKind.REFUSED,
         ]
 
 
@@ -338,7 +340,8 @@ async def test_what_who_looks_at_a_question_has_seen_is_recorded() -> None:
         with pytest.raises(NotAllowed):
             await env.client.inbox.view(id, user_id="bob")
         seen = await env.client.inbox.view(id, user_id="ana")
-        [asked, viewed] = (await env.client.inbox.history(question_id=id)).items
+        [asked, refusal, viewed] = (await env.client.inbox.history(question_id=id)).items
+        assert (refusal.kind, refusal.by) == (AuditKind.REFUSED, "bob")
         assert (viewed.kind, viewed.by) == (AuditKind.VIEWED, "ana")
         assert json.loads(viewed.details or "") == {"digest": json.loads(seen.data or "")["digest"]}
         assert asked.kind is AuditKind.ASKED
@@ -539,3 +542,42 @@ async def test_every_refused_attempt_is_recorded_with_who_and_why() -> None:
             WrongAnswer.__name__,
             AlreadySettled.__name__,
         ]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "error"),
+    [
+        ("view", NotAllowed),
+        ("claim", NotAllowed),
+        ("release", NotAllowed),
+        ("delegate", NotAllowed),
+        ("reassign", InvalidValue),
+        ("move_deadline", InvalidValue),
+        ("cancel", AlreadySettled),
+    ],
+)
+@in_asyncio
+async def test_whatever_else_is_refused_at_a_question_is_recorded_with_what_was_wanted(
+    attempt: str, error: type[SignoffError]
+) -> None:
+    async with asking(assignees=["user:ana"]) as (env, id):
+        inbox = env.client.inbox
+        await inbox.claim(id, user_id="ana")
+        if attempt == "cancel":
+            await inbox.cancel(id, by="ana")
+        wanted = {
+            "view": lambda: inbox.view(id, user_id="eve"),
+            "claim": lambda: inbox.claim(id, user_id="eve"),
+            "release": lambda: inbox.release(id, user_id="eve"),
+            "delegate": lambda: inbox.delegate(id, ["user:bob"], user_id="eve"),
+            "reassign": lambda: inbox.reassign(id, [], by="eve"),
+            "move_deadline": lambda: inbox.move_deadline(id, 60.0, by="eve"),
+            "cancel": lambda: inbox.cancel(id, by="eve"),
+        }
+        with pytest.raises(error):
+            await wanted[attempt]()
+        event = (await inbox.history(question_id=id)).items[-1]
+        told = json.loads(event.details or "")
+        assert (event.kind, event.by, told["error"]) == (AuditKind.REFUSED, "eve", error.__name__)
+        assert told["attempt"] == attempt
+        assert event.origin is not None

@@ -117,15 +117,15 @@ def test_no_schema_is_fetched_from_anywhere(elsewhere: tuple[str, list[str]]) ->
     ],
 )
 def test_no_pattern_takes_long_for_any_text(pattern: str, text: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert problems({"type": "string", "pattern": pattern}, text) != []
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_nor_for_many_short_texts_that_a_slower_engine_would_compare_to_the_end() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert problems({"items": {"pattern": r"^(a|aa)+\1$"}}, ["a" * 25 + "!"] * 500) != []
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_what_is_said_is_print(text: str) -> None:
 )
 def test_a_wrong_answer_of_a_megabyte_is_refused_at_no_great_cost(schema: dict[str, Any], value: Any) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.monotonic()
+    began = time.process_time()
     [(field, message)] = problems(schema, value)
     assert (field, "too much" in message) == ("", True)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
 
 

@@ -1,4 +1,4 @@
-"""Servers and workers to be killed and frozen: ``python -m tests.remote.processes server|worker|slow ...``."""
+"""Servers and workers to be killed and frozen."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +15,9 @@ from signoff import Context, Signoff, current_step
 from signoff.server import serve
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
-from tests.crash.programs import make_app
+from tests.crash.programs import bring_agent, make_app
+from tests.forks import fork
 
-ROOT = Path(__file__).parents[2]
-# What is killed leaves no coverage data behind, and starts four times as fast without measuring any.
-UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 BEAT_SECONDS = 0.3
 
 
@@ -30,9 +26,7 @@ class Process:
 
     def __init__(self, folder: Path, *arguments: object) -> None:
         self.log = folder / f"{arguments[0]}.log"
-        command = [sys.executable, "-m", "tests.remote.processes", *map(str, arguments)]
-        with self.log.open("ab") as log:
-            self._running = subprocess.Popen(command, cwd=ROOT, env=UNMEASURED, stdout=log, stderr=log)
+        self._running = fork(_run, str(self.log), *map(str, arguments))
 
     def __enter__(self) -> Process:
         return self
@@ -44,22 +38,16 @@ class Process:
 
     @property
     def pid(self) -> int:
+        assert self._running.pid is not None
         return self._running.pid
 
     def send(self, number: signal.Signals) -> None:
-        self._running.send_signal(number)
+        os.kill(self.pid, number)
 
     def kill(self) -> None:
         """kill -9, also when it is frozen."""
         self._running.kill()
-        self._running.wait()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now, for a server that is to come back on the same one."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+        self._running.join()
 
 
 def server(database: str, port: str, lease_seconds: str) -> None:
@@ -68,6 +56,7 @@ def server(database: str, port: str, lease_seconds: str) -> None:
 
 
 def worker(url: str, effects: str) -> None:
+    bring_agent()
     _work(make_app(RemoteStore(url), Path(effects)))
 
 
@@ -107,7 +96,13 @@ def _work(app: Signoff) -> None:
     asyncio.run(work())
 
 
-def main(name: str, *arguments: str) -> None:
+def _run(log: str, name: str, *arguments: str) -> None:
+    """Be a server or a worker that writes what it says into a file."""
+    written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for told in (sys.stdout, sys.stderr):
+        told.flush()
+        os.dup2(written, told.fileno())
+    os.close(written)
     {"server": server, "worker": worker, "slow": slow}[name](*arguments)
 
 
@@ -117,7 +112,3 @@ def lines(file: Path) -> Sequence[str]:
         return []
     text = file.read_text()
     return text[: text.rfind("\n") + 1].splitlines()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

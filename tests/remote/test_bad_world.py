@@ -19,13 +19,14 @@ from typing import Any
 
 import pytest
 
+from examples.website_summary.processes import free_port
 from signoff import AsyncClient, Signoff
 from signoff.records import CallKind, Entry, EntryKind, RunState
 from signoff.stores.paging import RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from tests.crash import programs
-from tests.remote.processes import Process, free_port, lines, slow_app
+from tests.remote.processes import Process, lines, slow_app
 from tests.remote.proxy import REPLY_LOST, Fate, Proxy, bad_network
 from tests.support import PATIENCE_SECONDS, in_asyncio
 
@@ -37,11 +38,17 @@ CLOCKS_DIFFER_SECONDS = (
 )
 
 EXPECTED: Mapping[str, Any] = {
+    "agent": ["all done", 2, ["refunded 400", "o-1 is late", "mailed bob"]],
     "sequential": [1, 2, "paid", "a uuid"],
     "parallel": [[["a0", "a1"], ["b0", "b1"], ["c0", "c1"]], ["a", "b"]],
     "children": ["mine", [4, 2], [2, 1], [6, 3]],
     "timers": [1, "late", 2],
     "questions": [True, 1, "blue", "because", "acted"],
+    "flow": {
+        "order": "o-1",
+        "seen": ["o-1"],
+        "answers": {"first": {"approved": True}, "why": ["o-1", "because"]},
+    },
 }
 
 
@@ -57,10 +64,9 @@ class World:
         self.servers = 0
         self.start_server()
 
-    def start_server(self) -> None:
-        self.server = self._begin(
-            "server", self.folder / "signoff.db", self.proxy.target, self._lease_seconds
-        )
+    def start_server(self, *, lease_seconds: float | None = None) -> None:
+        lease = lease_seconds or self._lease_seconds
+        self.server = self._begin("server", self.folder / "signoff.db", self.proxy.target, lease)
         self.servers += 1
 
     def start_worker(self, kind: str = "worker") -> Process:
@@ -138,7 +144,7 @@ async def answer_everything(client: AsyncClient) -> None:
                 answer = programs.ANSWERS[asked["text"]]
             else:
                 answer = {"action": "done", "result": unclear_result(asked["metadata"])}
-            await client.answer(question.id, answer)
+            await client.answer(question.id, answer, user_id=programs.ASKED.get(asked["text"]))
             answered.add(question.id)
         await asyncio.sleep(0.05)
 
@@ -189,6 +195,9 @@ def check_results(results: Mapping[str, Any]) -> None:
         if name == "sequential":
             uuid.UUID(result[3])
             result = [*result[:3], "a uuid"]
+        if name == "agent":
+            parts = [part for message in result[2] for part in message["parts"]]
+            result = [*result[:2], [part["content"] for part in parts if part["part_kind"] == "tool-return"]]
         assert result == EXPECTED[name], run_id
 
 
@@ -284,7 +293,10 @@ async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settl
             async with AsyncClient(app) as client:
                 parent = await client.start("parent", id="p")
                 await comes(lambda: len(lines(tmp_path / "begun")) == 1)
+                await pauses(app, "p")
                 frozen.send(signal.SIGSTOP)
+                made.server.kill()
+                made.start_server(lease_seconds=90.0)  # the other's does not run out
                 other = made.start_worker("slow")
                 await comes(lambda: len(lines(tmp_path / "begun")) == 2)
                 before = await everything(app)
@@ -360,6 +372,13 @@ def _listens(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+async def pauses(app: Signoff, run_id: str) -> None:
+    """Wait until no worker holds a run."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await everything(app))[run_id][0].state is not RunState.PAUSED:
+            await asyncio.sleep(0.02)
 
 
 async def comes(look: Any) -> None:

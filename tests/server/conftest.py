@@ -15,7 +15,7 @@ import pytest
 
 from signoff import Signoff
 from signoff.clock import Clock
-from signoff.server import Server
+from signoff.server import Server, readiness
 from tests.server import workflows
 from tests.support import OnThread, new_app
 
@@ -43,6 +43,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     app = app_in(tmp_path_factory.mktemp("server"))
     with OnThread(lambda: serving(app, allowed_hosts=["signoff.example"])) as served:
         yield served
+
+
+@pytest.fixture
+def patient_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for a while does not make a store unavailable."""
+    monkeypatch.setattr(readiness, "ANSWER_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -5,12 +5,16 @@ Examples are about what is there for their operation alone: so none finds it cha
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, cast
 
 import schemathesis
 from schemathesis.generation.meta import TestPhase
+
+SNAPSHOT = "snapshot.json"
+"""Where the snapshot of a run is that is not at the server yet."""
 
 NOTES = Path(os.environ.get("SIGNOFF_API_NOTES", os.devnull))
 
@@ -31,6 +35,18 @@ def be_about_its_own(
             case.path_parameters[name] = own
     if isinstance(case.body, dict) and "id" in case.body:
         case.body = {**cast("dict[str, Any]", case.body), "id": own}
+    if isinstance(case.body, dict) and "resume_token" in case.body:
+        said = cast("dict[str, Any]", case.body)
+        answers = [{**each, "question_id": own} for each in said.get("answers", ())]
+        case.body = {**said, "resume_token": resume_token_of(own)} | ({"answers": answers} if answers else {})
+    if isinstance(case.body, dict) and "snapshot" in case.body:
+        snapshot = json.loads(Path(SNAPSHOT).read_text())
+        case.body = {**cast("dict[str, Any]", case.body), "snapshot": snapshot}
+
+
+def resume_token_of(operation: str) -> str:
+    """The resume token that an operation's examples have for themselves."""
+    return "sgr_" + operation.ljust(43, "_")
 
 
 @schemathesis.hook("after_call")

@@ -185,7 +185,7 @@ class Browser:
         """Begin to sign in, and return where the provider sends back to, as a path."""
         begun = self.get(path)
         assert begun.status_code == 303, begun.text
-        back = httpx.get(begun.headers["location"], trust_env=False)
+        back = httpx.get(begun.headers["location"], trust_env=False, timeout=60)
         assert back.headers["location"].startswith(f"{PUBLIC}/login/callback?"), back.text
         return back.headers["location"].removeprefix(PUBLIC)
 

@@ -17,6 +17,7 @@ from signoff.errors import AccessDenied, AlreadySettled, InvalidValue
 from signoff.records import (
     Amendment,
     AuditKind,
+    LiveText,
     NewAuditEvent,
     NewPromise,
     NewRun,
@@ -24,6 +25,7 @@ from signoff.records import (
     NewToken,
     PromiseKind,
     PromiseState,
+    Run,
     RunState,
     Seal,
     Settlement,
@@ -35,6 +37,7 @@ from signoff.server import Server
 from signoff.server.access import TOKEN_OPERATIONS
 from signoff.server.keys import WorkerKey, WorkerKeys, new_worker_key
 from signoff.stores.base import Outcome, Write
+from signoff.stores.base_snapshots import Saved, SavedRun
 from signoff.stores.operations import CHANGES_PATH, OPERATIONS, PATH
 from signoff.stores.paging import (
     AuditFilter,
@@ -132,7 +135,9 @@ async def test_without_a_key_that_the_server_knows_nothing_opens(
             async with opened(server, key):
                 pass
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        async with httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as http:
+        async with httpx.AsyncClient(
+            base_url=server.url, headers=headers, trust_env=False, timeout=60
+        ) as http:
             for path in (PATH, CHANGES_PATH):
                 assert (await http.get(path, params={"namespace": "acme"})).status_code == 403
             batch = {"client": "s", "floor": 0, "operations": []}
@@ -194,6 +199,7 @@ def viewed(question_id: str, run_id: str | None, id: str = "e") -> NewAuditEvent
     return NewAuditEvent(id, AuditKind.VIEWED, question_id, run_id, "user:ana")
 
 
+LOADED = Run("default", "loaded", "refund", "default", "{}", RunState.READY, 1.0)
 OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "create_run": lambda store: store.create_run(NewRun("new", "refund", "default", "{}")),
     "get_run": lambda store: store.get_run("theirs"),
@@ -201,6 +207,12 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "list_runs": lambda store: store.list_runs(RunFilter()),
     "read_journal": lambda store: store.read_journal("theirs"),
     "read_messages": lambda store: store.read_messages(["ours", "theirs"]),
+    "save_run": lambda store: store.save_run("theirs"),
+    "load_run": lambda store: store.load_run(
+        Saved((SavedRun(LOADED),)), NewAuditEvent("e", AuditKind.LOADED, "", "theirs")
+    ),
+    "publish": lambda store: store.publish([LiveText("theirs", 1, 0, 1, "answer", 1, 0, "text", "Hi")]),
+    "read_live": lambda store: store.read_live("theirs"),
     "cancel": lambda store: store.cancel("theirs"),
     "retry": lambda store: store.retry("theirs"),
     "signal": lambda store: store.signal("theirs", "go", "1"),
@@ -428,7 +440,7 @@ async def test_without_any_keys_this_machine_may_work_and_what_a_proxy_forwards_
     async with serving(tmp_path, WorkerKeys()) as (server, _):
         async with opened(server, None, "any") as store:
             await store.create_run(NewRun("r", "refund", "default", "{}"))
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
             refused = await http.get(PATH, params={"namespace": "any"}, headers={header: "198.51.100.7"})
             assert (refused.status_code, refused.json()["type"]) == (403, "urn:signoff:AccessDenied")
             assert "no worker keys" in refused.json()["detail"]
@@ -441,7 +453,7 @@ async def test_one_key_cannot_hear_the_replies_to_another(tmp_path: Path) -> Non
     operation = {"id": 0, "namespace": "acme", "do": "create_run", "arguments": create}
     batch = {"client": "s", "floor": 0, "operations": [operation]}
     async with serving(tmp_path) as (server, _):
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
             replies = [
                 (await http.post(PATH, json=batch, headers={"authorization": f"Bearer {key}"})).json()
                 for key in (ACME, ACME, GPU)

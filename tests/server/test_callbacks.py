@@ -323,8 +323,8 @@ def test_the_token_says_which_namespace_it_is_of(tmp_path: Path) -> None:
 
     with OnThread(lambda: serving(app)) as server, OnThread(acme.worker), Client(acme) as client:
         run = client.start(pay, id="r")
-        path = urlsplit(urls.get(timeout=20)).path
-        with httpx.Client(base_url=server.url, trust_env=False) as http:
+        path = urlsplit(urls.get(timeout=60)).path
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http:
             assert http.get("/v1/questions").json()["items"] == []
             assert http.post(path, json={"amount": 7}).status_code == 200
-        assert run.result(20) == {"amount": 7}
+        assert run.result(60) == {"amount": 7}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import httpx
 import pytest
@@ -86,7 +85,5 @@ def test_a_reader_that_leaves_disturbs_nobody(http: httpx.Client, name: str) -> 
     start(http, "ask", name)
     for _ in range(3):
         asked(http, name)  # leaves its stream in the middle
-    begun = time.monotonic()
     http.post(f"/v1/questions/{name}.1/answer", json={"value": True})
     assert ended(http, name)["state"] == "succeeded"
-    assert time.monotonic() - begun < 30

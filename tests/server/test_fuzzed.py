@@ -27,20 +27,22 @@ from signoff.records import (
     NewRule,
     NewRun,
     NewSchedule,
+    NewToken,
     PromiseKind,
     RunState,
     TokenKind,
 )
 from signoff.server import Server, TrustedProxy, runs
-from signoff.server.examples import CHANNEL, KEY, PROMISE_ID, QUESTION_ID, RUN_ID, SCHEDULE_ID
+from signoff.server.examples import CHANNEL, KEY, PROMISE_ID, QUESTION_ID, RUN_ID, SCHEDULE_ID, SESSION_ID
 from signoff.stores.base import Store
-from signoff.tokens import new_token
+from signoff.tokens import hash_of, new_token
 from tests.server.conftest import app_in, asked, serving, start
 from tests.server.described import operations
+from tests.server.fuzzing_notes import SNAPSHOT, resume_token_of
 from tests.server.proxied import PROXY, through
 from tests.stores.scene import YES
 from tests.stores.test_question_rules import amendment
-from tests.support import OnThread
+from tests.support import OnThread, pauses, running
 
 EXAMPLES = int(os.environ.get("SIGNOFF_API_EXAMPLES", "8"))
 SEED = os.environ.get("SIGNOFF_API_SEED", "1")
@@ -82,11 +84,15 @@ async def keep(store: Store, described: dict[str, Any]) -> None:
         for parameter, kept in KEPT.items():
             if f"{{{parameter}}}" in path:
                 await kept(store, operation["operationId"])
+        if path.startswith("/v1/resume-tokens/"):
+            await keep_resume_token(store, operation["operationId"])
 
 
 async def keep_run(store: Store, id: str) -> None:
     workflow = "forget" if id == "retry_run" else "ask"
-    await store.create_run(NewRun(id, workflow, "default", '{"args": [], "kwargs": {}}'))
+    session_id = SESSION_ID if id == "create_resume_token" else None
+    arguments = '{"args": [], "kwargs": {}}'
+    await store.create_run(NewRun(id, workflow, "default", arguments, session_id=session_id))
     state = RunState.FAILED if id == "retry_run" else RunState.PAUSED
     while (await store.get_run(id)).state is not state:
         await asyncio.sleep(0.01)
@@ -100,6 +106,15 @@ async def keep_question(store: Store, id: str) -> None:
     data, due_at = Question.make("Refund o-1?").to_json(), store.clock.now() + 3600
     new = NewPromise(id, PromiseKind.QUESTION, data=data, assignees=("group:finance",), due_at=due_at)
     await store.create_promise(new)
+
+
+async def keep_resume_token(store: Store, id: str) -> None:
+    await keep_question(store, id)
+    shown = {id: Question.from_json((await store.get_promise(id)).data or "null").digest}
+    data = json.dumps({"session": SESSION_ID, "run": RUN_ID, "questions": shown})
+    at = store.clock.now() + 3600
+    hash = hash_of(resume_token_of(id))
+    await store.create_token(NewToken(id, TokenKind.RESUME, hash, f"run:{RUN_ID}", data=data, expires_at=at))
 
 
 async def keep_promise(store: Store, id: str) -> None:
@@ -150,6 +165,15 @@ KEPT: dict[str, Callable[[Store, str], Awaitable[None]]] = {
 """How to keep one of what a path names."""
 
 
+async def saved_elsewhere(folder: Path) -> dict[str, Any]:
+    """The snapshot of a run that waits in another store."""
+    app = app_in(folder)
+    async with running(app) as client:
+        await client.start("ask", id="saved-elsewhere")
+        await pauses(app, "saved-elsewhere")
+        return await client.save("saved-elsewhere")
+
+
 def fuzz(
     server: Server,
     description: bytes,
@@ -169,6 +193,8 @@ def fuzz(
     notes = folder / "notes"
     schema = folder / "openapi.json"
     schema.write_bytes(description)
+    (folder / "elsewhere").mkdir()
+    (folder / SNAPSHOT).write_text(json.dumps(asyncio.run(saved_elsewhere(folder / "elsewhere"))))
     command = ["--config-file", str(HERE / "schemathesis.toml"), "--no-color", "run", str(schema)]
     options = ["--url", server.url, "--seed", SEED, "--max-examples", str(EXAMPLES), "--warnings", "off"]
     options += ["--phases", "examples,coverage,fuzzing", "--continue-on-failure"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from examples.website_summary.processes import free_port
 from signoff import AsyncClient, RunState
 from signoff.client import Backend
 from signoff.errors import InvalidValue, StoreUnavailable
-from signoff.http_client import POLL_SECONDS, HttpBackend
+from signoff.http_client import HttpBackend
 from signoff.records import Entry, EntryKind, NewPromise, NewRun, PromiseState, Settlement
 from signoff.server import Server
 from signoff.stores.sqlite import SqliteStore
@@ -78,12 +78,6 @@ async def backend_of(url: str) -> AsyncIterator[HttpBackend]:
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signoff.http_client.QUICK", (0.0, 0.0, 0.0))
     monkeypatch.setattr("signoff.http_client.PATIENT", (0.0,) * 7)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 RESOLVE = Settlement(PromiseState.RESOLVED, "1")
@@ -308,8 +302,11 @@ async def test_giving_up_waiting_leaves_the_client_usable(server: Server, name: 
 
 
 @in_asyncio
-async def test_those_who_wait_leave_connections_for_others(server: Server, name: str) -> None:
-    async with AsyncClient(server.url) as client, asyncio.timeout(POLL_SECONDS - 5):
+async def test_those_who_wait_leave_connections_for_others(
+    server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signoff.http_client.POLL_SECONDS", 60.0)
+    async with AsyncClient(server.url) as client, asyncio.timeout(50):  # less than a poll
         handle = await client.start("ask", id=name)
         waiting = [asyncio.create_task(handle.result()) for _ in range(110)]
         done, _ = await asyncio.wait(waiting, timeout=1)

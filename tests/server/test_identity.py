@@ -164,7 +164,7 @@ def test_headers_that_name_nobody_for_sure_are_refused(
     server: Server, headers: list[tuple[str, bytes]], reason: str
 ) -> None:
     raw = [(name.encode(), value) for name, value in headers]
-    with httpx.Client(base_url=server.url, trust_env=False) as http:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http:
         refused = http.get("/v1/questions", headers=raw)
     assert (refused.status_code, kind(refused)) == (401, "NotAuthenticated")
     assert reason in refused.json()["detail"]
@@ -511,7 +511,7 @@ def test_two_origins_are_refused_if_one_is_anothers(server: Server) -> None:
 
 
 def test_nobodys_body_is_not_read(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
         raw.sendall(
             b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 1000000\r\n\r\n{"

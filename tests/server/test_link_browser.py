@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
+from tests.chromium import CHROMIUM
 from tests.server.conftest import app_in, asked, ended, path_of, serving, start
 from tests.support import OnThread
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FORM = {
     "type": "object",
     "properties": {
@@ -88,7 +87,7 @@ def test_an_approval_is_given_with_a_thumb(
     http: httpx.Client, page: Page, request: pytest.FixtureRequest
 ) -> None:
     run = opened(http, page, run_id(request), metadata={"order": "o-" + "1" * 200})
-    assert page.get_by_role("group", name="Your decision").count() == 1
+    expect(page.get_by_role("group", name="Your decision")).to_have_count(1)
     for target in (page.locator(".choice").first, page.get_by_role("button", name="Send answer")):
         box = target.bounding_box()
         assert box is not None
@@ -96,11 +95,11 @@ def test_an_approval_is_given_with_a_thumb(
     page.get_by_label("Approve").check()
     page.get_by_label("Note").fill("from the train")
     page.get_by_role("button", name="Send answer").click()
-    assert page.get_by_role("heading", name="Your answer is recorded").is_visible()
+    expect(page.get_by_role("heading", name="Your answer is recorded")).to_be_visible()
     result = ended(http, run)["result"]
     assert (result["value"], result["user_id"], result["note"]) == (True, "ana", "from the train")
     page.reload()  # the form is sent again
-    assert page.get_by_role("heading", name="Your answer is recorded").is_visible()
+    expect(page.get_by_role("heading", name="Your answer is recorded")).to_be_visible()
 
 
 def test_wrong_fields_are_listed_and_reached_from_there(
@@ -111,15 +110,16 @@ def test_wrong_fields_are_listed_and_reached_from_there(
     page.get_by_label("Yes").check()
     page.get_by_role("button", name="Send answer").click()
     summary = page.get_by_role("alert")
-    assert "this is no whole number" in summary.inner_text()
+    expect(summary).to_contain_text("this is no whole number")
     summary.get_by_role("link").click()
     amount = page.get_by_label("amount")
-    assert (amount.input_value(), amount.get_attribute("aria-invalid")) == ("many", "true")
-    assert page.get_by_label("Yes").is_checked()
+    expect(amount).to_have_value("many")
+    expect(amount).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Yes")).to_be_checked()
     amount.fill("3")
     page.get_by_label("day").fill("2026-11-30")
     page.get_by_role("button", name="Send answer").click()
-    assert page.get_by_role("heading", name="Your answer is recorded").is_visible()
+    expect(page.get_by_role("heading", name="Your answer is recorded")).to_be_visible()
     assert ended(http, run)["result"]["value"] == {"amount": 3, "day": "2026-11-30", "sure": True}
 
 
@@ -141,6 +141,6 @@ def test_what_is_not_touched_comes_back_as_it_was(
     run = opened(http, page, run_id(request), proposal=proposal)
     page.get_by_label("Approve as it is proposed").check()
     page.get_by_role("button", name="Send answer").click()
-    assert page.get_by_role("heading", name="Your answer is recorded").is_visible()
+    expect(page.get_by_role("heading", name="Your answer is recorded")).to_be_visible()
     result = ended(http, run)["result"]
     assert (result["proposal"], result["edits"]) == (proposal, [])

@@ -70,7 +70,7 @@ class Place:
         """Everything in the database, but for what servers and workers say of themselves."""
         with closing(sqlite3.connect(self.file)) as file:
             names = [row[0] for row in file.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-            quiet = {"workers", "unsealed", "seals"}
+            quiet = {"workers", "workflows", "unsealed", "seals"}
             return {
                 name: file.execute(f"SELECT * FROM {name}").fetchall() for name in names if name not in quiet
             }
@@ -230,7 +230,12 @@ def refused(place: Place, path: str) -> list[tuple[int, str, str | None]]:
             answer.status_code,
             "text/html; charset=utf-8",
         )
-    assert place.rows() == before
+    after = place.rows()
+    new = after["audit"][len(before["audit"]) :]
+    assert {**after, "audit": before["audit"]} == before
+    # who tries to answer with a link whose question is there is kept, and who only looks is not
+    kept = told[1][2] in ("expired", "revoked", "used")
+    assert [row[4] for row in new] == (["refused"] * 2 if kept else [])
     return told
 
 
@@ -291,7 +296,7 @@ def test_a_revoked_link_opens_nothing_and_that_is_recorded(place: Place) -> None
         assert revoked.status_code == 200
     assert refused(place, link["path"]) == [(410, "LinkEnded", "revoked")] * 2
     kinds = [(event["kind"], event.get("by")) for event in place.trail(question)]
-    assert kinds == [("asked", None), ("linked", None), ("unlinked", "bob")]
+    assert kinds == [("asked", None), ("linked", None), ("unlinked", "bob"), *[("refused", "ana")] * 2]
     assert kind(place.http.post("/v1/links/unknown/revoke", json={})) == "NotFound"
     assert place.send(place.link(question)["path"], decision="0").status_code == 200
 
@@ -808,7 +813,7 @@ async def test_clients_make_list_and_revoke_links_from_here_and_from_afar(
         assert revoked.revoked_at is not None
         with pytest.raises(NotFound, match="link 'none'"):
             await client.links.revoke("none")
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
             page = await http.get(made.path)
             form = {"digest": hidden(page.text, "digest"), "decision": "0"}
             assert (await http.post(made.path, data=form)).status_code == 200

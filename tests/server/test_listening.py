@@ -19,6 +19,8 @@ from signoff.testing import VirtualClock
 from tests.server.conftest import app_in, serving
 from tests.support import in_asyncio, reaches
 
+pytestmark = pytest.mark.usefixtures("patient_readiness")
+
 
 @in_asyncio
 async def test_a_server_can_be_reached_as_soon_as_it_is_entered_and_no_longer_when_left(
@@ -28,7 +30,7 @@ async def test_a_server_can_be_reached_as_soon_as_it_is_entered_and_no_longer_wh
     async with Server(store, port=0) as server:
         assert server.port > 0
         assert server.url == f"http://127.0.0.1:{server.port}"
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert (await http.get(f"{server.url}/health")).status_code == 200
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
@@ -82,7 +84,7 @@ async def test_serve_says_when_it_listens_and_stops_when_cancelled(tmp_path: Pat
     listening: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(store, port=0, listening=listening.set_result))
     server = await listening
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         assert (await http.get(f"{server.url}/ready")).status_code == 200
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -102,7 +104,10 @@ async def test_signals_are_left_to_the_program(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_stopping_waits_neither_for_streams_nor_for_long_polls(tmp_path: Path) -> None:
+async def test_stopping_waits_neither_for_streams_nor_for_long_polls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signoff.server.serving.GRACE_SECONDS", 100)
     app = app_in(tmp_path)
     async with Server(app, port=0) as server, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         url = f"{server.url}/v1/runs"
@@ -111,7 +116,7 @@ async def test_stopping_waits_neither_for_streams_nor_for_long_polls(tmp_path: P
         async with http.stream("GET", f"{url}/r/events") as stream:
             # Both have begun: the stream has its headers, and this poll was sent after the other.
             await http.get(f"{url}/r/result", params={"wait": 0.1})
-            async with asyncio.timeout(4):  # less than the grace that requests have
+            async with asyncio.timeout(50):  # less than the grace that requests have
                 leaving = asyncio.create_task(server.__aexit__())
                 assert [line async for line in stream.aiter_lines() if "event: end" in line] == []
                 assert (await polling).status_code == 202
@@ -145,7 +150,7 @@ async def test_a_deadline_of_a_run_wakes_it_on_a_virtual_clock(tmp_path: Path) -
         timed = await client.start("ask", "Quick?", 60.0, id="t")
         await reaches(app, "t", RunState.PAUSED)
         clock.advance(61)
-        assert await timed.result(timeout=30) == {"timed_out": True}
+        assert await timed.result(timeout=60) == {"timed_out": True}
 
 
 @in_asyncio
@@ -185,7 +190,7 @@ async def test_a_server_whose_timers_died_is_not_ready(
 async def test_an_app_gives_runs_its_group(tmp_path: Path) -> None:
     app = app_in(tmp_path)
     app.group = "special"
-    async with Server(app, port=0) as server, httpx.AsyncClient(trust_env=False) as http:
+    async with Server(app, port=0) as server, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         run = (await http.post(f"{server.url}/v1/runs", json={"workflow": "echo"})).json()
         assert run["group"] == "special"
     await app.store.close()

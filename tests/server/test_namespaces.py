@@ -25,6 +25,7 @@ from signoff.records import (
     NewSchedule,
     Run,
     RunState,
+    TokenKind,
     WorkerInfo,
     WorkflowInfo,
 )
@@ -32,6 +33,7 @@ from signoff.server import Role, services
 from signoff.server.issued import IssuedKeys
 from signoff.server.rights import RIGHTS
 from signoff.stores.base import Outcome, Store
+from signoff.tokens import new_token
 from tests.server.keyed import Keyed, keyed
 from tests.stores.scene import YES, Scene, question
 from tests.stores.test_question_rules import amendment
@@ -45,6 +47,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/runs/{run_id}/cancel": {},
     "/v1/runs/{run_id}/retry": {},
     "/v1/runs/{run_id}/signals": {"name": "news", "value": 1},
+    "/v1/runs/{run_id}/save": {},
+    "/v1/snapshots": {"snapshot": {"schema": "signoff/snapshot/1"}},
     "/v1/prune": {"older_than_seconds": 0, "limit": 1000},
     "/v1/questions/{question_id}/answer": {"value": True},
     "/v1/questions/{question_id}/view": {},
@@ -58,6 +62,18 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/questions/{question_id}/deadline": {"timeout_seconds": 60},
     "/v1/questions/{question_id}/links": {"user_id": "theirs"},
     "/v1/links/{link_id}/revoke": {},
+    "/v1/runs/{run_id}/resume-tokens": {"session_id": "{who}-session", "questions": ["{who}-run.0"]},
+    "/v1/resume-tokens/read": {"session_id": "{who}-session", "resume_token": "{who}-resumes"},
+    "/v1/resume-tokens/check": {
+        "session_id": "{who}-session",
+        "resume_token": "{who}-resumes",
+        "answers": [{"question_id": "{who}-run.0", "value": True}],
+    },
+    "/v1/resume-tokens/answer": {
+        "session_id": "{who}-session",
+        "resume_token": "{who}-resumes",
+        "answers": [{"question_id": "{who}-run.0", "value": True}],
+    },
     "/v1/rules/{rule_id}/revoke": {},
     "/v1/deliveries/{delivery_id}/redeliver": {},
     "/v1/slack/{channel}/actions": {},
@@ -78,7 +94,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/store": {"client": "s", "floor": 0, "operations": []},
 }
 INBOX = "/v1/questions/events"  # it has no end
-KEPT_FRESH = ("workers", "worker")  # tables in which processes say that they live
+KEPT_FRESH = ("workers", "worker", "workflows")  # tables in which processes say that they live
 
 
 @dataclass
@@ -106,7 +122,8 @@ class Two:
             {"group": f"{who}-group"},
             {"workflow": f"{who}-workflow"},
         ]
-        body = json.loads(json.dumps(BODIES.get(path, {})).replace("{who}", who))
+        said = json.dumps(BODIES.get(path, {})).replace("{who}-resumes", names["resume_token"])
+        body = json.loads(said.replace("{who}", who))
         with self.here.http(self.worker if path.startswith("/v1/store") else self.admin) as http:
             if method == "POST":
                 return [http.post(path.format(**names), params=filters[0], json=body)]
@@ -203,8 +220,11 @@ async def hide(store: Store, clock: Any) -> dict[str, str]:
             )
         ]
     )
+    good_for = {"session": "theirs-session", "run": "a-run", "questions": {"theirs-run.0": "confidential"}}
+    resume_token, new = new_token(TokenKind.RESUME, "run:a-run", data=json.dumps(good_for), expires_at=9e9)
+    await store.create_token(new)
     _, key = await IssuedKeys(store).create_for_service("confidential", [Role.ADMIN])
-    return {"link_id": link.token.id, "key_id": key.id}
+    return {"link_id": link.token.id, "key_id": key.id, "resume_token": resume_token}
 
 
 @pytest.fixture(scope="module", params=[("default", "acme"), ("acme", "default")], ids="-sees-no-".join)
@@ -235,6 +255,7 @@ def _ids(who: str) -> dict[str, str]:
         "session_id": f"{who}-session",
         "delivery_id": f"{who}-delivery",
         "channel": f"{who}-channel",
+        "resume_token": "sgr_" + "0" * 43,
         "namespace": f"{who}-namespace",
     }
 
@@ -284,5 +305,5 @@ def test_who_waits_in_another_namespace_than_the_servers_own_is_told_at_once(two
         waiting = thread.submit(http.get, "/v1/runs/awaited/result", params={"wait": 60})
         with two.here.http(secret) as other:
             other.post("/v1/runs/awaited/cancel")
-        ended = waiting.result(timeout=20)
+        ended = waiting.result(timeout=60)
     assert (ended.status_code, ended.json()["state"]) == (200, "cancelled")

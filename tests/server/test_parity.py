@@ -24,6 +24,7 @@ from tests.server.workflows import Refund
 from tests.support import OnThread, in_asyncio, reaches, until
 
 LEFT_TO_CHANCE = {"epoch", "wakes", "wake_at", "worker_id", "lease_until"}  # how far its worker happens to be
+NOT_THE_SAME = LEFT_TO_CHANCE | {"origin"}  # one comes from this program, one over HTTP
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,16 @@ async def policies(scene: Scene) -> AsyncIterator[Any]:
     yield await client.questions(**finance)
     yield await client.questions(user_id="eva", roles=["lead"])
     yield await client.questions(user_id="eva")
-    yield await tried(client.questions(user_id="eva", run_id="a"))
+    yield await client.questions(user_id="eva", run_id="a")
+    yield await client.questions(**finance, run_id="a")
+    for wanted in ({"workflow": "approve"}, {"workflow": "echo"}, {"group": "default"}, {"group": "none"}):
+        yield await client.questions(**wanted)
+        yield await client.questions(**finance, **wanted)
+    for text in ("", " ", "DEPLOY?", "a. deploy", "banana"):
+        yield await client.questions(text=text)
+        yield await client.questions(workflow="approve", text=text, limit=1)
+    yield await tried(client.questions(workflow="\ud800"))
+    yield await tried(client.questions(group="a\0"))
     yield await tried(client.answer(id, True))
     yield await tried(client.answer(id, True, user_id="eva"))
     yield await tried(client.answer(id, True, user_id="req", groups=["finance"]))
@@ -456,7 +466,7 @@ async def remote(app: Signoff) -> AsyncIterator[Scene]:
 
 def comparable(outcome: Any) -> Any:
     if isinstance(outcome, Run | Promise | Entry | Schedule):
-        return {key: value for key, value in to_wire(outcome).items() if key not in LEFT_TO_CHANCE}
+        return {key: value for key, value in to_wire(outcome).items() if key not in NOT_THE_SAME}
     if isinstance(outcome, Page):
         return [comparable(item) for item in outcome.items], outcome.next
     if isinstance(outcome, BaseException):

@@ -120,7 +120,14 @@ def test_an_inbox_lists_what_a_person_may_answer(http: httpx.Client, name: str) 
     assert inbox(f"group:{name}") == {ours, anybodys}
     assert inbox("user:nobody") == {anybodys}
     assert inbox("user:nobody", "user:somebody") == {theirs, anybodys}
-    for wrong in ({"assignee": "ana"}, {"assignee": ["user:a"] * 201}, {"assignee": "user:a", "run_id": "r"}):
+
+    def of_run(assignee: str) -> list[str]:
+        params = {"assignee": assignee, "run_id": f"{name}-3"}
+        return [item["id"] for item in http.get("/v1/questions", params=params).json()["items"]]
+
+    assert (of_run("user:somebody"), of_run(f"user:{name}")) == ([theirs], [])
+    many = [f"user:a{n}" for n in range(201)]
+    for wrong in ({"assignee": "ana"}, {"assignee": many}, {"assignee": many, "run_id": "r"}):
         assert http.get("/v1/questions", params=wrong).status_code == 422
 
 

@@ -87,7 +87,7 @@ def broken_server(folder: Path) -> Iterator[httpx.Client]:
     app = app_in(folder)
     with (
         OnThread(lambda: serving(app)) as server,
-        httpx.Client(base_url=server.url, trust_env=False) as client,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client,
     ):
         app.store._file.close()  # type: ignore[attr-defined]
         yield client
@@ -123,7 +123,7 @@ def test_an_error_nobody_expected_tells_the_caller_nothing_of_the_inside(
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"
     assert "secret" not in response.text
-    assert "secret" in logged.get(timeout=30).getMessage()
+    assert "secret" in logged.get(timeout=60).getMessage()
 
 
 @pytest.mark.parametrize(

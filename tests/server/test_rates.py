@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -13,7 +14,7 @@ from signoff.errors import TooManyRequests
 from signoff.people.links import create_link
 from signoff.people.questions import Question
 from signoff.records import NewPromise, PromiseKind, Rate
-from signoff.server import TrustedProxy, create_server_app
+from signoff.server import TrustedProxy, create_server_app, rates
 from signoff.server.rates import FAILURE_COST, MOST_BUCKETS, OF_LINKS, OF_PEERS, Buckets
 from signoff.stores.sqlite import SqliteStore
 from tests.support import in_asyncio
@@ -89,6 +90,12 @@ def test_whoever_asked_least_recently_is_forgotten_so_that_memory_is_bounded() -
     for number in range(MOST_BUCKETS):
         buckets.take(f"other {number}")
     buckets.take("first")
+
+
+@pytest.fixture(autouse=True)
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buckets of servers do not fill again, however long the machine takes."""
+    monkeypatch.setattr(rates, "Buckets", partial(Buckets, now=Time()))
 
 
 @asynccontextmanager

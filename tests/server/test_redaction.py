@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sqlite3
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
+import signoff
 from signoff import Action, Context, Signoff
 from signoff.errors import InvalidValue
 from signoff.http_client import HttpBackend
@@ -102,6 +104,17 @@ async def fill(ctx: Context) -> Any:
     return {"matches": answer.value.model_dump() == TRANSFER, "to": answer.value.to}
 
 
+MUTTERED = threading.Event()
+
+
+async def mutter(ctx: Context) -> None:
+    def speak() -> None:
+        signoff.current_step().live(f"the iban is {SECRET}")
+        MUTTERED.wait(60)
+
+    await ctx.step(speak)
+
+
 async def again(ctx: Context, iban: str, left: int = 1) -> Any:
     if left:
         ctx.continue_as_new(iban, left - 1)
@@ -170,7 +183,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     app = new_app(tmp_path_factory.mktemp("redaction"))
-    for workflow in (pay, fill, again):
+    for workflow in (pay, fill, again, mutter):
         app.workflow(workflow)
     told = Told()
     channel = Channel("hook", told, events=frozenset(AuditKind))
@@ -247,11 +260,29 @@ def test_the_streams_of_runs_and_of_the_inbox_show_nothing_hidden(place: Place) 
     assert "[redacted" in told
 
 
+def test_what_a_step_says_live_is_told_to_nobody_where_something_is_hidden(place: Place) -> None:
+    run = f"run-{uuid.uuid4()}"
+    start(place.http, "mutter", run)
+    assert isinstance(place.app.store, SqliteStore)
+    with closing(sqlite3.connect(place.app.store.path)) as file:
+        deadline = time.monotonic() + 60
+        while not file.execute("SELECT text FROM live WHERE run_id = ?", (run,)).fetchall():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    with place.http.stream("GET", f"/v1/runs/{run}/events", params={"live": True}) as stream:
+        lines = stream.iter_lines()
+        told = next(lines)
+        MUTTERED.set()
+        told += "".join(lines)
+    assert "event: end" in told
+    assert ("event: live" in told, leaks(told)) == (False, [])
+
+
 def test_notifications_show_nothing_hidden_and_bind_the_same_digest(place: Place) -> None:
     id = place.ask()
     place.answer(id, {"approved": True, "edited": {**place.question(id)["data"]["proposal"], "to": "eve"}})
     place.finish(id)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not any(
         n.delivery.question_id == id and n.event.kind is AuditKind.RESOLVED for n in place.told.notices
     ):
@@ -285,7 +316,7 @@ def test_arguments_by_position_are_hidden_by_their_names_or_whole_where_nobody_k
     stranger = new_app(tmp_path)
     with (
         OnThread(lambda: serving(stranger, redact=["iban", "card.number"])) as served,
-        httpx.Client(base_url=served.url, trust_env=False) as http,
+        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
     ):
         shown = start(http, "unknown", "r", "S3CR3T", {"number": "S3CR3T", "x": 1})
     assert shown["arguments"]["args"] == ["[redacted]", "[redacted]"]
@@ -294,7 +325,7 @@ def test_arguments_by_position_are_hidden_by_their_names_or_whole_where_nobody_k
 def test_a_server_that_hides_nothing_shows_everything(tmp_path: Path) -> None:
     with (
         OnThread(lambda: serving(new_app(tmp_path))) as served,
-        httpx.Client(base_url=served.url, trust_env=False) as http,
+        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
     ):
         assert start(http, "any", "r", kwargs={"iban": "x"})["arguments"]["kwargs"] == {"iban": "x"}
 
@@ -309,6 +340,22 @@ async def test_workers_from_afar_get_the_very_values(tmp_path: Path) -> None:
         run = await store.get_run("r")
         await store.close()
     assert json.loads(run.arguments)["kwargs"] == {"iban": SECRET}
+
+
+def test_words_are_looked_for_in_what_is_shown_alone(place: Place) -> None:
+    id = place.ask()
+    run = id.rpartition(".")[0]
+    raw = place.app.store
+    assert isinstance(raw, SqliteStore)
+    with closing(sqlite3.connect(raw.path)) as file:
+        [(data,)] = file.execute("SELECT data FROM promises WHERE id = ?", (id,)).fetchall()
+    assert SECRET in json.loads(data)["text"]
+
+    def found(text: str) -> list[str]:
+        items = place.http.get("/v1/questions", params={"text": f"{run} {text}"}).json()["items"]
+        return [item["id"] for item in items]
+
+    assert (found(""), found(SECRET)) == ([id], [])
 
 
 def test_a_journal_that_is_read_on_calls_no_answered_question_by_its_text(place: Place) -> None:
@@ -408,6 +455,30 @@ def test_several_answers_at_once_mean_the_very_values_too(place: Place) -> None:
     assert first["question"]["value"]["proposal"]["iban"] == "[redacted]"
 
 
+def test_answers_by_a_resume_token_mean_the_very_values_too(place: Place) -> None:
+    id = place.ask()
+    run = id.rpartition(".")[0]
+    session = {"session_id": f"c-{run}"}
+    made = place.http.post(f"/v1/runs/{run}/resume-tokens", json={**session, "questions": [id]})
+    said = {**session, "resume_token": made.json()["resume_token"], "user_id": "ana"}
+
+    def give(verb: str, change: dict[str, Any]) -> httpx.Response:
+        edited = {**place.question(id)["data"]["proposal"], **change}
+        answers = [{"question_id": id, "value": {"approved": True, "edited": edited}}]
+        return place.http.post(f"/v1/resume-tokens/{verb}", json={**said, "answers": answers})
+
+    wrong = [{"to": "[redacted]"}, {"iban": [SECRET]}, {"lines": [{"code": [SECRET], "cents": 1}]}]
+    for refused in (give(verb, change) for verb in ("check", "answer") for change in wrong):
+        assert (refused.status_code, kind(refused)) == (422, "WrongAnswer")
+        assert SECRET not in refused.text
+    assert give("check", {"to": "eve"}).status_code == 200
+    answered = give("answer", {"to": "eve"})
+    assert answered.status_code == 200
+    assert place.kept(id)["proposal"] == {**TRANSFER, "to": "eve"}
+    assert SECRET not in answered.text + place.http.get("/v1/audit", params={"question_id": id}).text
+    place.finish(id)
+
+
 def test_what_a_form_begins_with_comes_back_as_the_very_values(place: Place) -> None:
     id = place.ask("fill")
     default = place.question(id)["data"]["default"]
@@ -462,7 +533,7 @@ async def test_events_that_are_not_shown_whole_say_so_and_the_chain_is_checked_w
     app = new_app(tmp_path)
     app.workflow(pay)
     async with serving(app, redact=PATHS) as server:
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
             transfer = {"card": {"number": SECRET}, "transfer": TRANSFER}
             await http.post("/v1/runs", json={"workflow": "pay", "id": "r", "kwargs": transfer})
             while len((await http.get("/v1/audit/chain")).json()["items"]) < 1:

@@ -11,9 +11,10 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from signoff.server import Server, create_server_app
-from signoff.server.rights import RIGHTS, rights_on
+from signoff.server.refusals import ATTEMPTS
+from signoff.server.rights import RIGHTS, Role, rights_on
 from signoff.stores.sqlite import SqliteStore
-from tests.server.conftest import app_in, kind, serving
+from tests.server.conftest import app_in, asked, kind, path_of, serving, start
 from tests.server.proxied import PROXY, through
 from tests.support import OnThread, in_asyncio
 
@@ -25,6 +26,12 @@ DOCUMENTED: dict[tuple[str, str], tuple[str, ...]] = {
         r"^\| `(GET|POST) (\S+)` \| (.*) \|$", DOCS.read_text(), re.MULTILINE
     )
 }
+LACKING = [
+    (path.rpartition("/")[2], role.value)
+    for (method, path), rights in RIGHTS.items()
+    for role in Role
+    if method == "POST" and "{question_id}" in path and role not in (rights or {})
+]
 OPEN = {route for route, rights in RIGHTS.items() if rights is None}
 
 
@@ -100,6 +107,23 @@ def test_nobody_in_particular_gets_nowhere(server: Server, method: str, path: st
         answer = http.request(method, path)
     assert (answer.status_code, kind(answer)) == (401, "NotAuthenticated")
     assert answer.headers["www-authenticate"] == "Bearer"  # a key would help
+
+
+@pytest.mark.parametrize(("what", "role"), LACKING)
+def test_what_somebody_has_no_role_for_is_kept_with_the_question_that_they_wanted_it_of(
+    server: Server, what: str, role: str
+) -> None:
+    id = f"{what}-{role}/1"
+    with through(server, "boss", roles="operator") as boss, through(server, "eve", roles=role) as eve:
+        start(boss, "ask", id)
+        question = asked(boss, id)
+        for each in (question, f"{id}.2", "\0"):
+            assert eve.post(f"/v1/questions/{path_of(each)}/{what}", json={}).status_code == 403
+        trail = boss.get("/v1/audit", params={"question_id": question}).json()["items"]
+        assert [event["kind"] for event in trail] == ["asked", "refused"]
+        assert (trail[1]["by"], trail[1]["origin"]["way"]) == ("eve", "proxy")
+        assert trail[1]["details"]["error"] == "AccessDenied"
+        assert trail[1]["details"].get("attempt") == ATTEMPTS[what]
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])

@@ -172,7 +172,7 @@ def test_waiting_for_a_result_ends_with_the_run(http: httpx.Client, name: str) -
     )
     waiting.start()
     http.post(f"/v1/questions/{question}/answer", json={"value": True})
-    waiting.join(timeout=30)
+    waiting.join(timeout=60)
     assert [answer.status_code for answer in answers] == [200]
     assert answers[0].json()["result"] == {"approved": True, "by": None, "note": None}
 

@@ -21,6 +21,8 @@ from signoff.records import (
     Message,
     NewPromise,
     NewRun,
+    Origin,
+    OriginWay,
     Promise,
     PromiseKind,
     PromiseState,
@@ -50,15 +52,22 @@ NO = Settlement(PromiseState.RESOLVED, value="false", by="user:bob")
 
 
 class Scene:
-    """A store under test, its clocks, and what a worker or a caller does with it."""
+    """A store under test, its clocks, and what a worker or a caller does with it.
 
-    def __init__(self, store: Store, clock: VirtualClock, lease_clock: VirtualClock) -> None:
+    Attributes:
+        origin: From where all comes that is done with the store, whatever is said; None: from where that says.
+    """
+
+    def __init__(
+        self, store: Store, clock: VirtualClock, lease_clock: VirtualClock, origin: Origin | None = None
+    ) -> None:
         self.store = store
         self.clock = clock
         self.lease_clock = lease_clock
+        self.origin = origin
 
     def within(self, namespace: str) -> Scene:
-        return Scene(self.store.within(namespace), self.clock, self.lease_clock)
+        return Scene(self.store.within(namespace), self.clock, self.lease_clock, self.origin)
 
     async def start(self, id: str = "r", *, workflow: str = WORKFLOW, group: str = GROUP, **more: Any) -> Run:
         run, _ = await self.store.create_run(
@@ -138,7 +147,7 @@ def promise(run_id: str, n: int = 0, *, id: str | None = None, **more: Any) -> N
     return replace(question(run_id, n, id=id, **more), kind=PromiseKind.PROMISE)
 
 
-async def until(true: Callable[[], bool], *, seconds: float = 10.0) -> None:
+async def until(true: Callable[[], bool], *, seconds: float = 60.0) -> None:
     """Wait for something that happens on another thread or in another process."""
     async with asyncio.timeout(seconds):
         while not true():
@@ -208,7 +217,7 @@ async def remote_scene(folder: Path) -> AsyncIterator[Scene]:
         store = RemoteStore(server.url)
         await store.open()
         try:
-            yield Scene(store, clock, lease_clock)
+            yield Scene(store, clock, lease_clock, Origin(OriginWay.WORKER, address="127.0.0.1"))
         finally:
             await store.close()
 

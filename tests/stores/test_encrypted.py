@@ -6,7 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from signoff import Action, Alike, AsyncClient, Context, Quorum, RetryPolicy, Signoff
+import signoff
+from signoff import Action, Alike, AsyncClient, Context, LiveText, Quorum, RetryPolicy, Signoff
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, EncryptionKey
 from signoff.engine.timers import TimerService
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
@@ -166,6 +167,13 @@ async def say_it_everywhere(store: Store) -> None:
     def fail() -> None:
         raise LookupError(WORD)
 
+    async def speak() -> Any:
+        signoff.current_step().live(WORD)
+        await was_heard.wait()
+        return said
+
+    was_heard = asyncio.Event()
+
     @app.workflow
     async def echo(ctx: Context, said: Any) -> Any:
         return said
@@ -179,7 +187,7 @@ async def say_it_everywhere(store: Store) -> None:
         await ctx.progress(WORD, at=said)
         with pytest.raises(LookupError, match=WORD):
             await ctx.step("fails", fail, retry=RetryPolicy(initial_seconds=0.01, max_attempts=2))
-        heard = [await ctx.step("first", lambda: said)]
+        heard = [await ctx.step("first", speak)]
         asked = await ctx.wait_for_user(
             f"{WORD}?",
             metadata=said,
@@ -200,6 +208,9 @@ async def say_it_everywhere(store: Store) -> None:
         await client.schedules.put("s", echo, said, cron="0 0 1 1 *")
         failed = await client.start(fails, said, id="f")
         told = await client.start(tell, said, id="r")
+        async with aclosing(told.events(live=True)) as events:
+            assert await anext(each.text async for each in events if isinstance(each, LiveText)) == WORD
+        was_heard.set()
         await client.answer(
             (await asking(app, f"{WORD}?")).id, True, user_id="ana", groups=["all"], note=WORD
         )
@@ -488,7 +499,7 @@ async def test_a_duty_that_meets_what_cannot_be_decrypted_keeps_no_other_from_be
     await store.open()
     try:
         timers = asyncio.create_task(TimerService(store, duties=[stuck, goes_on]).run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await done.wait()
         timers.cancel()
         await asyncio.wait([timers])

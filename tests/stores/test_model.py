@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +34,7 @@ from signoff.records import (
     Entry,
     EntryKind,
     Group,
+    LiveText,
     Message,
     NewAuditEvent,
     NewPromise,
@@ -41,6 +42,8 @@ from signoff.records import (
     NewRun,
     NewSchedule,
     NewToken,
+    Origin,
+    OriginWay,
     Promise,
     PromiseKind,
     PromiseState,
@@ -55,7 +58,8 @@ from signoff.records import (
     TokenKind,
     WorkflowInfo,
 )
-from signoff.stores.base import Outcome, Write
+from signoff.stores.base import Outcome, Store, Write
+from signoff.stores.base_live import KEPT_CHARACTERS
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -65,6 +69,7 @@ from signoff.stores.paging import (
     TokenFilter,
     WorkflowFilter,
 )
+from signoff.stores.stated import stated, unstated
 from signoff.testing import MemoryStore
 from signoff.testing.model_tables import Tables
 from signoff.tokens import hash_of
@@ -96,6 +101,7 @@ slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
 sessions = st.sampled_from((None, "c0", "c0", "c1"))
 priorities = st.sampled_from((0, 0, 0, 0, 5, -5))
 traceparents = st.sampled_from((None, f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-00"))
+live_positions = st.sampled_from((0, 2, KEPT_CHARACTERS, KEPT_CHARACTERS + 1, 2 * KEPT_CHARACTERS))
 people = st.none() | st.sampled_from(("ana", "ben"))
 some_workflows = st.sampled_from((WORKFLOWS, WORKFLOWS, WORKFLOWS, WORKFLOWS[:1]))
 rule_ids = st.sampled_from(("x0", "x1"))
@@ -105,8 +111,15 @@ kinds = st.sampled_from((PromiseKind.QUESTION, PromiseKind.QUESTION, PromiseKind
 assignees = st.sampled_from(((), ("user:ana",), ("user:ana", "group:x"), ("user:ben", "user:ben")))
 acts = st.none() | st.sampled_from((-1.0, 5.0, 60.0))
 places = st.lists(st.integers(0, 9), max_size=2)
+origins = st.none() | st.just(Origin(OriginWay.LINK, "l0", address="10.0.0.7"))
 settlements = st.builds(
-    Settlement, st.sampled_from(FINAL), st.none() | values, by=people, note=people, request_id=requests
+    Settlement,
+    st.sampled_from(FINAL),
+    st.none() | values,
+    by=people,
+    note=people,
+    request_id=requests,
+    origin=origins,
 )
 versions = st.sampled_from((None, None, None, 0, 1))
 NAMES = (frozenset[str](), frozenset({"user:ana"}), frozenset({"user:ben", "group:x"}))
@@ -130,6 +143,7 @@ class Seen:
     messages: Sequence[tuple[Message, int]]
     promises: Sequence[Promise]
     journals: Sequence[Sequence[Entry]]
+    live: Sequence[Sequence[LiveText]]
     groups: Sequence[Group]
     schedules: Sequence[Schedule]
     links: Sequence[Token]
@@ -172,9 +186,13 @@ class SideBySide(RuleBasedStateMachine):
     def both(self, namespace: str, operation: str, *args: Any, **kwargs: Any) -> Any:
         """Do an operation of one namespace on both, and return what it returned."""
         outcomes: list[Any] = []
-        for store in (self.reference.within(namespace), self.scene.within(namespace).store):
+        reference, said = cast("Store", self.reference.within(namespace)), args
+        if self.scene.origin is not None:
+            reference = stated(reference, self.scene.origin)
+            said = tuple(map(unstated, args))
+        for store, given in ((reference, said), (self.scene.within(namespace).store, args)):
             method = getattr(store, operation)
-            outcomes.append(_outcome(lambda: self._do(method(*args, **kwargs))))  # noqa: B023
+            outcomes.append(_outcome(lambda: self._do(method(*given, **kwargs))))  # noqa: B023
         expected, found = outcomes
         assert found == expected
         self.done.append((namespace, operation, args, kwargs, found))
@@ -573,6 +591,19 @@ class SideBySide(RuleBasedStateMachine):
         run = self.draw_run(data)
         self.both(run.namespace, "complete", self.draw_write(data, run), outcome)
 
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), places=st.lists(st.tuples(calls, st.integers(0, 3), live_positions), max_size=3))
+    def publish(self, data: st.DataObject, places: list[tuple[int, int, int]]) -> None:
+        """Say something live: mostly under leases that hold. What has been said once is not said otherwise."""
+        by_namespace: dict[str, dict[tuple[str, int, int], LiveText]] = {}
+        for n, seq, position in places:
+            run = self.draw_run(data)
+            epoch = run.epoch - data.draw(st.sampled_from((0,) * 9 + (1,)))
+            said = LiveText(run.id, epoch, seq, n, "answer", 1, position, "text", "Hi")
+            by_namespace.setdefault(run.namespace, {}).setdefault((run.id, epoch, seq), said)
+        for namespace, pieces in by_namespace.items():
+            self.both(namespace, "publish", list(pieces.values()))
+
     def running(self) -> list[Run]:
         return [run for run in self.model.tables.runs.values() if run.state is RunState.RUNNING]
 
@@ -613,6 +644,7 @@ class SideBySide(RuleBasedStateMachine):
             cancels=data.draw(some_runs),
             taken=data.draw(st.lists(st.sampled_from(left), unique=True)) if left else [],
             first_seq=data.draw(st.sampled_from((None, None, None, begin))),
+            unpublishes=data.draw(st.lists(calls, max_size=1)),
         )
 
     def draw_promise(self, data: st.DataObject, id: str) -> NewPromise:
@@ -634,6 +666,8 @@ class SideBySide(RuleBasedStateMachine):
             for run, journal in zip(expected, seen.journals, strict=True):
                 assert _comparable(journal) == _comparable(self.model.tables.journals[namespace, run.id])
                 assert [entry.seq for entry in journal] == list(range(len(journal)))
+            live = [self.model.live.read(namespace, run.id, 0, -1) for run in expected]
+            assert seen.live == live
             known_sessions = self._do(self.reference.within(namespace).list_sessions())
             assert seen.sessions == known_sessions.items
             self._check_turns(seen)
@@ -719,6 +753,7 @@ class SideBySide(RuleBasedStateMachine):
             store.list_promises(PromiseFilter(), limit=100),
             *(store.read_journal(id) for id in ids),
         )
+        live = [list(await store.read_live(id)) for id in ids]
         groups = await store.list_groups()
         schedules = list((await store.list_schedules()).items)
         links = (await store.list_tokens(TokenFilter(TokenKind.LINK))).items
@@ -729,6 +764,7 @@ class SideBySide(RuleBasedStateMachine):
             messages,
             promises.items,
             journals,
+            live,
             groups,
             schedules,
             links,
@@ -773,7 +809,10 @@ def _outcome(operation: Any) -> Any:
 
 
 def _voted(question_id: str, place: int) -> NewAuditEvent:
-    return NewAuditEvent(f"{question_id}/{place}", AuditKind.VOTED, question_id, "r0", f"user:{place}", "{}")
+    origin = Origin(OriginWay.KEY, "k0", "service:shop", f"10.0.0.{place}") if place % 2 else None
+    return NewAuditEvent(
+        f"{question_id}/{place}", AuditKind.VOTED, question_id, "r0", f"user:{place}", "{}", origin
+    )
 
 
 def _ids_of(found: Sequence[Schedule] | Sequence[Promise]) -> set[tuple[str, str]]:

@@ -19,6 +19,7 @@ from signoff.errors import AlreadySettled, InvalidValue, NotFound, SchemaTooNew,
 from signoff.records import (
     Amendment,
     AuditKind,
+    LiveText,
     MessageKind,
     NewAuditEvent,
     NewPromise,
@@ -324,10 +325,17 @@ async def test_a_restart_of_the_server_is_waited_for_and_nothing_is_done_twice(
 @in_asyncio
 async def test_back_ends_that_are_killed_again_and_again_lose_and_double_nothing(database: str) -> None:
     stopped = threading.Event()
+    done: list[str] = []
 
     def kill() -> None:
+        killed_at = -1
         with psycopg.connect(database, autocommit=True) as connection:
             while not stopped.wait(0.1):
+                if killed_at == len(
+                    done
+                ):  # where connecting takes longer than that, nothing would ever be done
+                    continue
+                killed_at = len(done)
                 connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                     " WHERE application_name = 'signoff' AND datname = current_database()"
@@ -336,12 +344,13 @@ async def test_back_ends_that_are_killed_again_and_again_lose_and_double_nothing
     async with opened(database) as store:
         await store.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
         killing = asyncio.get_running_loop().run_in_executor(None, kill)
-        done: list[str] = []
         try:
             await _signal_all(store, "r", 100, done)
             for _ in range(20):
                 await store.get_run("r")
+                done.append("read")
                 await store.due()
+                done.append("looked")
         finally:
             stopped.set()
             await killing
@@ -352,7 +361,7 @@ async def test_back_ends_that_are_killed_again_and_again_lose_and_double_nothing
 async def test_who_has_no_more_patience_is_told_and_can_go_on_when_the_server_is_back(
     server: PostgresServer,
 ) -> None:
-    async with opened(server.url(), patience_seconds=0.5) as store:
+    async with opened(server.url(), patience_seconds=5) as store:
         await store.create_run(NewRun("patience", WORKFLOW, GROUP, "{}"))
         await asyncio.to_thread(server.stop)
         try:
@@ -361,12 +370,11 @@ async def test_who_has_no_more_patience_is_told_and_can_go_on_when_the_server_is
                 store.get_run("patience"),
                 store.due(),
             ]
-            for attempt in attempts:
-                with pytest.raises(StoreUnavailable) as error:
-                    await attempt
-                password = server.url().split(":")[2].split("@")[0]
-                assert password not in str(error.value)
-                assert "127.0.0.1" in str(error.value)
+            password = server.url().split(":")[2].split("@")[0]
+            for error in await asyncio.gather(*attempts, return_exceptions=True):
+                assert isinstance(error, StoreUnavailable)
+                assert password not in str(error)
+                assert "127.0.0.1" in str(error)
         finally:
             await asyncio.to_thread(server.start)
         assert await store.signal("patience", "go", "2")
@@ -383,7 +391,7 @@ async def test_a_store_can_be_closed_while_the_server_is_gone(server: PostgresSe
         waiting = asyncio.create_task(store.signal("r", "go", "1"))
         await asyncio.sleep(0.05)
     finally:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await store.close()
         await asyncio.to_thread(server.start)
     assert waiting is not None
@@ -522,6 +530,10 @@ async def test_other_processes_are_told_what_changed(database: str) -> None:
         await until(lambda: len(heard) >= 1)
         assert heard[0] == Change(runs=one_run, ready=False, due=False)
         heard.clear()
+        await one.publish([LiveText("r", 1, 0, 1, "answer", 1, 0, "text", "Hello")])
+        await until(lambda: {*heard} == {Change(runs=one_run, ready=False, due=False)})
+        assert [each.text for each in await two.read_live("r")] == ["Hello"]
+        heard.clear()
         await one.signal("r", "go", "1")
         await until(lambda: any(change.woken for change in heard))
         assert heard[-1].woken == one_run
@@ -576,10 +588,10 @@ async def test_the_databases_time_decides_and_not_the_machines(
 ) -> None:
     real = time.time
     async with opened(database) as right:
-        monkeypatch.setattr(time, "time", lambda: real() + 5.0)
+        monkeypatch.setattr(time, "time", lambda: real() + 3600.0)
         async with opened(database) as wrong:
-            assert abs(wrong.clock.now() - real()) < 1.0
-            await wrong.create_promise(NewPromise("p", due_at=wrong.clock.now() + 2.0))
+            assert abs(wrong.clock.now() - real()) < 600.0
+            await wrong.create_promise(NewPromise("p", due_at=wrong.clock.now() + 1800.0))
             await wrong.create_promise(NewPromise("late", due_at=real() - 0.1))
             with pytest.raises(AlreadySettled):
                 await wrong.settle("late", PromiseKind.PROMISE, YES)
@@ -588,7 +600,7 @@ async def test_the_databases_time_decides_and_not_the_machines(
             await wrong.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
             [claim] = await wrong.claim("w", GROUP, [WORKFLOW], 1)
             assert claim.run.lease_until is not None
-            assert abs(claim.run.lease_until - (real() + 10.0)) < 1.0
+            assert abs(claim.run.lease_until - (real() + 10.0)) < 600.0
 
 
 # Two event loops, and replies that are late for those who wait on them
@@ -703,7 +715,7 @@ async def test_runs_go_on_through_a_pooler_that_shares_connections_by_transactio
                         await other.answer(question.id, True)
                         answered.add(question.id)
                 for number, handle in enumerate(handles):
-                    assert await handle.result(30) == [number, True]
+                    assert await handle.result(60) == [number, True]
         finally:
             for store in stores:
                 await store.close()

@@ -21,7 +21,10 @@ from tests.support import in_asyncio
 
 STORES = 4
 RUNS = 40
-WAITING = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+WAITING = """
+    SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+    WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
+"""
 RUNNING = RunFilter(states=frozenset({RunState.RUNNING}))
 
 

@@ -14,6 +14,7 @@ from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.records import (
     Amendment,
     AuditKind,
+    LiveText,
     NewAuditEvent,
     NewPromise,
     NewRule,
@@ -28,6 +29,7 @@ from signoff.records import (
     TokenKind,
     WorkerInfo,
 )
+from signoff.stores import paging, postgres_reads
 from signoff.stores.base import Write
 from signoff.stores.paging import (
     AuditFilter,
@@ -114,14 +116,17 @@ INSERT INTO signoff.deliveries (namespace, id, channel, recipient, event_id, seq
 SELECT 'default', 'delivery' || n, 'mail', 'user:bob', 'e', 1, 'asked', 'question' || n / 10,
     CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'delivered' END, 1, CASE WHEN n % 20 = 0 THEN 4e9 END,
     CASE WHEN n % 2 = 1 THEN 4e9 END
-FROM generate_series(1, 20000) AS n
+FROM generate_series(1, 20000) AS n;
+INSERT INTO signoff.live (run_id, namespace, epoch, seq, n, name, attempt, position, kind, text)
+SELECT id, 'default', 1, n, 1, 'answer', 1, n, 'text', 'Hi' FROM signoff.runs, generate_series(1, 250) AS n
+WHERE state = 'running' AND arguments_digest = ''
 """
 
 READ = """
 SELECT relname, sum(seq_tup_read), sum(coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables
 WHERE schemaname = 'signoff' AND relname <> 'migrations' GROUP BY relname
 """
-WORKER = WorkerInfo("me", "host", 1, 1.0, GROUP, "default", 0.0)
+WORKER = WorkerInfo("me", "host", 1, 1.0, GROUP)
 
 Operation = Callable[[PostgresStore, str], Awaitable[Any]]
 
@@ -181,6 +186,19 @@ async def inboxes(store: PostgresStore, id: str) -> None:
     late = NewPromise(f"{id}-late", PromiseKind.QUESTION, due_at=1.0)
     await store.create_promise(late)
     assert not (await store.amend(late.id, Amendment(0, None, (), None)))[1]
+
+
+async def inboxes_of_workflows(store: PostgresStore, id: str) -> None:
+    """However many questions are open, a page looks through a part of them."""
+    pending = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (paging, postgres_reads):
+            patch.setattr(module, "LOOKED_THROUGH", 5)
+        for which in (pending, replace(pending, answerable_by=frozenset({"group:finance"}))):
+            for workflow in ("refund", "unknown"):
+                page = await store.list_promises(replace(which, workflow=workflow, group="default"), limit=5)
+                assert id == "first" or page.next is not None
+        await store.list_promises(replace(pending, run_id="paused7", workflow="refund"), limit=5)
 
 
 async def rules(store: PostgresStore, id: str) -> None:
@@ -345,6 +363,15 @@ async def chain(store: PostgresStore, id: str, session: str) -> None:
     await store.list_runs(RunFilter(session_id=session), limit=5)
 
 
+async def live_texts(store: PostgresStore, id: str) -> None:
+    epoch = await claimed(store, id)
+    for seq, position in enumerate((0, 2, 200_000)):
+        await store.publish([LiveText(id, epoch, seq, 1, "answer", 1, position, "text", "Hi")])
+    assert [piece.seq for piece in await store.read_live(id)] == [2]
+    await store.append(Write(id, epoch, [entry(0)], unpublishes=[1]))
+    await store.complete(Write(id, epoch, [entry(1)]), SUCCESS)
+
+
 async def deletes(store: PostgresStore, id: str) -> None:
     epoch = await claimed(store, id)
     await store.complete(Write(id, epoch, [entry(0)]), SUCCESS)
@@ -357,6 +384,7 @@ OPERATIONS: Sequence[Operation] = (
     children,
     promises,
     inboxes,
+    inboxes_of_workflows,
     rules,
     trail,
     signals,
@@ -371,6 +399,7 @@ OPERATIONS: Sequence[Operation] = (
     own_sessions,
     past_sessions,
     long_sessions,
+    live_texts,
     deletes,
 )
 

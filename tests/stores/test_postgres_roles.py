@@ -101,7 +101,7 @@ async def test_a_role_with_the_documented_rights_can_do_everything_but_change_th
             await client.signal("o", "go", "gone", request_id="once")
             await opens(app, "o-shared")
             await client.promises.resolve("o-shared", 7)
-            assert await run.result(20) == [2, True, "gone", 7]
+            assert await run.result(60) == [2, True, "gone", 7]
             assert len(await client.workers()) == 1
             await decide_together(app.store)
             await client.schedules.put("s", "child", 1, cron="* * * * *")

@@ -25,8 +25,8 @@ from signoff.records import (
     Settlement,
 )
 from signoff.stores.base import Change
-from signoff.stores.paging import AuditFilter, PromiseFilter
-from tests.stores.scene import NO, YES, Scene, entry, promise, question, rule, until
+from signoff.stores.paging import LOOKED_THROUGH, AuditFilter, PromiseFilter
+from tests.stores.scene import GROUP, NO, WORKFLOW, YES, Scene, entry, promise, question, rule, until
 
 
 def voted(id: str, question_id: str = "r.0", **more: Any) -> NewAuditEvent:
@@ -39,9 +39,9 @@ def amendment(asked: Promise, **changes: Any) -> Amendment:
     return replace(same, **changes)
 
 
-async def ask(scene: Scene, run_id: str = "r", **more: Any) -> Promise:
+async def ask(scene: Scene, run_id: str = "r", *, workflow: str = WORKFLOW, **more: Any) -> Promise:
     """Start a run that pauses on question ``{run_id}.0``."""
-    run = await scene.run(run_id)
+    run = await scene.run(run_id, workflow=workflow)
     assert await scene.pause(run, opens=[question(run_id, **more)])
     return await scene.store.get_promise(f"{run_id}.0")
 
@@ -74,6 +74,21 @@ BAD_EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("details", {"details": '{"a":"' + "x" * 4 * 1024 * 1024 + '"}'}),
     *((name, {name: text}) for name in ("id", "question_id", "run_id", "by") for text in ("a\0", "\ud800")),
 ]
+
+
+async def asked_by(scene: Scene, *, limit: int = 100, **which: Any) -> list[str]:
+    """The pending questions of some runs, page by page."""
+    found: list[str] = []
+    after = None
+    while True:
+        page = await scene.store.list_promises(
+            PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, **which), after=after, limit=limit
+        )
+        assert len(page.items) <= limit
+        found += [each.id for each in page.items]
+        if page.next is None:
+            return found
+        after = page.next
 
 
 @rule
@@ -449,6 +464,69 @@ async def test_lists_are_asked_for_by_no_more_names_than_a_person_has_and_by_tex
             await trail(scene, run_id=bad)
 
 
+@rule
+async def test_questions_are_listed_by_the_workflow_and_the_group_of_the_run_that_asks(scene: Scene) -> None:
+    await ask(scene, "a", assignees=("user:ana",))
+    await ask(scene, "b", workflow="another", assignees=("user:ana", "user:bob"))
+    await ask(scene, "c", workflow="another")
+    await scene.start("d", workflow="another", group="elsewhere")
+    [claim] = await scene.claim(workflows=["another"], group="elsewhere")
+    await scene.append(claim.run, opens=[question("d", assignees=("user:bob",))])
+    await scene.store.create_promise(NewPromise("free", PromiseKind.QUESTION))
+    await ask(scene.within("other"), "e", workflow="another")
+    of_another = {"workflow": "another"}
+    assert await asked_by(scene, **of_another) == ["b.0", "c.0", "d.0"]
+    assert await asked_by(scene, group="elsewhere") == ["d.0"]
+    assert await asked_by(scene, **of_another, group=GROUP) == ["b.0", "c.0"]
+    assert await asked_by(scene, **of_another, run_id="b") == ["b.0"]
+    assert await asked_by(scene, **of_another, run_id="a") == []
+    assert await asked_by(scene, **of_another, answerable_by=frozenset(("user:bob", "user:ana"))) == [
+        "b.0",
+        "c.0",
+        "d.0",
+    ]
+    assert await asked_by(scene, **of_another, answerable_by=frozenset()) == ["c.0"]
+    assert await asked_by(scene, group="elsewhere", answerable_by=frozenset(("user:ana",))) == []
+    assert await asked_by(scene, workflow="unknown") == []
+    await scene.settle("c.0")
+    assert await asked_by(scene, **of_another) == ["b.0", "d.0"]
+
+
+@rule
+@pytest.mark.parametrize("names", [None, frozenset(("user:ana",))])
+async def test_questions_of_a_workflow_are_found_behind_any_number_of_others(
+    scene: Scene, names: frozenset[str] | None
+) -> None:
+    run = await scene.run("first", workflow="another")
+    await scene.append(run, opens=[replace(question("first"), assignees=("user:ana",))])
+    crowd = await scene.run("crowd")
+    others = [replace(question("crowd"), id=f"crowd.{n}", n=n) for n in range(LOOKED_THROUGH + 3)]
+    await scene.append(crowd, opens=others)
+    for n in range(3):
+        await ask(scene, f"r{n}", workflow="another")
+    expected = ["first.0", "r0.0", "r1.0", "r2.0"]
+    for limit in (1, 2, 3, 100):
+        assert await asked_by(scene, workflow="another", answerable_by=names, limit=limit) == expected
+
+
+@rule
+async def test_only_pending_questions_are_listed_by_what_asks(scene: Scene) -> None:
+    for which in (
+        PromiseFilter(workflow="refund"),
+        PromiseFilter(PromiseKind.PROMISE, PromiseState.PENDING, workflow="refund"),
+        PromiseFilter(PromiseKind.QUESTION, PromiseState.RESOLVED, workflow="refund"),
+        PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, workflow="a\0"),
+    ):
+        with pytest.raises(InvalidValue, match="^workflow: "):
+            await scene.store.list_promises(which)
+    with pytest.raises(InvalidValue, match="^group: "):
+        await scene.store.list_promises(PromiseFilter(group="default"))
+    with pytest.raises(InvalidValue, match="^group: "):
+        await scene.store.list_promises(
+            PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, group="\ud800")
+        )
+
+
 # Runs know who asked for them
 
 
@@ -508,7 +586,15 @@ async def test_an_event_recorded_twice_is_there_once(scene: Scene) -> None:
     await scene.store.record([voted("e2"), voted("e3")])
     assert [event.id for event in await trail(scene)] == ["e1", "e2", "e3"]
     assert (await trail(scene))[0] == AuditEvent(
-        "default", "e1", 1_000_000.0, AuditKind.VOTED, "r.0", "r", "user:ana", '{"value":"true"}'
+        "default",
+        "e1",
+        1_000_000.0,
+        AuditKind.VOTED,
+        "r.0",
+        "r",
+        "user:ana",
+        '{"value":"true"}',
+        origin=scene.origin,
     )
 
 

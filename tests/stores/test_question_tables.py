@@ -74,8 +74,8 @@ async def test_no_statement_changes_or_deletes_what_is_recorded(tmp_path: Path, 
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT OR REPLACE INTO audit SELECT number, 'default', 'new', at, kind, 'q', run_id, 'eve', '{}' FROM audit",
-        "INSERT OR REPLACE INTO audit SELECT NULL, 'default', id, at, kind, 'q', run_id, 'eve', '{}' FROM audit",
+        "INSERT OR REPLACE INTO audit SELECT number, 'default', 'new', at, kind, 'q', NULL, 'x', '{}', NULL FROM audit",
+        "INSERT OR REPLACE INTO audit SELECT NULL, 'default', id, at, kind, 'q', run_id, 'x', '{}', NULL FROM audit",
         "INSERT OR REPLACE INTO seals VALUES ('default', 0, 'other', 'forged')",
         "INSERT OR REPLACE INTO seals VALUES ('default', 1, 'e', 'forged')",
     ],

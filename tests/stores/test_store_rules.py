@@ -342,6 +342,25 @@ async def test_the_register_of_workers(scene: Scene) -> None:
     assert list(await scene.store.list_workers()) == seen[1:]
 
 
+@rule
+async def test_the_register_says_what_a_worker_is_of_as_far_as_it_has_said_so(scene: Scene) -> None:
+    old = WorkerInfo("old", "host", 10, 1.5, GROUP)
+    new = replace(old, id="new", signoff_version="1.2.0", python_version="3.13.1", build="commit 8f3a9é")
+    for worker in (old, replace(new, build="before"), new):
+        await scene.store.enlist(worker)
+    assert list(await scene.store.list_workers()) == [replace(each, seen_at=5_000.0) for each in (new, old)]
+
+
+@rule
+@pytest.mark.parametrize(
+    "build", ["", "x" * 201, "nul\0", "half \ud800"], ids=["empty", "long", "nul", "half"]
+)
+async def test_a_build_that_cannot_be_kept_is_refused(scene: Scene, build: str) -> None:
+    with pytest.raises(InvalidValue, match="build"):
+        await scene.store.enlist(WorkerInfo("w", "host", 10, 1.5, GROUP, build=build))
+    assert list(await scene.store.list_workers()) == []
+
+
 # Repeating what may have been done
 
 

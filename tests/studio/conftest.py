@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from signoff.server import Server
+from tests.chromium import CHROMIUM
 from tests.server.conftest import app_in, serving
 from tests.support import OnThread
-
-# What is waited for comes within moments, but for a machine that does much else.
-expect.set_options(timeout=20_000)
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,6 +18,7 @@ from signoff.server import Server, TrustedProxy, studio
 from tests.cli.commands import until
 from tests.server.conftest import app_in, asked, ended, path_of, serving, start
 from tests.server.proxied import PROXY, through
+from tests.studio import flows
 from tests.support import OnThread
 
 SOURCES = Path(__file__).parents[2] / "studio" / "src"
@@ -47,6 +48,7 @@ PLACES = {
     "no such question": Place("/inbox/{place}", "/inbox/none", "no question"),
     "runs": Place("/runs", "/runs", "failed"),
     "run": Place("/runs/{place}", "/runs/mail", "Waits for an answer"),
+    "flow": Place("/runs/{place}", "/runs/order", "waits for a person"),
     "failed run": Place("/runs/{place}", "/runs/failed", "Traceback"),
     "start": Place("/start", "/start", "ship"),
     "start of a workflow": Place("/start/{place}", "/start/ship", "Grams"),
@@ -55,6 +57,8 @@ PLACES = {
     "no such session": Place("/sessions/{place}", "/sessions/none", "no session"),
     "schedules": Place("/schedules", "/schedules", "nightly"),
     "workers": Place("/workers", "/workers", "10 starts in 60 s"),
+    "group": Place("/groups/{place}", "/groups/default", "Announced"),
+    "paused group": Place("/groups/{place}", "/groups/gpu", "no worker takes its runs"),
     "rules": Place("/rules", "/rules?ended=true", "send_mail"),
     "audit": Place("/audit", "/audit", "resolved"),
     "audit of a question": Place("/audit", "/audit?question=approved.1", "resolved"),
@@ -106,7 +110,9 @@ def serving_rooms(folder: Path, **options: Any) -> AbstractAsyncContextManager[S
     """The server, before there is anything."""
     channels = [Channel("mail", FullMailbox())]
     proxy = TrustedProxy(PROXY.user_header, PROXY.groups_header, PROXY.roles_header, default_role=None)
-    return serving(app_in(folder), proxy=proxy, channels=channels, **options)
+    app = app_in(folder)
+    flows.register(app)
+    return serving(app, proxy=proxy, channels=channels, **options)
 
 
 def furnish(server: Server) -> None:
@@ -128,6 +134,7 @@ def _furnish(http: httpx.Client) -> None:
     http.post(path, json={"value": True, "alike": alike}).raise_for_status()
     start(http, "mail", "mail", "eve@example.org")
     asked(http, "mail")
+    start(http, "order", "order", {"cents": 900, "items": ["pen", "glass", "cup"]})
     start(http, "explode", "failed")
     ended(http, "failed")
     for id in ("talk-1-a", "talk-1-b"):

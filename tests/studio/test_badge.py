@@ -96,3 +96,16 @@ def test_nothing_is_told_before_it_was_switched_on(page: Page, http: httpx.Clien
     expect(page.get_by_role("link", name=name)).to_be_visible()
     assert page.evaluate("notices.length") == 0
     answer(http, id)
+
+
+def test_on_a_phone_notifications_are_switched_on_in_the_menu(page: Page) -> None:
+    page.add_init_script(NOTICES)
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto("/inbox")
+    switch = page.get_by_role("switch", name="Notify me")
+    expect(switch).to_be_hidden()
+    page.get_by_role("button", name="More").click()
+    expect(switch).to_have_attribute("aria-checked", "false")
+    switch.click()
+    expect(switch).to_have_attribute("aria-checked", "true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -9,13 +9,13 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.server.conftest import asked, ended, path_of, start
-from tests.studio.test_inbox import UNDO_MILLISECONDS
+from tests.studio.patience import UNDO_MILLISECONDS, install_clock
 
 
 @pytest.fixture
 def inbox(page: Page, name: str) -> Page:
     """The inbox, of what this test asks."""
-    page.clock.install()
+    install_clock(page)
     page.goto(f"/inbox?q={name}&view=all")
     expect(page.get_by_text("No question is like that")).to_be_visible()
     return page

@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Response, expect
 
 from signoff.people.questions import Question
 from signoff.server import Server
@@ -60,6 +61,16 @@ def scroll_to(inbox: Page, share: float) -> None:
     scroller(inbox).evaluate("(list, share) => list.scrollTo(0, list.scrollHeight * share)", share)
 
 
+def place_at_rest(seen: Locator) -> Any:
+    """Where something is once it has not moved for a while: rows are measured after they were painted."""
+    place, same = seen.bounding_box(), 0
+    while same < 5:
+        seen.evaluate("() => new Promise((painted) => requestAnimationFrame(() => setTimeout(painted, 20)))")
+        now = seen.bounding_box()
+        place, same = now, same + 1 if now == place else 0
+    return place
+
+
 def test_the_first_page_is_there_at_once_and_says_that_there_are_more(inbox: Page) -> None:
     expect(inbox.get_by_label("200+ open")).to_be_visible()
     painted, loaded = inbox.evaluate(
@@ -82,9 +93,12 @@ def test_all_are_scrolled_through_with_few_rows_in_the_page(inbox: Page) -> None
     expect(rows(inbox).last).to_have_attribute("aria-setsize", str(COUNT))
 
 
-def test_a_search_looks_through_all_of_them_and_says_so(inbox: Page) -> None:
+def test_a_search_looks_through_all_of_them_on_the_server(inbox: Page) -> None:
+    lists: list[Response] = []
+    inbox.on("response", lambda response: "/questions?" in response.url and lists.append(response))
     inbox.get_by_role("searchbox", name="Search").fill("number 9876")
-    expect(inbox.get_by_text(f"1 of {COUNT:,}", exact=True)).to_be_visible()
+    expect(inbox.get_by_text("1 of 200+", exact=True)).to_be_visible()
+    assert [question["id"] for page in lists for question in page.json()["items"]] == ["q9876"]
     expect(rows(inbox)).to_have_count(1)
     expect(inbox.get_by_role("link", name="Refund number 9876?")).to_be_visible()
 
@@ -95,8 +109,8 @@ def test_what_is_looked_at_stays_in_place_when_questions_above_it_are_answered(
     scroll_to(inbox, 0.5)
     seen = inbox.get_by_role("link", name="Refund number 100?")
     expect(seen).to_be_visible()
-    place = seen.bounding_box()
+    place = place_at_rest(seen)
     answers = [{"question_id": f"q{n}", "value": True} for n in range(20, 40)]
     http.post("/v1/questions/answers", json={"answers": answers, "user_id": "bob"}).raise_for_status()
     expect(inbox.get_by_label("180+ open")).to_be_visible()
-    assert seen.bounding_box() == place
+    assert place_at_rest(seen) == place

@@ -10,10 +10,11 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from examples.website_summary.processes import free_port
 from signoff.server import Server
 from tests.server.conftest import app_in, asked, ended, path_of, serving, start
 from tests.server.proxied import PROXY, through
-from tests.studio.test_inbox import UNDO_MILLISECONDS
+from tests.studio.patience import UNDO_MILLISECONDS, install_clock
 from tests.support import OnThread
 
 HOUR = 3600
@@ -35,7 +36,7 @@ def put(http: httpx.Client, name: str, **asks: Any) -> str:
 
 def show(page: Page, id: str, text: str) -> None:
     """Open a question, with a clock that goes on by itself until it is told to jump."""
-    page.clock.install()
+    install_clock(page)
     page.goto(f"/inbox/{path_of(id)}")
     expect(page.get_by_role("heading", name=text)).to_be_focused()
 
@@ -347,8 +348,9 @@ def test_of_two_browsers_one_wins_and_the_other_is_told_and_keeps_what_was_typed
 def test_what_was_half_filled_while_the_server_was_restarted_is_sent(
     browser: Browser, tmp_path: Path, name: str
 ) -> None:
-    with OnThread(lambda: serving(app_in(tmp_path))) as server:
-        address, port = server.url, int(server.url.rsplit(":", 1)[1])
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with OnThread(lambda: serving(app_in(tmp_path), port=port)):
         with httpx.Client(base_url=address, trust_env=False, timeout=60) as http:
             id = put(http, name, input_type="form", answer_type=ORDER)
         page = browser.new_context(base_url=address).new_page()

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.server.conftest import asked, ended, start
-from tests.studio.test_inbox import UNDO_MILLISECONDS
+from tests.studio.patience import UNDO_MILLISECONDS, install_clock
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def asking(page: Page, http: httpx.Client, name: str) -> Page:
     """The inbox, in which a question is open."""
     start(http, "ask", name, f"Pay {name}?")
     asked(http, name)
-    page.clock.install()
+    install_clock(page)
     page.goto(f"/inbox?view=all&q={name}")
     expect(page.get_by_role("link", name=f"Pay {name}?")).to_be_visible()
     return page
@@ -45,6 +45,20 @@ def test_it_goes_to_a_question_approves_it_and_goes_to_its_run(
 def test_it_goes_to_any_page(asking: Page) -> None:
     choose(asking, "page runs", "Runs")
     expect(asking.get_by_role("heading", name="Runs")).to_be_visible()
+
+
+def test_on_a_phone_it_has_a_button_within_a_thumbs_reach(asking: Page, name: str) -> None:
+    asking.set_viewport_size({"width": 360, "height": 740})
+    find = asking.get_by_role("button", name="Find")
+    place = find.bounding_box()
+    assert place is not None
+    assert place["y"] > 740 * 2 / 3
+    assert place["height"] >= 40
+    find.click()
+    expect(asking.get_by_role("combobox", name="Go to or do")).to_be_focused()
+    asking.keyboard.type(f"question {name}")
+    asking.get_by_role("option", name=f"Pay {name}?").click()
+    expect(asking.get_by_role("heading", name=f"Pay {name}?")).to_be_visible()
 
 
 def test_it_goes_to_a_run_that_was_never_loaded(page: Page, http: httpx.Client, name: str) -> None:

@@ -8,15 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from examples.shop.samples import samples, start_samples
 from examples.website_summary.processes import Site
 from signoff import AsyncClient
 from tests.server.conftest import ended
+from tests.studio.patience import UNDO_MILLISECONDS, install_clock
 
 HURRY = 0.02
-UNDO_MILLISECONDS = 5_000
 
 
 class Served:
@@ -55,7 +56,7 @@ def press(page: Page, button: str) -> None:
 
 
 def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, http: httpx.Client) -> None:
-    page.clock.install()
+    install_clock(page)
     page.goto("/")
 
     press(opened(page, "Refund €124.50 to Mara Lindqvist?"), "Approve")
@@ -63,6 +64,12 @@ def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, 
     opened(page, "Nobody decided in time: refund €89.00 to Priya Nair?")
     page.get_by_role("textbox", name="Note").fill("it came on the promised day")
     press(page, "Reject")
+
+    opened(page, "Give Tomas Havel a voucher of €40.00?")
+    expect(page.get_by_text("Order o-1050 came two weeks late!")).to_be_visible()
+    page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_label("Cents").fill("1500")
+    press(page, "Approve as edited")
 
     opened(page, "Send this reply to Mara Lindqvist?")
     page.get_by_role("button", name="Edit", exact=True).click()
@@ -99,6 +106,10 @@ def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, 
         "refund-o-1038": {"status": "paid", "amount": "€19.90", "receipt": "R-refund-o-1038.2"},
         "refund-o-1042": {"status": "paid", "amount": "€124.50", "receipt": "R-refund-o-1042.3"},
         "refund-o-1044": {"status": "rejected", "by": "me", "reason": "it came on the promised day"},
+        "reply-tomas": {
+            "reply": "Dear Tomas, we are sorry. Here is a voucher: V-1500-Tomas",
+            "written by": "a script: set SIGNOFF_DEMO_MODEL for a model",
+        },
         "complaint-mara": {"status": "sent", "delivery": "<complaint-mara.3@shop.example>", "edited": "text"},
         "supplier-alpenholz": {
             "name": "Alpenholz GmbH",
@@ -125,3 +136,13 @@ def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, 
         "stock-lumen": {"articles": 3, "pieces": 188},
     }
     assert http.get("/v1/questions").json()["items"] == []
+
+    page.goto("/runs/reply-tomas")
+    talk = page.get_by_role("list", name="Conversation")
+    expect(talk.get_by_text("assistant calls look_up")).to_be_visible()
+    expect(talk.get_by_text("a garden table, two weeks late")).to_be_visible()
+    expect(talk.get_by_text("by me")).to_be_visible()
+    expect(talk.get_by_text("V-1500-Tomas", exact=True)).to_be_visible()
+    expect(talk.get_by_text("Dear Tomas, we are sorry. Here is a voucher: V-1500-Tomas")).to_be_visible()
+    found = Axe().run(page).response["violations"]
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []

@@ -133,7 +133,7 @@ def test_how_a_run_is_started_is_chosen(form: Page, http: httpx.Client, name: st
     form.get_by_text("Options").click()
     form.get_by_label("Run id").fill(name)
     form.get_by_label("Session").fill(f"{name}-session")
-    form.get_by_label("Group").fill("nobody")
+    form.get_by_role("textbox", name="Group Whose").fill("nobody")
     form.get_by_label("Priority").fill("x")
     form.get_by_role("button", name="Start", exact=True).click()
     expect(form.get_by_role("alert")).to_contain_text("x is no number")

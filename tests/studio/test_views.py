@@ -65,6 +65,20 @@ def test_a_filter_finds_what_is_like_it_and_is_in_the_address(
 
 
 @pytest.mark.usefixtures("questions")
+def test_what_is_asked_meanwhile_is_there_if_its_workflow_is_looked_for(
+    page: Page, http: httpx.Client, name: str
+) -> None:
+    page.goto(f"/inbox?view=all&q={name}&workflow=ask")
+    expect(texts(page)).to_have_count(2)
+    start(http, "put", f"{name}-other", f"{name} other", kwargs={"input_type": "text"})
+    asked(http, f"{name}-other")
+    start(http, "ask", f"{name}-new", f"{name} new")
+    asked(http, f"{name}-new")
+    expect(page.get_by_role("link", name=f"{name} new")).to_be_visible()
+    expect(texts(page)).to_have_count(3)
+
+
+@pytest.mark.usefixtures("questions")
 def test_the_search_is_reached_by_a_key_and_finds_words_in_any_order(page: Page, name: str) -> None:
     page.goto("/inbox?view=all")
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()

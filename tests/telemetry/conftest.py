@@ -11,13 +11,17 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from signoff import telemetry
+from signoff.people import answers
 from signoff.telemetry import Event, StoreCommitted
 from signoff.tracing import trace_runs
 
 
 @pytest.fixture
-def events() -> Iterator[list[Event]]:
+def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
     """All that is announced in a test, but not by servers and workers on other threads, which other tests share."""
+    monkeypatch.setattr(
+        answers, "READ_SECONDS", 60.0
+    )  # a machine that stood still would have the run left out
     heard: list[Event] = []
 
     def keep(event: Event) -> None:

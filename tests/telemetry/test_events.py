@@ -236,14 +236,18 @@ async def test_deadlines_are_told_with_how_late_they_were(tmp_path: Path, events
         ):
             with pytest.raises(SignalTimeout):
                 await wait
+
+    @app.workflow
+    async def endless(ctx: Context) -> None:
         await ctx.wait_for_signal("never")
 
     async with running(app) as client:
-        await client.start(patient, id="r", timeout_seconds=0.5)
+        await (await client.start(patient)).result()
+        await client.start(endless, id="r", timeout_seconds=0.01)
         await reaches(app, "r", RunState.FAILED)
     served = of(events, DeadlineServed)
     assert [deadline.kind for deadline in served] == ["timer", "question", "signal", "run"]
-    assert all(0 <= deadline.late_seconds < 20 for deadline in served)
+    assert all(0 <= deadline.late_seconds < 60 for deadline in served)
     assert [wait.state for wait in of(events, WaitEnded)] == ["timed_out", "timed_out"]
 
 

@@ -21,8 +21,8 @@ from signoff.server import Server, scrape
 from signoff.server.probes import Probes
 from signoff.stores.base import Store
 from signoff.telemetry import AttemptInfo, AttemptSucceeded, DeadlineServed, RunInfo
-from tests.cli.commands import ORDERS, Running
-from tests.support import in_asyncio, new_app, opened, pauses
+from tests.cli.commands import ORDERS, Running, until
+from tests.support import comes, in_asyncio, new_app, opened, pauses
 from tests.telemetry.places import PLACES
 
 SECRET = "hunter2-is-my-password"
@@ -96,13 +96,14 @@ def shop(store: Store) -> Signoff:
 async def test_a_server_with_a_worker_tells_of_both_and_counts_once(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scrape, "FRESH_SECONDS", 0)  # the store is read for each of three answers
+    monkeypatch.setattr(scrape, "FRESH_SECONDS", 0)  # the store is read for each answer
+    monkeypatch.setattr(scrape, "READ_SECONDS", 60.0)
     async with PLACES[place](tmp_path) as new_store:
         app = shop(new_store())
         async with (
             opened(app) as client,
             Server(app, port=0) as server,
-            httpx.AsyncClient(base_url=server.url) as http,
+            httpx.AsyncClient(base_url=server.url, timeout=60) as http,
         ):
             before = await scraped(http)
             async with app.worker(hot_runs=0):
@@ -113,7 +114,17 @@ async def test_a_server_with_a_worker_tells_of_both_and_counts_once(
                 async with AsyncClient(server.url) as remote:
                     await remote.answer("r-1-id.2", SECRET, user_id="user:ana")
                 assert await run.result() == SECRET
-                after = await scraped(http)
+                ended = before.value("signoff_runs_ended_total", workflow="measured") + 1
+
+                async def counted() -> Scraped | None:  # a run has ended before its worker tells of it
+                    found = await scraped(http)
+                    return (
+                        found
+                        if found.value("signoff_runs_ended_total", workflow="measured") >= ended
+                        else None
+                    )
+
+                after = await comes(counted)
 
     def grown(name: str, **labels: str) -> float:
         return after.value(name, **labels) - before.value(name, **labels)
@@ -144,7 +155,11 @@ async def test_a_server_with_a_worker_tells_of_both_and_counts_once(
 @in_asyncio
 async def test_a_server_speaks_openmetrics_too(tmp_path: Path) -> None:
     app = new_app(tmp_path)
-    async with opened(app), Server(app, port=0) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        opened(app),
+        Server(app, port=0) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         response = await http.get(
             "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"}
         )
@@ -155,7 +170,11 @@ async def test_a_server_speaks_openmetrics_too(tmp_path: Path) -> None:
 @in_asyncio
 async def test_metrics_are_for_who_calls_the_server_by_its_name(tmp_path: Path) -> None:
     app = new_app(tmp_path)
-    async with opened(app), Server(app, port=0) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        opened(app),
+        Server(app, port=0) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         assert (await http.get("/metrics", headers={"host": "evil.example"})).status_code == 421
 
 
@@ -183,7 +202,11 @@ async def test_metrics_of_the_process_are_there_when_the_store_is_not(
     monkeypatch.setattr(scrape, "READ_SECONDS", 0.1)
     app = new_app(tmp_path)
     broken: Any = Broken(app.store, error)
-    async with opened(app), Server(broken, port=0) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        opened(app),
+        Server(broken, port=0) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         found = await scraped(http)
     assert found.value("signoff_store_up") == 0
     assert "signoff_runs" not in found.families
@@ -212,7 +235,7 @@ async def test_two_servers_of_a_process_count_once(tmp_path: Path) -> None:
         opened(app),
         Server(app, port=0),
         Server(app, port=0) as server,
-        httpx.AsyncClient(base_url=server.url) as http,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
     ):
         before = await scraped(http)
         telemetry.announce(DeadlineServed(None, "counted", 1.0))
@@ -251,7 +274,10 @@ async def test_a_worker_is_ready_while_its_leases_are_kept(tmp_path: Path) -> No
     async with opened(app) as client:
         await client.start(wait)
         worker = Worker(store, app.registry, beat_seconds=0.05)
-        async with Probes(worker, "127.0.0.1", 0) as probes, httpx.AsyncClient(base_url=probes.url) as http:
+        async with (
+            Probes(worker, "127.0.0.1", 0) as probes,
+            httpx.AsyncClient(base_url=probes.url, timeout=60) as http,
+        ):
 
             async def becomes(status: int) -> str:
                 while (answer := await http.get("/ready")).status_code != status:
@@ -282,14 +308,20 @@ def test_signoff_worker_answers_on_its_port_and_logs_json(tmp_path: Path) -> Non
     ) as worker:
         url = worker.wait_for("metrics")["url"]
         worker.wait_for("working")
-        with httpx.Client(base_url=url, trust_env=False) as http:
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             assert http.get("/health").json() == {"status": "ok"}
             assert http.get("/ready").json() == {"status": "ok"}
             app = Signoff(f"sqlite:///{tmp_path / 'signoff.db'}")
             app.start("loud", SECRET, id="loud-1").result()
             app.close()
-            found = Scraped(http.get("/metrics").text)
-        assert found.value("signoff_runs_ended_total", workflow="loud", state="succeeded") == 1
+            loud = {"workflow": "loud", "state": "succeeded"}
+
+            def counted() -> Scraped | None:  # a run has ended before its worker tells of it
+                found = Scraped(http.get("/metrics").text)
+                return found if found.value("signoff_runs_ended_total", **loud) else None
+
+            found = until(counted)
+        assert found.value("signoff_runs_ended_total", **loud) == 1
         assert SECRET not in found.text
         worker.signal(signal.SIGTERM)
         assert worker.ends() == 0

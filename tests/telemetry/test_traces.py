@@ -258,7 +258,11 @@ async def test_the_header_of_a_request_is_the_trace_of_the_run(tmp_path: Path) -
         f"00-{'0' * 32}-{'b' * 16}-01": None,
         "nonsense": None,
     }
-    async with opened(app), Server(app, port=0) as server, httpx.AsyncClient(base_url=server.url) as http:
+    async with (
+        opened(app),
+        Server(app, port=0) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
         for header, expected in kept.items():
             response = await http.post(
                 "/v1/runs", json={"workflow": "child"}, headers={"traceparent": header}

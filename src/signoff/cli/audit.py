@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
 from signoff.cli.target import on_client
-from signoff.cli.wording import brief, moment
+from signoff.cli.wording import brief, moment, whence
 from signoff.client import AsyncClient
 from signoff.people.audit import AT_ONCE, verify
 from signoff.records import AuditEvent, Seal
@@ -54,10 +54,17 @@ async def list_events(client: AsyncClient, out: Output, after: str | None, limit
         out.object({"items": [to_wire(event) for event in page.items], "next": page.next})
         return
     rows = [
-        (moment(event.at), event.kind.value, event.question_id, event.by or "", brief(event.details))
+        (
+            moment(event.at),
+            event.kind.value,
+            event.question_id,
+            event.by or "",
+            whence(event.origin),
+            brief(event.details),
+        )
         for event in page.items
     ]
-    out.table(("AT", "WHAT", "QUESTION", "BY", "DETAILS"), rows, "nothing has happened")
+    out.table(("AT", "WHAT", "QUESTION", "BY", "FROM", "DETAILS"), rows, "nothing has happened")
     if page.next:
         out.note(f"there are more: --after {page.next}")
 

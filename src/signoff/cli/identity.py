@@ -12,7 +12,7 @@ import click
 from signoff.cli.target import Command
 
 if TYPE_CHECKING:
-    from signoff.server import OpenIdConnect, Role, TrustedProxy
+    from signoff.server import Forwarding, OpenIdConnect, Role, TrustedProxy
 
 SECRET_VARIABLE = "SIGNOFF_OIDC_CLIENT_SECRET"
 USER_HEADER_VARIABLE = "SIGNOFF_USER_HEADER"
@@ -20,7 +20,7 @@ NO_ROLE = "none"
 
 
 def identity_options(command: Command) -> Command:
-    """Give a command the options that ``proxy_of`` takes."""
+    """Give a command the options that ``proxy_of``, ``forwarding_of`` and ``openid_of`` take."""
     for option in (
         click.option(
             "--require-auth",
@@ -72,13 +72,20 @@ def identity_options(command: Command) -> Command:
             help="A role that everybody has: viewer, responder, operator, admin or none.  [default: responder]",
         ),
         click.option(
+            "--address-header",
+            metavar="NAME",
+            envvar="SIGNOFF_ADDRESS_HEADER",
+            show_envvar=True,
+            help="The header in which the proxy says from which address a request comes, such as X-Forwarded-For.",
+        ),
+        click.option(
             "--trust-proxy",
             "addresses",
             multiple=True,
             metavar="ADDRESS",
             envvar="SIGNOFF_TRUST_PROXY",
             show_envvar=True,
-            help="Where that proxy connects from, such as 10.0.0.0/8; repeat for more.  [default: this machine]",
+            help="Where the proxy connects from, such as 10.0.0.0/8; repeat for more.  [default: this machine]",
         ),
         click.option(
             "--roles-header",
@@ -149,6 +156,7 @@ def proxy_of(
     groups_header: str | None,
     roles_header: str | None,
     addresses: tuple[str, ...],
+    address_header: str | None,
     default_role: str | None,
 ) -> TrustedProxy | None:
     """Return the proxy that options describe, or None if there is none.
@@ -158,14 +166,26 @@ def proxy_of(
         InvalidValue: A header or an address is none.
     """
     if user_header is None:
-        if any((groups_header, roles_header, addresses)) or USER_HEADER_VARIABLE in os.environ:
+        nobody_names = addresses and address_header is None
+        if groups_header or roles_header or nobody_names or USER_HEADER_VARIABLE in os.environ:
             raise click.UsageError("a proxy needs --user-header; without it requests say who people are")
         return None
-    from signoff.server.identity import LOOPBACK, TrustedProxy
+    from signoff.server.identity import TrustedProxy
+    from signoff.server.networks import LOOPBACK
 
     return TrustedProxy(
         user_header, groups_header, roles_header, addresses or LOOPBACK, _role(default_role or "responder")
     )
+
+
+def forwarding_of(address_header: str | None, addresses: tuple[str, ...]) -> Forwarding | None:
+    """Return the proxies that say from where requests come, or None if none does. Raises InvalidValue."""
+    if address_header is None:
+        return None
+    from signoff.server.forwarding import Forwarding
+    from signoff.server.networks import LOOPBACK
+
+    return Forwarding(address_header, addresses or LOOPBACK)
 
 
 def _role(name: str) -> Role | None:

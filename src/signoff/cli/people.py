@@ -69,6 +69,9 @@ def groups_and_roles(command: Command) -> Command:
 @click.option("--run", "run_id", help="Only questions of this run.")
 @click.option("--user", help="Only what this person may answer.")
 @groups_and_roles
+@click.option("--workflow", help="Only what runs of this workflow ask.")
+@click.option("--group", help="Only what runs in this group ask.")
+@click.option("--text", metavar="WORDS", help="Only what has these words in its text, ids or tool.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
 )
@@ -80,10 +83,13 @@ async def inbox(
     user: str | None,
     groups: tuple[str, ...],
     roles: tuple[str, ...],
-    **page_of: Any,
+    after: str | None,
+    **search: Any,
 ) -> None:
     """List open questions, oldest first."""
-    page = await client.questions(user_id=user, groups=groups, roles=roles, **page_of)
+    page = await client.questions(user_id=user, groups=groups, roles=roles, after=after, **search)
+    while page.next and not page.items:
+        page = await client.questions(user_id=user, groups=groups, roles=roles, after=page.next, **search)
     if out.as_json:
         out.object({"items": [to_wire(promise) for promise in page.items], "next": page.next})
         return

@@ -25,7 +25,8 @@ async def prune(client: AsyncClient, out: Output, days: float) -> None:
     """Delete runs that ended more than so many days ago, with their journals and promises.
 
     Runs that failed because of their code are kept: retry or cancel them. Links, keys and logins that expired or were
-    revoked, and notifications that ended, so long ago go, too.
+    revoked, and notifications that ended, so long ago go, too, and workflows that no worker has announced for so long,
+    and for a week at least.
     """
     deleted = await client.prune(timedelta(days=days))
     if out.as_json:

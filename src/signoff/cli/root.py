@@ -39,6 +39,7 @@ from signoff.cli.schedules import schedules
 from signoff.cli.serve import dev, server, worker
 from signoff.cli.sessions import sessions
 from signoff.cli.show import show
+from signoff.cli.snapshots import load, save
 from signoff.cli.workers import workers
 from signoff.cli.workflows import workflows
 from signoff.errors import SignoffError, WrongAnswer
@@ -97,6 +98,8 @@ for _command in (
     workers,
     workflows,
     prune,
+    save,
+    load,
     schedules,
     migrate,
     doctor,

@@ -19,7 +19,7 @@ import click
 
 from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
-from signoff.cli.identity import identity_options, openid_of, proxy_of
+from signoff.cli.identity import forwarding_of, identity_options, openid_of, proxy_of
 from signoff.cli.keys import server_keys
 from signoff.cli.load import load_app
 from signoff.cli.output import Output
@@ -160,6 +160,10 @@ def _working_options(command: Command) -> Command:
     help="A worker key for --url; better in the environment, which `ps` does not show. [env: SIGNOFF_WORKER_KEY]",
 )
 @_working_options
+@click.option(
+    "--build",
+    help="What its code was built from, such as a commit: `signoff workers` has it. [env: SIGNOFF_BUILD]",
+)
 @_retain
 @click.option(
     "--metrics-port",
@@ -179,6 +183,7 @@ def worker(
     concurrency: int,
     threads: int,
     grace: float,
+    build: str | None,
     retention_days: float | None,
     metrics_port: int | None,
     metrics_host: str,
@@ -198,7 +203,9 @@ def worker(
         app.store = RemoteStore(url, key=key, namespace=app.store.namespace)
     elif key:
         raise click.UsageError("--key is for a server; give its --url, too")
-    options = WorkerOptions(group, concurrency, threads, grace, retention_days, metrics_host, metrics_port)
+    options = WorkerOptions(
+        group, concurrency, threads, grace, build, retention_days, metrics_host, metrics_port
+    )
 
     async def run(stop: StopSignals) -> None:
         await work(app, options, stop, out)
@@ -249,6 +256,7 @@ def server(
     groups_header: str | None,
     roles_header: str | None,
     addresses: tuple[str, ...],
+    address_header: str | None,
     default_role: str | None,
     oidc_issuer: str | None,
     oidc_client_id: str | None,
@@ -266,7 +274,8 @@ def server(
     if address and store:
         raise click.UsageError("give --store or MODULE:APP, not both")
     keys = server_keys(worker_key_file)
-    proxy = proxy_of(user_header, groups_header, roles_header, addresses, default_role)
+    proxy = proxy_of(user_header, groups_header, roles_header, addresses, address_header, default_role)
+    forwarding = forwarding_of(address_header, addresses)
     claims = {
         "user_claim": oidc_user_claim,
         "groups_claim": oidc_groups_claim,
@@ -285,6 +294,7 @@ def server(
         options = {
             "worker_keys": keys,
             "proxy": proxy,
+            "forwarding": forwarding,
             "openid": openid,
             "require_auth": require_auth,
             "public_url": public_url,

@@ -17,7 +17,8 @@ from signoff.cli.timeline import Item, Timeline
 from signoff.cli.timeline_text import lines_of
 from signoff.cli.wording import ago, duration, moment, one_line
 from signoff.client import AsyncClient
-from signoff.records import Promise, Run, RunState
+from signoff.origins import facts_of
+from signoff.records import Origin, Promise, Run, RunState
 from signoff.stores.paging import PromiseFilter
 from signoff.wire import to_wire
 
@@ -42,7 +43,10 @@ async def show(client: AsyncClient, out: Output, run_id: str, follow: bool) -> N
     _print_items(out, run, timeline.items)
     if follow and not run.state.is_final:
         async for entry in client.backend.follow(run_id, after=entries[-1].seq if entries else -1):
-            _print_items(out, run, [timeline.add(entry)])
+            item = timeline.add(entry)
+            if item.is_promised and item.id is not None and not item.is_open:
+                timeline.settle([await client.backend.get_promise(item.id)])
+            _print_items(out, run, [item])
         run = await client.backend.get_run(run_id)
     _print_end(out, run)
 
@@ -71,7 +75,7 @@ def _item(item: Item) -> dict[str, Any]:
         value = getattr(item, field.name)
         if value is None or field.name == "attempts":
             continue
-        written[field.name] = json.loads(value) if field.name in ("value", "error") else value
+        written[field.name] = _as_json(value) if field.name in ("value", "error", "origin") else value
     if item.attempts:
         written["attempts"] = [
             {
@@ -83,6 +87,10 @@ def _item(item: Item) -> dict[str, Any]:
             for attempt in item.attempts
         ]
     return written
+
+
+def _as_json(value: str | Origin) -> Any:
+    return facts_of(value) if isinstance(value, Origin) else json.loads(value)
 
 
 def _print_head(out: Output, run: Run) -> None:

@@ -20,6 +20,7 @@ from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
 from signoff.client import AsyncClient
 from signoff.errors import SchemaTooOld
+from signoff.origins import of_command
 from signoff.stores.address import is_postgres, store_at
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
@@ -107,7 +108,7 @@ async def connect(
         return
     async with (
         database(target.store or DEFAULT_STORE, may_create=may_create) as store,
-        AsyncClient(Signoff(store), group=group) as client,
+        AsyncClient(Signoff(store), group=group, origin=of_command()) as client,
     ):
         yield client
 
@@ -118,7 +119,8 @@ async def database(address: str, *, may_create: bool = False) -> AsyncGenerator[
 
     Args:
         address: Where.
-        may_create: Whether an SQLite file that is not there is created. The schema of a database is left as it is.
+        may_create: Whether an SQLite file that is not there, or is empty, is made a store. The schema of a database is
+            left as it is.
 
     Raises:
         CommandFailed: There is no such database.
@@ -131,7 +133,8 @@ async def database(address: str, *, may_create: bool = False) -> AsyncGenerator[
     database = unwrapped(store)
     if isinstance(database, SqliteStore) and database.path.exists():
         schema = schema_of(store)
-        if schema.state == "pending":
+        is_new = may_create and not schema.found  # another process may be about to create it, too
+        if schema.state == "pending" and not is_new:
             raise SchemaTooOld(store.location, schema.found, schema.known, may_migrate=True)
     try:
         await store.open()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from signoff.records import CallKind, Entry, EntryKind, Promise, PromiseState
+from signoff.records import CallKind, Entry, EntryKind, Origin, Promise, PromiseState
 
 _OF_THE_RUN = {
     EntryKind.STARTED: "started",
@@ -48,6 +48,7 @@ class Item:
         error: JSON of its error.
         by: Who settled it or asked for it.
         note: What they added in words.
+        origin: From where a question or promise was settled, if that is known.
         attempts: A step's failed attempts before its outcome.
         doubt: The question about a step that may or may not have happened.
     """
@@ -64,6 +65,7 @@ class Item:
     error: str | None = None
     by: str | None = None
     note: str | None = None
+    origin: Origin | None = None
     attempts: list[FailedAttempt] = field(default_factory=list[FailedAttempt])
     doubt: str | None = None
 
@@ -71,6 +73,11 @@ class Item:
     def is_open(self) -> bool:
         """Whether the run still waits for it, as far as the journal tells."""
         return self.state in ("open", "retrying")
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether it is a question, or a promise of another kind that somebody outside settles."""
+        return self.kind in (CallKind.QUESTION, CallKind.PROMISE)
 
     @property
     def seconds(self) -> float | None:
@@ -106,11 +113,19 @@ class Timeline:
         return item
 
     def settle(self, promises: Iterable[Promise]) -> Timeline:
-        """Take in what became of promises that the journal still shows as open, and return the timeline itself."""
+        """Take in from where promises were settled, and what became of those that the journal still shows as open.
+
+        Returns:
+            The timeline itself.
+        """
         settled = {promise.id: promise for promise in promises if promise.state is not PromiseState.PENDING}
         for item in self._calls.values():
-            promise = settled.get(item.id or "") if item.is_open else None
-            if promise is not None:
+            promise = settled.get(item.id or "")
+            if promise is None:
+                continue
+            if item.is_promised:
+                item.origin = promise.origin
+            if item.is_open:
                 item.state, item.value = _state(promise.state), promise.value
                 item.ended_at, item.by, item.note = promise.settled_at, promise.settled_by, promise.note
         return self

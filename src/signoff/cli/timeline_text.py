@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from signoff.cli.exits import run_error
 from signoff.cli.timeline import Item
-from signoff.cli.wording import ago, answered, brief, duration, moment, one_line
+from signoff.cli.wording import ago, answered, brief, duration, moment, one_line, whence
+from signoff.origins import TIMER
 from signoff.records import CallKind
 
 _STYLES = {"failed": "red", "open": "yellow", "retrying": "yellow", "timed_out": "red", "rejected": "red"}
@@ -82,7 +83,7 @@ def _question(item: Item, now: float) -> Sequence[str]:
     if item.is_open:
         return [title, f"waits {_since(item, now)} for an answer: signoff answer {item.id}"]
     if item.state == "succeeded":
-        return [title, f"{_waited(item)}: {answered(item.value)}{_noted(item)}"]
+        return [title, f"{_waited(item)}: {answered(item.value)}{_noted(item)}{_whence(item)}"]
     return [title, _unsettled(item, "answered")]
 
 
@@ -91,9 +92,9 @@ def _promise(item: Item, now: float) -> Sequence[str]:
     if item.is_open:
         return [f"{title}  waits {_since(item, now)}: signoff resolve {title}"]
     if item.state == "succeeded":
-        return [f"{title}  {_waited(item)}{_outcome(item)}{_noted(item)}"]
+        return [f"{title}  {_waited(item)}{_outcome(item)}{_noted(item)}{_whence(item)}"]
     if item.state == "rejected":
-        return [f"{title}  {_waited(item)}, rejected: {brief(item.value)}{_noted(item)}"]
+        return [f"{title}  {_waited(item)}, rejected: {brief(item.value)}{_noted(item)}{_whence(item)}"]
     return [f"{title}  {_unsettled(item, 'settled')}"]
 
 
@@ -153,6 +154,10 @@ def _unsettled(item: Item, verb: str) -> str:
 
 def _noted(item: Item) -> str:
     return f' "{one_line(item.note)}"' if item.note else ""
+
+
+def _whence(item: Item) -> str:
+    return "" if item.origin in (None, TIMER) else f"  ({whence(item.origin)})"
 
 
 def _outcome(item: Item) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from signoff.records import Origin, OriginWay
+
+_SHOWN_OF_ID: Final = 12
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -54,6 +57,37 @@ def one_line(text: str, width: int = 160) -> str:
     """Put a text on one line, cut to ``width``, without anything that a terminal would obey."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+_WAYS: Final = {
+    OriginWay.KEY: "key",
+    OriginWay.LOGIN: "signed in",
+    OriginWay.PROXY: "signed in at the proxy",
+    OriginWay.OPEN: "API, not signed in",
+    OriginWay.LINK: "link",
+    OriginWay.SLACK: "Slack",
+    OriginWay.CALLBACK: "callback",
+    OriginWay.WORKER: "worker",
+    OriginWay.APP: "program",
+    OriginWay.CLI: "command line",
+    OriginWay.RULE: "rule",
+    OriginWay.TIMER: "clock",
+}
+_NOBODYS: Final = (OriginWay.LOGIN, OriginWay.CALLBACK)
+"""The ways on which the id of what somebody came with tells nobody anything."""
+
+
+def whence(origin: Origin | None) -> str:
+    """Say from where something came: ``link 0d9f3c7be5a2, 10.0.0.7``."""
+    if origin is None:
+        return ""
+    words = [_WAYS.get(origin.way, origin.way.value)]
+    if origin.credential is not None and origin.way not in _NOBODYS:
+        words.append(origin.credential[:_SHOWN_OF_ID])
+    if origin.service is not None:
+        words.append(f"of {origin.service}")
+    said = " ".join(words)
+    return one_line(said if origin.address is None else f"{said}, {origin.address}")
 
 
 def answered(text: str | None) -> str:

@@ -24,10 +24,21 @@ async def workers(client: AsyncClient, out: Output) -> None:
         return
     now = time.time()
     rows = [_row(worker, now) for worker in found]
-    out.table(("WORKER", "HOST", "PID", "GROUP", "RUNS", "SEEN"), rows, "no workers")
+    out.table(
+        ("WORKER", "HOST", "PID", "GROUP", "RUNS", "SEEN", "SIGNOFF", "PYTHON", "BUILD"), rows, "no workers"
+    )
 
 
 def _row(worker: WorkerInfo, now: float) -> tuple[str, ...]:
     node = worker.host.partition("/")[0]
     seen = "never" if worker.seen_at is None else ago(min(worker.seen_at, now), now)
-    return worker.id, node, str(worker.pid), worker.group, str(worker.held), seen
+    of = (worker.signoff_version, worker.python_version, worker.build)
+    return (
+        worker.id,
+        node,
+        str(worker.pid),
+        worker.group,
+        str(worker.held),
+        seen,
+        *(each or "-" for each in of),
+    )

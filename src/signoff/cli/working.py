@@ -24,6 +24,7 @@ class WorkerOptions:
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
         grace_seconds: How long running steps may go on when it is asked to stop.
+        build: What its code was built from; by default what the environment says.
         retention_days: How long ended runs are kept; None: for ever.
         metrics_host: The address at which it answers Prometheus and orchestrators.
         metrics_port: The port for that; 0 takes a free one, None: it does not.
@@ -33,6 +34,7 @@ class WorkerOptions:
     concurrency: int = 1000
     threads: int = 32
     grace_seconds: float = 30.0
+    build: str | None = None
     retention_days: float | None = None
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
@@ -65,6 +67,7 @@ async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Out
         group=options.group or app.group,
         concurrency=options.concurrency,
         threads=options.threads,
+        build=options.build,
         retention_days=options.retention_days,
     )
     async with _answering(worker, options, out):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from signoff.engine.calls import (
@@ -21,11 +22,30 @@ from signoff.engine.execution import Execution
 from signoff.records import EntryKind, NewPromise, PromiseKind, Run
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The question about a step that was interrupted.
+
+    Attributes:
+        data: What is asked, as the question's row has it.
+        assignees: Who may answer; empty: anybody.
+    """
+
+    data: str
+    assignees: tuple[str, ...] = ()
+
+
 class Interviewer(Protocol):
     """Who words the question about a step that was interrupted."""
 
-    def unclear_question(self, run: Run, call: StepCall) -> str:
-        """Return the data of the question to ask about a step of which nobody knows whether it happened."""
+    def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
+        """Return the question to ask about a step of which nobody knows whether it happened.
+
+        Args:
+            run: The run.
+            call: The step.
+            refused: What was wrong with the last answer, if there was one.
+        """
         ...
 
 
@@ -150,7 +170,7 @@ class Agenda:
     def _open_step(self, execution: Execution, call: StepCall) -> None:
         if call.n in execution.past.begun:
             if call.n not in execution.past.opened:
-                self._ask_about(execution, call)
+                self.ask_about(execution, call)
             return
         _, next_at = execution.past.attempts.get(call.n, (0, 0.0))
         if next_at > self._draft.now:
@@ -158,12 +178,23 @@ class Agenda:
         else:
             self.to_start.append(call)
 
-    def _ask_about(self, execution: Execution, call: StepCall) -> None:
-        data = self._interviewer.unclear_question(self._run, call)
+    def ask_about(self, execution: Execution, call: StepCall, refused: str | None = None) -> None:
+        """Ask a person what became of a step that was interrupted; again, if their answer was ``refused``."""
+        doubt = self._interviewer.unclear_question(self._run, call, refused)
         asked_before = execution.past.asked.get(call.n, 0)
         id = f"{self._run.id}.{call.n}" + (f"~{asked_before + 1}" if asked_before else "")
-        execution.past.learn([self._draft.record(EntryKind.OPENED, call, value=data, details={"id": id})])
-        self._draft.opens.append(NewPromise(id, PromiseKind.QUESTION, self._run.id, call.n, data=data))
+        opened = self._draft.record(EntryKind.OPENED, call, value=doubt.data, details={"id": id})
+        execution.past.learn([opened])
+        self._draft.opens.append(
+            NewPromise(
+                id,
+                PromiseKind.QUESTION,
+                self._run.id,
+                call.n,
+                data=doubt.data,
+                assignees=doubt.assignees,
+            )
+        )
 
     def _close(self, call: Call[Any]) -> None:
         if isinstance(call, StepCall):

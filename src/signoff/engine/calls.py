@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from signoff import codec
 from signoff.engine.retry import RetryPolicy
+from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
     InvalidValue,
     PromiseCancelled,
@@ -26,7 +27,18 @@ from signoff.errors import (
     SignalTimeout,
     SignoffError,
 )
-from signoff.records import CallKind, Entry, NewPromise, NewRun, PromiseKind, PromiseState, Run, RunState
+from signoff.names import check_assignee
+from signoff.records import (
+    CallKind,
+    Entry,
+    EntryKind,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+)
 from signoff.start_options import check_id, check_priority, check_seconds, unix_time
 from signoff.stores.limits import check_text
 from signoff.traceparent import traceparent_of
@@ -120,9 +132,16 @@ class StepOptions:
     effect: Effect = "repeatable"
     key: str | None = None
     returns: Any = Any
+    operators: tuple[str, ...] = ()
 
     def check(self, name: str) -> None:
         """Refuse options that contradict each other."""
+        for operator in self.operators:
+            check_assignee("operators", operator)
+        if self.operators and self.effect != "once":
+            raise RegistrationError(
+                f"step {name!r}: operators= are asked about a step of effect='once', and no other"
+            )
         if self.effect not in ("repeatable", "once"):
             raise RegistrationError(f"step {name!r}: effect is 'repeatable' or 'once', not {self.effect!r}")
         if self.effect == "once" and self.retry is not None and self.retry.max_attempts > 1:
@@ -142,7 +161,17 @@ class StepCall(Call[Any]):
     """Ordinary code, run by the worker outside the workflow's loop."""
 
     kind = CallKind.STEP
-    __slots__ = ("args", "context", "function", "kwargs", "live", "step_options")
+    __slots__ = (
+        "args",
+        "attempt",
+        "computed",
+        "context",
+        "function",
+        "kwargs",
+        "speech",
+        "step_options",
+        "voice",
+    )
 
     def __init__(
         self,
@@ -158,13 +187,24 @@ class StepCall(Call[Any]):
         self.args = args
         self.kwargs = kwargs
         self.step_options = step_options
-        self.live: list[Any] = []  # the value just computed here, so that it need not be decoded again
+        self.computed: list[Any] = []  # the value just computed here, so that it need not be decoded again
         self.context: contextvars.Context | None = None  # of the code that awaits it, for the step to see
+        self.attempt = 0  # that is made, or was last
+        self.speech: Speech | None = None  # while it is made
+        self.voice: Voice | None = None  # of that attempt, once it is asked for
 
     @property
     def idempotency_key(self) -> str:
         """The same at every attempt."""
         return self.step_options.key or f"{self.run.id}.{self.n}"
+
+    def voice_of(self, attempt: int) -> Voice | None:
+        """Return the voice of an attempt; None if it has ended. From any thread."""
+        return None if self.speech is None else self.speech.voice(self, attempt)
+
+    def hush(self) -> Voice | None:
+        """Silence the attempt that was made. Returns its voice, if it had one."""
+        return None if self.speech is None else self.speech.hush(self)
 
     def begin(self) -> asyncio.Future[Any]:
         if self.future is None:
@@ -174,8 +214,8 @@ class StepCall(Call[Any]):
     def outcome(self, entry: Entry) -> Any:
         if entry.error is not None:
             raise codec.decode_error(entry.error)
-        if self.live:
-            return self.live.pop()
+        if self.computed:
+            return self.computed.pop()
         assert entry.value is not None
         return codec.decode(entry.value, self.step_options.returns)
 
@@ -190,6 +230,7 @@ class StepCall(Call[Any]):
         effect: Effect | None = None,
         key: str | None = None,
         returns: Any = None,
+        operators: Sequence[str] | None = None,
     ) -> StepCall:
         """Change how the step is run; what is not given stays as it is.
 
@@ -209,6 +250,7 @@ class StepCall(Call[Any]):
             effect=old.effect if effect is None else effect,
             key=old.key if key is None else key,
             returns=old.returns if returns is None else returns,
+            operators=old.operators if operators is None else tuple(operators),
         )
         with self._dropped_if_refused():
             changed.check(self.name)
@@ -415,7 +457,7 @@ class SignalCall(Call[Any]):
         self.due_at: float | None = None
 
     def outcome(self, entry: Entry) -> Any:
-        if entry.state == PromiseState.TIMED_OUT:
+        if entry.kind is EntryKind.COMPLETED and entry.state == PromiseState.TIMED_OUT:
             raise SignalTimeout(f"signal {self.name!r}", self.timeout or 0.0)
         return codec.decode(entry.value or "null", self.returns)
 

@@ -16,6 +16,7 @@ import gc
 import sys
 import sysconfig
 import types
+import weakref
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -42,6 +43,18 @@ def discard(roots: Iterable[object], opaque: tuple[type, ...] = ()) -> None:
     """
     for found in _suspended(roots, (*_OPAQUE, *opaque)):
         _silence(found)
+
+
+def forget(gone: Iterable[object]) -> None:
+    """Have everybody who refers weakly to these drop what they keep for them.
+
+    A ``WeakKeyDictionary`` keeps an entry for ever whose value refers to its key. That of anyio for a task in a cancel
+    scope does so until the scope is left, which suspended code that is let go never does.
+    """
+    for each in gone:
+        for reference in weakref.getweakrefs(each):
+            if reference.__callback__ is not None:
+                reference.__callback__(reference)
 
 
 def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object]:

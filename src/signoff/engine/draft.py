@@ -21,7 +21,7 @@ class Draft:
         seq: The next entry's number.
         now: The next entry's time, in unix seconds.
         last_at: The last entry's time, in unix seconds.
-        opens, closes, starts, cancels, taken: As in ``Write``.
+        opens, closes, starts, cancels, taken, unpublishes: As in ``Write``.
     """
 
     def __init__(self, seq: int) -> None:
@@ -34,6 +34,7 @@ class Draft:
         self.starts: list[NewRun] = []
         self.cancels: list[str] = []
         self.taken: list[int] = []
+        self.unpublishes: list[int] = []
 
     def begin_at(self, seq: int) -> None:
         """Go on at the end of a journal that was read."""
@@ -59,6 +60,7 @@ class Draft:
         self.seq = self._durable
         self._entries = []
         self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
+        self.unpublishes = []
 
     def __bool__(self) -> bool:
         return bool(self._entries or self.taken or self.opens or self.closes or self.starts or self.cancels)
@@ -106,9 +108,11 @@ class Draft:
             self.cancels,
             self.taken,
             first_seq,
+            self.unpublishes,
         )
         self._entries = []
         self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
+        self.unpublishes = []
         return write
 
 

@@ -11,9 +11,9 @@ import json
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from signoff import codec
 from signoff.engine.agenda import Agenda, Interviewer
@@ -24,8 +24,10 @@ from signoff.engine.replay import replay
 from signoff.engine.report import Report
 from signoff.engine.scope import current_run
 from signoff.engine.steps import Attempt, create_step_task
+from signoff.engine.voices import Voice
 from signoff.errors import (
     LeaseLost,
+    SignoffError,
     StepFailed,
     StoreError,
     StoreUnavailable,
@@ -47,6 +49,7 @@ _FINAL_ENTRY = {
     RunState.CANCELLED: EntryKind.CANCELLED,
 }
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -64,7 +67,7 @@ class Host(Interviewer, Protocol):
         """Ask the store whether a run is still held; if it is not, its driver is cancelled."""
         ...
 
-    async def attempt(self, call: StepCall, run_id: str, number: int) -> Attempt:
+    def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
         ...
 
@@ -256,7 +259,7 @@ class Driver:
             value = attempt.text
             if not call.step_options.durable:
                 value, details = None, {**(details or {}), "durable": False}
-            call.live.append(attempt.value)
+            call.computed.append(attempt.value)
             execution.deliver(self._draft.record(EntryKind.COMPLETED, call, value=value, details=details))
             return
         error = codec.encode_error(attempt.error)
@@ -323,6 +326,13 @@ class Driver:
             self._agenda.to_start.append(call)
         elif action == "done":
             result = json.dumps(verdict.get("result"))  # pyright: ignore[reportUnknownMemberType, reportOptionalMemberAccess]
+            try:
+                codec.decode(result, call.step_options.returns, path="result")
+            except (
+                SignoffError
+            ) as error:  # the step's own type knows more than its schema, or is another one by now
+                self._agenda.ask_about(execution, call, str(error))
+                return
             execution.deliver(self._draft.record(EntryKind.COMPLETED, call, value=result, details=details))
         else:
             failed = StepFailed("UnclearOutcome", f"step {call.name!r} was interrupted and declared failed")
@@ -348,8 +358,9 @@ class Driver:
     # What the code asked for
 
     def _collect(self, execution: Execution) -> None:
-        self._agenda.collect(execution)
-        self._stop_steps()
+        if execution.issued or execution.abandoned or execution.patched:
+            self._agenda.collect(execution)
+            self._stop_steps()
 
     def _close_rest(self, execution: Execution) -> None:
         self._agenda.close_rest(execution)
@@ -376,11 +387,23 @@ class Driver:
 
     async def _attempt(self, call: StepCall, number: int, started_at: float) -> None:
         while self._loop.time() >= self.sure_until:  # this process may have been frozen meanwhile
-            await self._insist(lambda: self._host.confirm(self))
-        attempt = await self._host.attempt(call, self.run.id, number)
+            await self._insist(self._host.confirm, self)
+        try:
+            attempt = await self._host.attempt(call, self.run.id, number)
+        except asyncio.CancelledError:
+            if call.hush() is not None:
+                self._draft.unpublishes.append(call.n)
+            raise
+        if (voice := call.hush()) is not None:
+            await self._end_live(call, voice)
         attempt.started_at = started_at
         self._events.append(attempt)
         self.poke()
+
+    async def _end_live(self, call: StepCall, voice: Voice) -> None:
+        """Have what an attempt said deleted with the write that says how it has ended."""
+        if await voice.was_heard():
+            self._draft.unpublishes.append(call.n)
 
     # Waiting, pausing, ending
 
@@ -400,7 +423,7 @@ class Driver:
         if self.paused:
             self._report.paused()
         else:
-            for message, wakes in await self._insist(lambda: self._store.read_messages([self.run.id])):
+            for message, wakes in await self._insist(self._store.read_messages, [self.run.id]):
                 self.take([message], wakes)
         return self.paused
 
@@ -464,7 +487,7 @@ class Driver:
         entries: Sequence[Entry] = ()
         if self.epoch > 1:
             after = self.run.first_seq - 1
-            entries = await self._insist(lambda: self._store.read_journal(self.run.id, after=after))
+            entries = await self._insist(self._store.read_journal, self.run.id, after=after)
         self._draft.now = self._store.clock.now()
         self._is_read = True
         if not entries or entries[0].kind not in (EntryKind.STARTED, EntryKind.CONTINUED):
@@ -486,6 +509,8 @@ class Driver:
             number += 1
             running = self._host.attempt(call, self.run.id, number)
             attempt = await create_step_task(call, running)
+            if (voice := call.hush()) is not None:
+                await self._end_live(call, voice)
             wait = attempt.retry_after
             if wait is None:
                 return attempt
@@ -499,7 +524,7 @@ class Driver:
         """Do a fenced write, waiting for as long as the store cannot be written. Written twice, it counts once."""
         write = self._draft.take(self.run, first_seq)
         try:
-            done = await self._insist(lambda: operation(write))
+            done = await self._insist(operation, write)
         except Exception:
             self._draft.put_back(write)
             raise
@@ -507,11 +532,11 @@ class Driver:
         self._report.written(write)
         return done
 
-    async def _insist(self, operation: Callable[[], Awaitable[T]]) -> T:
+    async def _insist(self, operation: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         wait = 0.05
         while True:
             try:
-                return await operation()
+                return await operation(*args, **kwargs)
             except StoreUnavailable as trouble:
                 log.error("run %s waits for its store: %s", self.run.id, trouble)
             await asyncio.sleep(wait)

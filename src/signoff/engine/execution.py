@@ -21,11 +21,12 @@ from typing import Any, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine import guard
-from signoff.engine.calls import Call, SignalCall, TimerCall, check_name
-from signoff.engine.discard import discard
+from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
+from signoff.engine.discard import discard, forget
 from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
 from signoff.errors import (
     BusyLoop,
+    CannotRunHere,
     ContinueAsNew,
     NonDeterminism,
     OutsideWorkflow,
@@ -185,6 +186,14 @@ class Execution:
                 raise AssertionError(f"{entry.kind} is not delivered")
         self._drive()
 
+    def forget_settled(self) -> None:
+        """Let go of calls that were issued and settled since the driver took some: of a long replay nearly all."""
+        self.issued = [call for call in self.issued if call.n in self.open or self._is_news(call)]
+
+    def _is_news(self, call: Call[Any]) -> bool:
+        """Whether a call that waits for nothing is not in the journal yet."""
+        return isinstance(call, DetachedCall | ProgressCall) and call.n not in self.past.opened
+
     def check_replayed(self) -> None:
         """After the last entry: the code must have asked for everything that the journal knows."""
         for n, recorded in self.past.calls.items():
@@ -204,6 +213,7 @@ class Execution:
         """Let go of the code where it stands. Nothing of it runs any more."""
         self.is_discarded = True
         discard([task.get_coro() for task in self.loop.tasks], (Execution, WorkflowLoop))
+        forget(list(self.loop.tasks))
         self.loop.drop()
         self._main = None
 
@@ -236,7 +246,7 @@ class Execution:
         Raises:
             OutsideWorkflow: This is not the run's own code, but a step or something outside.
         """
-        if asyncio._get_running_loop() is not self.loop:  # pyright: ignore[reportPrivateUsage]
+        if not self.loop.is_running_here():
             raise OutsideWorkflow(f"{call.kind} {call.name!r}", self.run.id)
         future = self.loop.create_future()
         call.future = future
@@ -354,6 +364,8 @@ class Execution:
         error = _only_continuation(error) or error
         if isinstance(error, ContinueAsNew):
             self.continuation = error.arguments
+        elif isinstance(error, CannotRunHere):
+            self.failure = self.failure or error
         elif error is None:
             self._succeed(main.result())
         else:

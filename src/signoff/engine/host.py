@@ -9,7 +9,10 @@ from pathlib import Path
 
 import psutil
 
+import signoff
 from signoff.records import WorkerInfo
+
+BUILD_VARIABLE = "SIGNOFF_BUILD"
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
@@ -23,7 +26,7 @@ def this_host() -> str:
     return f"{platform.node()}/{boot}/{namespace}"
 
 
-def new_worker(group: str, namespace: str) -> WorkerInfo:
+def new_worker(group: str, namespace: str, build: str | None = None) -> WorkerInfo:
     """Describe a new worker in this process."""
     process = psutil.Process()
     return WorkerInfo(
@@ -33,6 +36,9 @@ def new_worker(group: str, namespace: str) -> WorkerInfo:
         process_started_at=process.create_time(),
         group=group,
         namespace=namespace,
+        signoff_version=signoff.__version__,
+        python_version=platform.python_version(),
+        build=build or os.environ.get(BUILD_VARIABLE) or None,
     )
 
 

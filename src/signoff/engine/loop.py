@@ -16,9 +16,11 @@ import math
 import os
 import sys
 import sysconfig
+import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
@@ -124,6 +126,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._time = time
         self._ready: deque[asyncio.Handle] = deque()
         self._numbers = itertools.count(first_number)
+        self._entered_by: int | None = None
         self.tasks: dict[asyncio.Task[Any], None] = {}
 
     def next_number(self) -> int:
@@ -132,31 +135,50 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     # Driving
 
+    @contextmanager
+    def entered(self) -> Generator[None]:
+        """Be the running loop of the calling thread: for a replay once, instead of for each of its entries."""
+        outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+        hooks = sys.get_asyncgen_hooks()
+        asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage]
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finish_generator)
+        self._entered_by = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._entered_by = None
+            sys.set_asyncgen_hooks(*hooks)
+            asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
+
+    def is_running_here(self) -> bool:
+        """Whether this is the running loop of the calling thread."""
+        # asked often: the running loop is known to CPython 3.11 only by a system call
+        return self._entered_by == threading.get_ident()
+
     def run_until_quiet(self) -> None:
         """Run what is ready, and what becomes ready by it, on the calling thread.
 
         Raises:
             Stuck: It never became quiet.
         """
-        ready = self._ready
-        if not ready:
+        if not self._ready:
             return
-        outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
-        hooks = sys.get_asyncgen_hooks()
-        asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage]
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finish_generator)
-        try:
-            turns = 0
-            while ready:
-                handle = ready.popleft()
-                if not handle.cancelled():
-                    handle._run()  # pyright: ignore[reportPrivateUsage]
-                turns += 1
-                if turns >= TURNS_WITHOUT_WAITING:
-                    raise Stuck(self._busiest_line())
-        finally:
-            sys.set_asyncgen_hooks(*hooks)
-            asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
+        if self._entered_by is not None:
+            self._run_ready()
+            return
+        with self.entered():
+            self._run_ready()
+
+    def _run_ready(self) -> None:
+        ready = self._ready
+        turns = 0
+        while ready:
+            handle = ready.popleft()
+            if not handle._cancelled:  # pyright: ignore[reportPrivateUsage]
+                handle._run()  # pyright: ignore[reportPrivateUsage]
+            turns += 1
+            if turns >= TURNS_WITHOUT_WAITING:
+                raise Stuck(self._busiest_line())
 
     def advance(self, time: float) -> None:
         """Move journal time forward to ``time``; it never goes back."""

@@ -48,20 +48,41 @@ async def _deliver(
     execution: Execution, deliveries: Sequence[Entry], rerun: Callable[[StepCall], Awaitable[Attempt]]
 ) -> Execution:
     execution.start()
-    for index, entry in enumerate(deliveries):
+    index = 0
+    while index < len(deliveries):
+        entry = deliveries[index]
         if execution.ended:
             if execution.failure is None:
                 execution.overran(entry)
             return execution
-        call = execution.open.get(entry.n or 0)
-        if isinstance(call, StepCall) and entry.value is None and entry.error is None:
+        if (call := _unkept(execution, entry)) is not None:
             attempt = await rerun(call)
             if attempt.error is not None:
                 execution.failure = ReplayFailed(execution.run.id, call.n, call.name, repr(attempt.error))
                 return execution
-            call.live.append(attempt.value)
-        execution.deliver(entry)
-        if index % REPLAY_SLICE == REPLAY_SLICE - 1:
+            call.computed.append(attempt.value)
+        index = _deliver_slice(execution, deliveries, index)
+        execution.forget_settled()
+        if index < len(deliveries):
             await asyncio.sleep(0)
     execution.check_replayed()
     return execution
+
+
+def _deliver_slice(execution: Execution, deliveries: Sequence[Entry], index: int) -> int:
+    """Deliver an entry and some of those behind it; returns where the rest begins."""
+    end = min(index + REPLAY_SLICE, len(deliveries))
+    with execution.loop.entered():
+        while True:
+            execution.deliver(deliveries[index])
+            index += 1
+            if index == end or execution.ended or _unkept(execution, deliveries[index]) is not None:
+                return index
+
+
+def _unkept(execution: Execution, entry: Entry) -> StepCall | None:
+    """Return the ``durable=False`` step whose value the journal does not hold, if an entry completes one."""
+    if entry.value is not None or entry.error is not None:
+        return None
+    call = execution.open.get(entry.n or 0)
+    return call if isinstance(call, StepCall) else None

@@ -19,6 +19,15 @@ DAY_SECONDS = 86_400.0
 UNANNOUNCED_DAYS = 7.0
 
 
+def unannounced_seconds(seconds: float) -> float:
+    """Return how long a workflow stays on the register after a worker last announced it.
+
+    Args:
+        seconds: How long other things are kept after their end.
+    """
+    return max(seconds, UNANNOUNCED_DAYS * DAY_SECONDS)
+
+
 class Retention:
     """Deletes what ended in a store's namespace, some days after its end. Any number of processes may do so.
 
@@ -54,8 +63,7 @@ class Retention:
         """Delete all that is due, in small batches. Returns how many runs."""
         await self._delete(self._store.delete_tokens)
         await self._delete(self._store.delete_deliveries)
-        unannounced = max(self._seconds, UNANNOUNCED_DAYS * DAY_SECONDS)
-        await self._delete(self._store.delete_workflows, unannounced)
+        await self._delete(self._store.delete_workflows, unannounced_seconds(self._seconds))
         return await self._delete(self._store.delete_ended)
 
     async def _delete(

@@ -16,6 +16,7 @@ from signoff import codec, telemetry
 from signoff.engine.calls import StepCall
 from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.engine.scope import current_attempt
+from signoff.engine.voices import Voice
 from signoff.errors import OutsideWorkflow, StepTimeout
 from signoff.telemetry import (
     AttemptCancelled,
@@ -31,8 +32,15 @@ T = TypeVar("T")
 DEFAULT_RETRY = RetryPolicy()
 
 
+class _Speaker:
+    """Has a voice, which is none of its facts."""
+
+    __slots__ = ("voice",)
+    voice: Voice | None
+
+
 @dataclass(frozen=True, slots=True)
-class StepInfo:
+class StepInfo(_Speaker):
     """What the code of a step may know of itself.
 
     Attributes:
@@ -49,6 +57,27 @@ class StepInfo:
     attempt: int
     idempotency_key: str
 
+    def live(self, text: str, kind: str = "text") -> None:
+        """Say what the step has so far, for whoever follows the run live; may be called from any thread.
+
+        It is added to what this attempt has said before. Nothing of it is journaled: it is gone when the attempt ends,
+        and what the step returns is what counts. It never waits, and the step does not fail if it cannot be delivered.
+        What all steps of a process say is written together, about ten times a second; of each the last 65,536
+        characters are kept for readers who come later.
+
+        Args:
+            text: What to add.
+            kind: What it is, if there are several things to tell apart.
+
+        Example::
+
+            async for token in tokens:
+                signoff.current_step().live(token)
+        """
+        voice: Voice | None = getattr(self, "voice", None)
+        if voice is not None:
+            voice.say(text, kind)
+
 
 def current_step() -> StepInfo:
     """Return what the running step may know of itself.
@@ -64,7 +93,9 @@ def current_step() -> StepInfo:
         call, number = current_attempt.get()
     except LookupError:
         raise OutsideWorkflow("current_step()", "(no step is running here)") from None
-    return StepInfo(call.run.id, call.n, call.name, number, call.idempotency_key)
+    info = StepInfo(call.run.id, call.n, call.name, number, call.idempotency_key)
+    object.__setattr__(info, "voice", call.voice_of(number))
+    return info
 
 
 @dataclass(slots=True)
@@ -85,17 +116,17 @@ class Attempt:
         if self.error is None or isinstance(self.error, (*NEVER_RETRIED, *options.non_retryable)):
             return None
         policy = NO_RETRY if options.effect == "once" else options.retry or DEFAULT_RETRY
-        return policy.wait_after(self.number)
+        return policy.wait_after_error(self.error, self.number)
 
 
 def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Make the task of an attempt, in a copy of the context of the code that called the step."""
     assert call.context is not None
     context = call.context.copy()
+    loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):  # it may end without a turn of the loop
-        loop = asyncio.get_running_loop()
         return asyncio.Task(running, loop=loop, name="signoff step", context=context, eager_start=True)
-    return asyncio.create_task(running, name="signoff step", context=context)
+    return asyncio.Task(running, loop=loop, name="signoff step", context=context)
 
 
 async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:

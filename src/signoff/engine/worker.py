@@ -8,18 +8,20 @@ import logging
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 from signoff import telemetry
 from signoff.codec.ciphers import is_encrypted
 from signoff.engine import host
+from signoff.engine.agenda import Doubt
 from signoff.engine.announcer import Announcer
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
+from signoff.engine.live import Publisher
 from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
 from signoff.engine.steps import Attempt, run_attempt
@@ -59,8 +61,8 @@ class Programs(Protocol):
         """Return the code of a workflow: that version if it is here, else the newest."""
         ...
 
-    def unclear_question(self, run: Run, call: StepCall) -> str:
-        """Return the data of the question to ask about a step of which nobody knows whether it happened."""
+    def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
+        """Return the question to ask about a step of which nobody knows whether it happened."""
         ...
 
 
@@ -73,12 +75,15 @@ class Worker:
         group: The group it polls.
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
-        hot_runs: How many paused runs stay in memory (about 11 KiB each, and what they hold) to go on without a replay.
+        hot_runs: How many paused runs stay in memory (about 11 KiB each, an agent's turn 200 to 300, and what they
+            hold) to go on without a replay.
         busy_seconds: After how long workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
         look_seconds: How often to look for what the store did not tell: ready runs, messages, deadlines.
-        info: What the register of workers says of it; by default this process.
+        build: What its code was built from, such as a commit, for whoever looks who runs what; by default what the
+            environment variable ``SIGNOFF_BUILD`` says.
+        info: What the register of workers says of it; by default this process, and the build.
         is_dead: Whether another worker is known to have ended, so that its runs can be taken over at once.
         keeper: Makes what extends the leases, by default from a thread.
         attempt: Runs an attempt of a step, for tests that look at it.
@@ -98,16 +103,19 @@ class Worker:
         busy_seconds: float = BUSY_SECONDS,
         stalled_seconds: float = STALLED_SECONDS,
         look_seconds: float = LOOK_EVERY_SECONDS,
+        build: str | None = None,
         info: WorkerInfo | None = None,
         is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
         keeper: Callable[..., Keeper] = LeaseKeeper,
-        attempt: Callable[[StepCall, str, int, ThreadPoolExecutor], Awaitable[Attempt]] = run_attempt,
+        attempt: Callable[
+            [StepCall, str, int, ThreadPoolExecutor], Coroutine[Any, Any, Attempt]
+        ] = run_attempt,
         retention_days: float | None = None,
     ) -> None:
         self.store = store
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
         self.draining = False
-        self.info = info or host.new_worker(group, store.namespace)
+        self.info = info or host.new_worker(group, store.namespace, build)
         self.program = programs.program
         self.unclear_question = programs.unclear_question
         self._programs = programs
@@ -124,6 +132,7 @@ class Worker:
         self._is_dead = is_dead
         self._keeper = keeper
         self._attempt = attempt
+        self._publisher = Publisher(store)
         self._duties = programs.duties
         self._retention = None if retention_days is None else Retention(store, retention_days)
         self._announcer = Announcer(store, programs, group, look_seconds=look_seconds)
@@ -147,6 +156,7 @@ class Worker:
         """
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+        self._publisher.loop = self._loop
         await self.store.enlist(self.info)
         self._leases = leases = Leases(self.store, self.info, lambda: self._held, self._lose)
         keeper = self._keeper(leases, **self._keeping)
@@ -165,6 +175,7 @@ class Worker:
             self._leases = None
             stop_listening()
             await self._leave(keeper)
+            await self._publisher.close()
 
     async def drain(self, grace_seconds: float = 30.0) -> None:
         """Claim nothing more and let running steps finish and be journaled.
@@ -310,9 +321,10 @@ class Worker:
         while len(self._hot) > self._hot_runs:
             self._hot.popitem(last=False)[1][0].discard()
 
-    async def attempt(self, call: StepCall, run_id: str, number: int) -> Attempt:
+    def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
-        return await self._attempt(call, run_id, number, self._threads)
+        call.attempt, call.speech = number, self._publisher
+        return self._attempt(call, run_id, number, self._threads)
 
     # Leases
 

@@ -19,9 +19,11 @@ from signoff.people.checks import check_answer, check_texts, own_text, read_valu
 from signoff.people.decisions import bring_up_to_date, decide
 from signoff.people.edits import Edit
 from signoff.people.forms import form_of
+from signoff.people.policies import Policy
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.people.rules import Alike, new_rule, session_of
+from signoff.people.schemas import problems
 from signoff.records import Entry, NewRule, Promise, PromiseKind, PromiseState, Run
 from signoff.stores.base import Store
 from signoff.stores.base_tokens import CALLBACK
@@ -268,10 +270,29 @@ def _check_kind(promise: Promise) -> None:
         raise NotFound("question", promise.id)
 
 
-def unclear_outcome(step_name: str, run_id: str, returns: Any) -> str:
-    """Return the data of the question about a step that may or may not have happened."""
+def unclear_outcome(
+    step_name: str,
+    run_id: str,
+    returns: Any,
+    *,
+    key: str,
+    assignees: tuple[str, ...] = (),
+    refused: str | None = None,
+) -> str:
+    """Return the data of the question about a step that may or may not have happened.
+
+    Args:
+        step_name: The step.
+        run_id: Its run.
+        returns: The type of its value: who says that it is done says with which.
+        key: The idempotency key that the attempt had, by which it is found where it may have happened.
+        assignees: Who may answer; empty: anybody.
+        refused: What was wrong with the last answer, if there was one.
+    """
     result = {} if returns is Any else _schema_or_any(returns)
+    needs_result = problems(result, None) != []
     definitions = result.pop("$defs", {})
+    metadata = {"run_id": run_id, "step": step_name, "idempotency_key": key}
     question = Question.make(
         f"Step {step_name!r} was interrupted: it may or may not have happened. What is true?",
         input_type="form",
@@ -286,11 +307,18 @@ def unclear_outcome(step_name: str, run_id: str, returns: Any) -> str:
             },
             "required": ["action"],
             "additionalProperties": False,
+            **(_DONE_HAS_RESULT if needs_result else {}),
             "$defs": definitions,
         },
-        metadata={"run_id": run_id, "step": step_name},
+        metadata=metadata if refused is None else {**metadata, "last_answer_refused": refused},
     )
-    return question.to_json()
+    return question.to_json(Policy(assignees=assignees))
+
+
+_DONE_HAS_RESULT: Final = {
+    "if": {"properties": {"action": {"const": "done"}}, "required": ["action"]},
+    "then": {"required": ["result"]},
+}
 
 
 def _schema_or_any(returns: Any) -> dict[str, Any]:

@@ -11,12 +11,14 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
-from signoff.errors import SignoffError
+from signoff.errors import SignoffError, StoreError
+from signoff.origins import facts_of
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
@@ -58,7 +60,7 @@ def hash_of(previous: str, event: AuditEvent) -> str:
 
     It is made of what the event says, not of how its JSON is spelled.
     """
-    facts = (
+    facts: tuple[object, ...] = (
         event.namespace,
         event.id,
         event.at,
@@ -68,6 +70,8 @@ def hash_of(previous: str, event: AuditEvent) -> str:
         event.by,
         _plain(event.details),
     )
+    if event.origin is not None:  # events of before there were origins have the hash that they had
+        facts += (facts_of(event.origin),)
     text = previous + json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -86,28 +90,45 @@ async def record_refusal(
     error: SignoffError,
     *,
     request_id: str | None = None,
+    attempt: str | None = None,
 ) -> None:
-    """Record that somebody's answer to a question was refused, and why; if it cannot be, the log says so.
+    """Record that what somebody wanted of a question was refused, and why; if it cannot be, the log says so.
 
     Args:
         store: Where the question is.
         question: The question.
-        user_id: Who answered, as they or their link said.
+        user_id: Who wanted it, as they or their link said.
         error: Why it was refused.
-        request_id: By which the answer is known, if by any: it says where it came from.
+        request_id: By which it is known, if by any.
+        attempt: What they wanted, such as ``claim``; None: to answer it.
     """
     if question.kind is not PromiseKind.QUESTION:
         return
     told = {"error": type(error).__name__, "detail": str(error)[:LONGEST_DETAIL]}
     if request_id is not None:
         told["request_id"] = request_id
+    if attempt is not None:
+        told["attempt"] = attempt
     new = NewAuditEvent(
         uuid.uuid4().hex, AuditKind.REFUSED, question.id, question.run_id, user_id, json.dumps(told)
     )
     try:
         await store.record([new])
     except SignoffError as trouble:
-        log.warning("a refused answer to question %s could not be recorded: %s", question.id, trouble)
+        log.warning("a refusal at question %s could not be recorded: %s", question.id, trouble)
+
+
+@asynccontextmanager
+async def recording(
+    store: Store, question: Promise, user_id: str | None, attempt: str
+) -> AsyncGenerator[None]:
+    """Record what is refused within; see ``record_refusal``. That the store is not available is no refusal."""
+    try:
+        yield
+    except SignoffError as refusal:
+        if not isinstance(refusal, StoreError):
+            await record_refusal(store, question, user_id, refusal, attempt=attempt)
+        raise
 
 
 async def seal_events(store: Store) -> float | None:

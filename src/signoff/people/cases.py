@@ -21,6 +21,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.names import user_name
+from signoff.origins import TIMER
 from signoff.people.policies import Policy
 from signoff.people.responders import Responder, check_names
 from signoff.records import (
@@ -28,6 +29,8 @@ from signoff.records import (
     AuditKind,
     NewAuditEvent,
     NewRule,
+    Origin,
+    OriginWay,
     Promise,
     PromiseState,
     Rule,
@@ -187,20 +190,21 @@ class Case:
                 "assignees": assignees,
                 "from": old,
             }
-            events.append(self._event(AuditKind.ESCALATED, None, told))
+            events.append(self._event(AuditKind.ESCALATED, None, told, TIMER))
         due = self._reminders_due()
         if due > case.progress.reminders:
             case = replace(case, progress=replace(case.progress, reminders=due))
             told = {"number": due, "to": case.question.assignees}
-            events.append(self._event(AuditKind.REMINDED, None, told))
+            events.append(self._event(AuditKind.REMINDED, None, told, TIMER))
         if self.awaits_rules and not events:
             return None  # it is due for that
         return case._amend(*events)
 
     def answer_by(self, rule: Rule, value: str) -> Amendment:
         """Return the end that a rule brings, in the name of who made it."""
-        settlement = Settlement(PromiseState.RESOLVED, value, rule.by)
-        used = self._event(AuditKind.RULE_USED, rule.by, {"rule": rule.id})
+        origin = Origin(OriginWay.RULE, rule.id)
+        settlement = Settlement(PromiseState.RESOLVED, value, rule.by, origin=origin)
+        used = self._event(AuditKind.RULE_USED, rule.by, {"rule": rule.id}, origin)
         return replace(self._with_looked()._amend(used, settlement=settlement), by_rule=rule.id)
 
     def without_rules(self) -> Amendment:
@@ -212,8 +216,9 @@ class Case:
         return replace(self, progress=replace(self.progress, looked=True))
 
     def _take_timeout_answer(self, value: str | None) -> Amendment:
-        settlement = Settlement(PromiseState.RESOLVED, value, by=TIMEOUT)
-        return self._amend(self._event(AuditKind.DEFAULTED, TIMEOUT, {"value": value}), settlement=settlement)
+        settlement = Settlement(PromiseState.RESOLVED, value, by=TIMEOUT, origin=TIMER)
+        defaulted = self._event(AuditKind.DEFAULTED, TIMEOUT, {"value": value}, TIMER)
+        return self._amend(defaulted, settlement=settlement)
 
     def _reminders_due(self) -> int:
         every = self.policy.remind_every
@@ -442,9 +447,11 @@ class Case:
         seconds = policy.next_act(reminded=self.progress.reminders, escalated=self.progress.escalated)
         return None if seconds is None else self._asked_at + seconds
 
-    def _event(self, kind: AuditKind, by: str | None, details: dict[str, Any]) -> NewAuditEvent:
+    def _event(
+        self, kind: AuditKind, by: str | None, details: dict[str, Any], origin: Origin | None = None
+    ) -> NewAuditEvent:
         told = json.dumps({name: value for name, value in details.items() if value is not None})
-        return NewAuditEvent(uuid.uuid4().hex, kind, self.question.id, self.question.run_id, by, told)
+        return NewAuditEvent(uuid.uuid4().hex, kind, self.question.id, self.question.run_id, by, told, origin)
 
 
 def excluded_users(requester: str | None) -> tuple[str, ...]:

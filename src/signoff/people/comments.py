@@ -8,6 +8,7 @@ import uuid
 
 from signoff.errors import InvalidValue, NotAllowed, NotFound, RequestConflict
 from signoff.people.answers import get_question
+from signoff.people.audit import record_refusal
 from signoff.people.checks import check_texts
 from signoff.people.responders import Responder
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent
@@ -43,7 +44,9 @@ async def comment(
         raise InvalidValue("text", "it is empty")
     question = await get_question(store, question_id)
     if responder.user_id is None:
-        raise NotAllowed(question_id, None, "say who comments on it")
+        refusal = NotAllowed(question_id, None, "say who comments on it")
+        await record_refusal(store, question, None, refusal, attempt="comment")
+        raise refusal
     said = json.dumps({"text": text, "request_id": request_id})
     id = _id(question_id, question.created_at, request_id)
     new = NewAuditEvent(id, AuditKind.COMMENTED, question_id, question.run_id, responder.user_id, said)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from signoff.errors import AccessDenied, AlreadySettled, NotFound, RequestConflict, StoreError
+from signoff.people.audit import recording
 from signoff.people.cases import Case
 from signoff.people.checks import check_texts
 from signoff.people.policies import check_deadline
-from signoff.people.responders import Responder
+from signoff.people.responders import Responder, check_names
 from signoff.people.rules import look_for_rules
 from signoff.records import (
     Amendment,
@@ -112,8 +113,10 @@ async def view(store: Store, question_id: str, responder: Responder) -> Promise:
     Raises:
         NotFound, NotAllowed
     """
-    question = await bring_up_to_date(store, await _get(store, question_id))
-    Case.of(question, store.clock.now()).check_asked(responder)
+    question = await _get(store, question_id)
+    async with recording(store, question, responder.user_id, "view"):
+        question = await bring_up_to_date(store, question)
+        Case.of(question, store.clock.now()).check_asked(responder)
     seen = json.dumps({"digest": json.loads(question.data or "{}").get("digest")})
     new = NewAuditEvent(
         uuid.uuid4().hex, AuditKind.VIEWED, question.id, question.run_id, responder.user_id, seen
@@ -128,12 +131,16 @@ async def claim(store: Store, question_id: str, responder: Responder) -> Promise
     Raises:
         NotFound, NotAllowed, QuestionClaimed, AlreadySettled
     """
-    return await _change(store, await _get(store, question_id), lambda case: case.claim(responder))
+    question = await _get(store, question_id)
+    async with recording(store, question, responder.user_id, "claim"):
+        return await _change(store, question, lambda case: case.claim(responder))
 
 
 async def release(store: Store, question_id: str, responder: Responder) -> Promise:
     """Let others answer again what one has claimed. Raises NotFound, NotAllowed, AlreadySettled."""
-    return await _change(store, await _get(store, question_id), lambda case: case.release(responder))
+    question = await _get(store, question_id)
+    async with recording(store, question, responder.user_id, "release"):
+        return await _change(store, question, lambda case: case.release(responder))
 
 
 async def delegate(
@@ -153,10 +160,10 @@ async def delegate(
         InvalidValue: There is nobody to delegate to, a name is none, or one is excluded.
     """
     check_texts(note=note)
-    names = tuple(to)
-    return await _change(
-        store, await _get(store, question_id), lambda case: case.delegate(responder, names, note)
-    )
+    names = check_names("to", to)
+    question = await _get(store, question_id)
+    async with recording(store, question, responder.user_id, "delegate"):
+        return await _change(store, question, lambda case: case.delegate(responder, names, note))
 
 
 async def cancel(
@@ -184,12 +191,13 @@ async def cancel(
         PromiseState.CANCELLED, by=Responder(by).user_id, note=reason, request_id=request_id
     )
     question = await _get(store, question_id)
-    while True:
-        question = await bring_up_to_date(store, question)
-        made = replace(settlement, version=question.version)
-        question, _ = await store.settle(question_id, PromiseKind.QUESTION, made)
-        if question.state is not PromiseState.PENDING:
-            return question
+    async with recording(store, question, settlement.by, "cancel"):
+        while True:
+            question = await bring_up_to_date(store, question)
+            made = replace(settlement, version=question.version)
+            question, _ = await store.settle(question_id, PromiseKind.QUESTION, made)
+            if question.state is not PromiseState.PENDING:
+                return question
 
 
 async def reassign(
@@ -209,10 +217,10 @@ async def reassign(
         InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
     """
     check_texts(reason=reason)
-    who, names = Responder(by).user_id, tuple(to)
-    return await _change(
-        store, await _get(store, question_id), lambda case: case.reassign(who, names, reason)
-    )
+    who, names = Responder(by).user_id, check_names("to", to)
+    question = await _get(store, question_id)
+    async with recording(store, question, who, "reassign"):
+        return await _change(store, question, lambda case: case.reassign(who, names, reason))
 
 
 async def move_deadline(
@@ -237,9 +245,9 @@ async def move_deadline(
     """
     check_texts(reason=reason)
     who, seconds = Responder(by).user_id, check_deadline(timeout_seconds)
-    return await _change(
-        store, await _get(store, question_id), lambda case: case.move_deadline(who, seconds, reason)
-    )
+    question = await _get(store, question_id)
+    async with recording(store, question, who, "move_deadline"):
+        return await _change(store, question, lambda case: case.move_deadline(who, seconds, reason))
 
 
 async def serve_questions(store: Store) -> float | None:

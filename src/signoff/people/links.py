@@ -18,6 +18,7 @@ from signoff.errors import (
     LinkEnded,
     NotFound,
     RequestConflict,
+    SignoffError,
     UnknownLink,
     WrongAnswer,
 )
@@ -29,9 +30,19 @@ from signoff.people.filled import Filled, answer_of, normal
 from signoff.people.placeholders import meant_answer, unquoting
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
-from signoff.records import AuditKind, NewAuditEvent, Promise, PromiseState, Token, TokenKind
+from signoff.records import (
+    AuditKind,
+    NewAuditEvent,
+    Origin,
+    OriginWay,
+    Promise,
+    PromiseState,
+    Token,
+    TokenKind,
+)
 from signoff.redaction import Redaction
 from signoff.stores.base import Store
+from signoff.stores.stated import stated
 from signoff.tokens import find_token, new_token
 
 LIFETIME_SECONDS: Final = 7 * 24 * 3600.0
@@ -70,6 +81,10 @@ class OpenedLink:
     def request_id(self) -> str:
         """What its answers are known by."""
         return f"link:{self.token.id}"
+
+    def origin(self, address: str | None) -> Origin:
+        """Return from where comes what is done with it at an address."""
+        return Origin(OriginWay.LINK, self.token.id, address=address)
 
 
 async def create_link(
@@ -171,6 +186,28 @@ async def find_link(store: Store, secret: str) -> OpenedLink:
     return OpenedLink(token, question, Responder(token.subject, groups, roles))
 
 
+async def record_ended(store: Store, secret: str, error: LinkEnded, address: str | None) -> None:
+    """Record that somebody wanted to answer with a link that is good for nothing any more, if its question is there.
+
+    Args:
+        store: Where the question is.
+        secret: The link's.
+        error: Why it is refused.
+        address: From which address they wanted it.
+    """
+    token = await find_token(store, TokenKind.LINK, secret)
+    if token is None or token.namespace != store.namespace or token.question_id is None:
+        return
+    try:
+        question = await get_question(store, token.question_id)
+    except NotFound:
+        return
+    if question.created_at <= token.created_at:
+        link = OpenedLink(token, question, Responder(token.subject))
+        at = stated(store, link.origin(address))
+        await record_refusal(at, question, token.subject, error, request_id=link.request_id)
+
+
 def check_usable(link: OpenedLink, now: float) -> None:
     """Say why a link's question cannot be answered by it at a time. Nothing is changed.
 
@@ -187,7 +224,13 @@ def check_usable(link: OpenedLink, now: float) -> None:
 
 
 async def answer_by_link(
-    store: Store, link: OpenedLink, value: Any, *, note: str | None = None, digest: str | None = None
+    store: Store,
+    link: OpenedLink,
+    value: Any,
+    *,
+    note: str | None = None,
+    digest: str | None = None,
+    address: str | None = None,
 ) -> Promise:
     """Answer a question by a link. The very same answer again is a success without effect.
 
@@ -197,6 +240,7 @@ async def answer_by_link(
         value: As ``signoff.people.answers.answer`` takes it.
         note: What they add in words.
         digest: What they saw.
+        address: From which address they answer.
 
     Raises:
         LinkEnded: It was used for another answer.
@@ -204,7 +248,7 @@ async def answer_by_link(
     """
     try:
         settled = await answer(
-            store,
+            stated(store, link.origin(address)),
             link.question.id,
             value,
             user_id=link.responder.user_id,
@@ -224,7 +268,9 @@ async def answer_by_link(
     return settled
 
 
-async def answer_by_form(store: Store, link: OpenedLink, filled: Filled, redaction: Redaction) -> Promise:
+async def answer_by_form(
+    store: Store, link: OpenedLink, filled: Filled, redaction: Redaction, address: str | None = None
+) -> Promise:
     """Answer a question with what came back from its page; see ``answer_by_link``.
 
     Args:
@@ -232,13 +278,18 @@ async def answer_by_form(store: Store, link: OpenedLink, filled: Filled, redacti
         link: As ``find_link`` returned it.
         filled: What came back. It says which question it was shown, by the digest.
         redaction: What was not shown there.
+        address: From which address it came.
     """
+    store = stated(store, link.origin(address))
     case = Case.of(link.question, store.clock.now())
     question = Question.from_json(redaction.shown(link.question).data or "null")
     value, wrong = answer_of(question, filled, can_edit=case.policy.quorum is None)
     if wrong:
-        check_usable(link, case.now)
-        refusal = WrongAnswer(link.question.id, wrong)
+        refusal: SignoffError = WrongAnswer(link.question.id, wrong)
+        try:
+            check_usable(link, case.now)
+        except SignoffError as unusable:
+            refusal = unusable
         await record_refusal(
             store, link.question, link.responder.user_id, refusal, request_id=link.request_id
         )
@@ -246,7 +297,9 @@ async def answer_by_form(store: Store, link: OpenedLink, filled: Filled, redacti
     note, digest = (normal("".join(filled.get(name, ())[:1])) for name in ("note", "digest"))
     meant = await meant_answer(store, redaction, link.question, value, link.responder)
     with unquoting(redaction, link.question, meant):
-        return await answer_by_link(store, link, meant, note=note.strip() or None, digest=digest)
+        return await answer_by_link(
+            store, link, meant, note=note.strip() or None, digest=digest, address=address
+        )
 
 
 def is_used(link: OpenedLink) -> bool:

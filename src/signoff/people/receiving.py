@@ -10,7 +10,7 @@ import hmac
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -32,9 +32,19 @@ from signoff.people.callbacks import FORM, MOST_FIELDS, Terms, media_type
 from signoff.people.checks import check_answer, read_value
 from signoff.people.questions import Question
 from signoff.people.schemas import problems
-from signoff.records import Promise, PromiseKind, PromiseState, Settlement, Token, TokenKind
+from signoff.records import (
+    Origin,
+    OriginWay,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Settlement,
+    Token,
+    TokenKind,
+)
 from signoff.stores.base import Store
 from signoff.stores.base_tokens import CALLBACK
+from signoff.stores.stated import stated
 from signoff.tokens import find_token
 
 STATE: Final = "state"
@@ -50,12 +60,14 @@ class Incoming:
         query: What follows the ``?``.
         headers: By lower-case names.
         body: Its bytes.
+        address: From which it came.
     """
 
     method: str = "POST"
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
+    address: str | None = None
 
     @property
     def content_type(self) -> str | None:
@@ -135,6 +147,8 @@ async def receive(found: FoundCallback, incoming: Incoming) -> Promise:
         AlreadySettled: Somebody else has answered, or something else came before.
         LinkEnded: The question timed out or was withdrawn.
     """
+    origin = Origin(OriginWay.CALLBACK, found.token.id, address=incoming.address)
+    found = replace(found, store=stated(found.store, origin))
     store, question = found.store, found.question
     began = time.perf_counter()
     request_id = _request_id(found, incoming)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
-from signoff.errors import NotFound
+from signoff.errors import NotFound, SnapshotRefused, WrongAnswer
 from signoff.local import LocalBackend
 from signoff.people.answers import get_question
 from signoff.people.placeholders import meant_answer, unquoting
 from signoff.people.responders import Responder
-from signoff.records import CallKind, Entry, EntryKind, Promise
+from signoff.people.resumptions import Response
+from signoff.people.search import QuestionSearch
+from signoff.records import CallKind, Entry, EntryKind, LiveText, Promise
 from signoff.redaction.paths import PLACEHOLDER
 from signoff.redaction.records import Redaction
 from signoff.stores.base import Store
+from signoff.stores.paging import Page
 
 
 class RedactedBackend(LocalBackend):
@@ -45,6 +49,11 @@ class RedactedBackend(LocalBackend):
         async for entry in super().follow(run_id, after=after):
             yield shown.entry(entry)
 
+    async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
+        """Without what is said live: nobody knows what of a text is hidden."""
+        async for entry in self.follow(run_id, after=after):
+            yield entry
+
     async def answer(self, question_id: str, value: Any, **said: Any) -> Promise:
         """Answer a question that was shown without what is hidden: a placeholder means what it stands for."""
         question = await get_question(self._store, question_id)
@@ -54,6 +63,49 @@ class RedactedBackend(LocalBackend):
         with unquoting(self.redaction, question, meant):
             settled = await super().answer(question_id, meant, **said)
         return self.redaction.shown(settled)
+
+    async def check_responses(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None:
+        async with self._meaning(responses, responder) as meant:
+            await super().check_responses(session_id, secret, meant, responder)
+
+    async def resume(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None:
+        """Answer questions by a token; see ``answer``."""
+        async with self._meaning(responses, responder) as meant:
+            await super().resume(session_id, secret, meant, responder)
+
+    @asynccontextmanager
+    async def _meaning(
+        self, responses: Mapping[str, Response], responder: Responder
+    ) -> AsyncGenerator[Mapping[str, Response]]:
+        """Give answers with what their placeholders stand for; a refusal meanwhile quotes nothing that is hidden."""
+        questions = {id: await get_question(self._store, id) for id in responses}
+        meant: dict[str, Response] = {}
+        for id, each in responses.items():
+            value = await meant_answer(self._store, self.redaction, questions[id], each.value, responder)
+            meant[id] = replace(each, value=value)
+        try:
+            yield meant
+        except WrongAnswer as refusal:
+            id = refusal.question_id
+            with unquoting(self.redaction, questions[id], meant[id].value):
+                raise
+
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """Raise SnapshotRefused: it would show everything."""
+        await self._store.get_run(run_id)
+        raise SnapshotRefused(
+            run_id, "payloads are redacted here, and a snapshot holds all of them: save it where the store is"
+        )
+
+    async def list_questions(
+        self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        """Words are looked for in what is shown: ``list_promises`` here has nothing else."""
+        return await super().list_questions(search, after=after, limit=limit)
 
     async def _workflow(self, run_id: str) -> str | None:
         try:

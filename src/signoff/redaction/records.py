@@ -9,12 +9,15 @@ from typing import Any, Final, TypeVar, cast
 from pydantic_core import from_json, to_json
 
 from signoff.codec.signatures import signature
+from signoff.origins import facts_of, origin_of
 from signoff.records import (
     AuditEvent,
     AuditKind,
     CallKind,
     Entry,
     EntryKind,
+    Origin,
+    OriginWay,
     Promise,
     PromiseKind,
     Rule,
@@ -152,6 +155,7 @@ class Redaction:
             value=_of_text(promise.value, hidden, lambda plain: answered(plain, hidden)),
             note=None if promise.note is None else hidden.masked(promise.note),
             progress=_of_text(promise.progress, hidden, hidden.masked_words),
+            origin=self._origin(promise.origin, hidden),
         )
 
     def _schedule(self, schedule: Schedule) -> Schedule:
@@ -193,8 +197,22 @@ class Redaction:
                 return self.start.shown(told, hidden)
             return hidden.masked_words(told)
 
-        shown = _rewritten(event, hidden, details=_of_text(event.details, hidden, details))
+        shown = _rewritten(
+            event,
+            hidden,
+            origin=self._origin(event.origin, hidden),
+            details=_of_text(event.details, hidden, details),
+        )
         return event if shown is event else replace(shown, redacted=True)
+
+    def _origin(self, origin: Origin | None, hidden: Hidden) -> Origin | None:
+        """Return from where something came, without what is hidden of it, such as ``origin.address``."""
+        if origin is None:
+            return None
+        place = self.start.under("origin")
+        if place.is_hidden:
+            return Origin(OriginWay(hidden.note(None)))
+        return origin_of(place.shown(facts_of(origin), hidden))
 
     # Payloads
 
@@ -335,8 +353,8 @@ def _of_text(text: str | None, hidden: Hidden, show: Callable[[Any], Any]) -> st
     return text if shown is plain else to_json(shown).decode()
 
 
-def _rewritten(record: T, hidden: Hidden, **texts: str | None) -> T:
-    return replace(cast("Any", record), **texts) if hidden.count else record
+def _rewritten(record: T, hidden: Hidden, **parts: Any) -> T:
+    return replace(cast("Any", record), **parts) if hidden.count else record
 
 
 def _bare(name: str) -> str:

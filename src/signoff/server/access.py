@@ -18,6 +18,8 @@ from signoff.records import (
     NewAuditEvent,
     NewPromise,
     NewRun,
+    Origin,
+    OriginWay,
     PromiseKind,
     Run,
     WorkerInfo,
@@ -30,6 +32,9 @@ from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, W
 
 LOCAL: Final = "local"
 """Who calls from the server's own machine, where there are no keys."""
+
+SHOWN_OF_HASH: Final = 16
+"""How much of its hash says which line of a key file a key is, in characters."""
 
 TOKEN_OPERATIONS: Final = frozenset(
     {
@@ -61,11 +66,19 @@ class Access:
         caller: Who it is, to tell callers apart: the hash of a key, or ``LOCAL``.
         namespace: The one namespace that is open; None means all.
         groups: The groups that are open; None means all.
+        key: The key's id; of one of a key file how its line begins.
+        name: What people call the key.
     """
 
     caller: str
     namespace: str | None = None
     groups: frozenset[str] | None = None
+    key: str | None = None
+    name: str | None = None
+
+    def origin(self, address: str | None) -> Origin:
+        """Return from where comes what they do at an address."""
+        return Origin(OriginWay.WORKER, self.key, self.name, address)
 
     def check_namespace(self, namespace: str) -> None:
         """Raises AccessDenied."""
@@ -100,7 +113,7 @@ async def access_of(request: Request) -> Access:
             raise
         key = None
     if key is not None:
-        return Access(key.hash, key.namespace, key.groups)
+        return Access(key.hash, key.namespace, key.groups, key.id or key.hash[:SHOWN_OF_HASH], key.name)
     if _needs_no_key(request, services):
         return Access(LOCAL)
     if not keyring.has_worker_keys and services.ways.required:
@@ -293,6 +306,10 @@ async def _check_id(access: Access, store: Store, id: str, owner: str | None = N
     access.check_group(f"id {id!r}, which is kept for a call of run {found[1]!r},", group)
 
 
+async def _by_pieces(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    await _check_runs(access, store, {piece.run_id for piece in arguments["pieces"]})
+
+
 async def _by_promise(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
     with contextlib.suppress(NotFound):
         promise = await store.get_promise(arguments["promise_id"])
@@ -407,7 +424,7 @@ async def _refused(access: Access, store: Store, arguments: Mapping[str, Any]) -
 
 
 _CHECKS: Mapping[str, _Check] = {
-    **dict.fromkeys(("get_run", "read_journal", "cancel", "retry", "signal"), _by_run),
+    **dict.fromkeys(("get_run", "read_journal", "read_live", "cancel", "retry", "signal"), _by_run),
     **dict.fromkeys(("ended", "read_messages"), _by_runs),
     **dict.fromkeys(_WRITES, _by_write),
     **dict.fromkeys(("get_promise", "settle"), _by_promise),
@@ -428,6 +445,7 @@ _CHECKS: Mapping[str, _Check] = {
     "record": _by_events,
     "list_audit": _by_audit_filter,
     "heartbeat": _by_held,
+    "publish": _by_pieces,
     "claim": _by_group,
     "create_run": _by_new_run,
     "enlist": _by_worker,

@@ -11,10 +11,10 @@ from fastapi import Depends, Request
 from signoff.errors import AccessDenied, NotAllowed
 from signoff.names import user_name
 from signoff.people.answers import get_question
-from signoff.people.audit import record_refusal
+from signoff.people.audit import record_refusal, recording
 from signoff.people.cases import Case
 from signoff.people.responders import SERVICE, Responder
-from signoff.records import AuditEvent, Promise, Rule, WorkerInfo
+from signoff.records import AuditEvent, Origin, OriginWay, Promise, Rule, WorkerInfo
 from signoff.server.rights import Reach
 from signoff.server.ways import Identity
 from signoff.stores.base import Store
@@ -42,6 +42,13 @@ class Actor:
     def namespace(self) -> str | None:
         """What they work on; None: what the server serves."""
         return None if self.identity is None else self.identity.namespace
+
+    def origin(self, address: str | None) -> Origin:
+        """Return from where comes what they do at an address."""
+        if self.identity is None:
+            return Origin(OriginWay.OPEN, address=address)
+        service = self.identity.person.user_id if self.identity.is_service else None
+        return Origin(OriginWay(self.identity.way), self.identity.credential, service, address)
 
     def check_start(self, group: str) -> None:
         """Raise AccessDenied if they may start no runs in a group."""
@@ -72,13 +79,16 @@ class Actor:
             raise AccessDenied(f"{field} {said!r}", "a service acts for people, not for another one")
         return said
 
-    async def responder(self, store: Store, question_id: str, said: Responder) -> Responder:
+    async def responder(
+        self, store: Store, question_id: str, said: Responder, attempt: str | None = None
+    ) -> Responder:
         """Return who answers a question, or does something else with it, with their groups and roles.
 
         Args:
             store: Where the question is; a refusal is recorded there.
             question_id: The question.
             said: Who the request says that it is.
+            attempt: What they want of it; None: to answer it.
 
         Raises:
             NotFound: There is no such question.
@@ -100,9 +110,30 @@ class Actor:
                     question_id, own.user, "a service answers only what is assigned to it by name"
                 )
         except (AccessDenied, NotAllowed) as refusal:
-            await record_refusal(store, question, own.user_id, refusal)
+            await record_refusal(store, question, own.user_id, refusal, attempt=attempt)
             raise
         return own
+
+    async def operator(self, store: Store, question_id: str, said: str | None, attempt: str) -> str | None:
+        """Return who does something with a question that they need not be asked, as it is recorded.
+
+        Args:
+            store: Where the question is; a refusal is recorded there.
+            question_id: The question.
+            said: Who the request says that it is.
+            attempt: What they want of it.
+
+        Raises:
+            NotFound: There is no such question.
+            AccessDenied: The request says somebody else.
+        """
+        try:
+            return self.user_id("by", said)
+        except AccessDenied as refusal:
+            own = None if self.person is None else self.person.user_id
+            question = await get_question(store, question_id)
+            await record_refusal(store, question, own, refusal, attempt=attempt)
+            raise
 
     async def commenter(self, store: Store, question_id: str, said: Responder) -> Responder:
         """Return who comments on a question: whoever sees it may, whether or not they may answer.
@@ -110,9 +141,11 @@ class Actor:
         Raises:
             NotFound, AccessDenied, NotAllowed: As ``responder`` does.
         """
-        responder = await self.responder(store, question_id, said)
+        responder = await self.responder(store, question_id, said, "comment")
         if self.reach is not Reach.ALL:
-            Case.of(await get_question(store, question_id), 0.0).check_asked(responder)
+            question = await get_question(store, question_id)
+            async with recording(store, question, responder.user_id, "comment"):
+                Case.of(question, 0.0).check_asked(responder)
         return responder
 
     def check_names_people(self, what: str, assignees: Iterable[str] = ()) -> None:
@@ -140,7 +173,7 @@ class Actor:
 
         Args:
             assignees: Whom the request asks for.
-            run_id: The run whose questions it asks for; ``only_seen`` sees to these.
+            run_id: The run whose questions it asks for; ``sees_question`` sees to these.
 
         Raises:
             AccessDenied: It asks for others.
@@ -150,10 +183,6 @@ class Actor:
         if assignees is not None:
             _check_own("assignee", assignees, self.person.names)
         return self.person.names if assignees is None and run_id is None else assignees
-
-    def only_seen(self, page: Page[Promise]) -> Page[Promise]:
-        """Return a page of questions without those that are not for them."""
-        return replace(page, items=tuple(question for question in page.items if self._sees(question)))
 
     async def question(self, store: Store, question_id: str) -> Promise:
         """Return a question, open or closed. Raises NotFound, or NotAllowed if it is not for them to see."""
@@ -206,7 +235,8 @@ class Actor:
             return False
         return True
 
-    def _sees(self, question: Promise) -> bool:
+    def sees_question(self, question: Promise) -> bool:
+        """Whether a question is for them to see, and one that this Signoff knows how to read."""
         if self.reach is Reach.ALL:
             return True
         case = Case.readable(question, 0.0)

@@ -37,11 +37,13 @@ from signoff.server import (
     operations,
     promises,
     questions,
+    resume_tokens,
     rules,
     runs,
     schedules,
     sessions,
     slack,
+    snapshots,
     studio,
     workers,
     workflows,
@@ -49,6 +51,7 @@ from signoff.server import (
 from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
 from signoff.server.feeds import Feeds
+from signoff.server.forwarding import Forwarding
 from signoff.server.guard import Guard
 from signoff.server.headers import SafeHeaders
 from signoff.server.heads import HeadLimit
@@ -85,6 +88,7 @@ def create_server_app(
     worker_keys: WorkerKeys | None = None,
     proxy: TrustedProxy | None = None,
     openid: OpenIdConnect | None = None,
+    forwarding: Forwarding | None = None,
     require_auth: bool = False,
     allowed_origins: Iterable[str] = (),
     public_url: str | None = None,
@@ -106,6 +110,8 @@ def create_server_app(
         proxy: What says who people are, in headers. Another ASGI server than ``Server`` must not replace the peer's
             address by a header's.
         openid: What signs people in, in their browsers.
+        forwarding: What says in a header from which address a request comes, for the audit trail. None: that of the
+            connection counts.
         require_auth: Whether a request must say whose it is. It must with ``proxy`` or ``openid``, or if the store has
             an API key when the server starts. Else the API is for a laptop: whoever reaches it may say who they are.
         allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
@@ -168,6 +174,7 @@ def create_server_app(
             ways,
             door,
             proxy,
+            forwarding,
             public_url,
             worker_lease_seconds,
             feeds,
@@ -222,7 +229,7 @@ def create_server_app(
                 allowed_origins=origins,
                 forms=(*forms, *hooks),
             ),
-            Middleware(BodyLimit, unread=(PATH,)),
+            Middleware(BodyLimit, unread=(PATH,), long=(snapshots.LOAD,)),
             Middleware(EntityTags),
         ],
         docs_url=None,
@@ -235,6 +242,7 @@ def create_server_app(
         events,
         questions,
         links,
+        resume_tokens,
         callbacks,
         promises,
         rules,
@@ -247,6 +255,7 @@ def create_server_app(
         pruning_routes,
         schedules,
         sessions,
+        snapshots,
         operations,
         key_routes,
         login,

@@ -23,7 +23,7 @@ LIMIT = MAX_BYTES + 64 * 1024
 """How long a body may be in bytes: the largest value, and what is around it."""
 
 BATCH_LIMIT = 64 * 1024 * 1024
-"""How long a batch of a remote store may be in bytes: one write holds all that a run did in one turn."""
+"""How long a batch of a remote store, or a snapshot, may be in bytes: a write holds all that a run did in one turn."""
 
 
 def _unicode(text: str) -> str:
@@ -90,11 +90,13 @@ class BodyLimit:
     Args:
         app: What comes next.
         unread: Paths whose bodies are left to their routes, which ask first who sends them.
+        long: Paths whose bodies may be as long as a batch.
     """
 
-    def __init__(self, app: ASGIApp, unread: Container[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, unread: Container[str] = (), long: Container[str] = ()) -> None:
         self._app = app
         self._unread = unread
+        self._long = long
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
@@ -102,20 +104,21 @@ class BodyLimit:
         if not has_body or path_of(scope) in self._unread:
             await self._app(scope, receive, send)
             return
+        limit = BATCH_LIMIT if path_of(scope) in self._long else LIMIT
         size = int(headers.get("content-length", "0"))
-        body = b""
+        body = bytearray()
         more = True
-        while more and size <= LIMIT:
+        while more and size <= limit:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return
             body += message.get("body", b"")
             more = message.get("more_body", False)
             size = max(size, len(body))
-        if size > LIMIT:
-            await problem(PayloadTooLarge("body", size, LIMIT))(scope, receive, send)
+        if size > limit:
+            await problem(PayloadTooLarge("body", size, limit))(scope, receive, send)
             return
-        unread: list[Message] = [{"type": "http.request", "body": body}]
+        unread: list[Message] = [{"type": "http.request", "body": bytes(body)}]
 
         async def replay() -> Message:
             return unread.pop() if unread else await receive()

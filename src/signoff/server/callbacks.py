@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 from urllib.parse import parse_qs
 
@@ -34,6 +35,7 @@ async def take_callback(
         request.scope["query_string"].decode("latin-1"),
         {name: ", ".join(request.headers.getlist(name)) for name in request.headers},
         await request.body(),
+        services.address_of(request.scope),
     )
     try:
         if secret == RETURN:
@@ -70,8 +72,8 @@ def _by_state(incoming: Incoming) -> tuple[str, Incoming]:
         secret = ""
     rest = "&".join(pair for pair in text.split("&") if pair.partition("=")[0] != STATE)
     if is_form:
-        return secret, Incoming(incoming.method, incoming.query, incoming.headers, rest.encode("latin-1"))
-    return secret, Incoming(incoming.method, rest, incoming.headers, incoming.body)
+        return secret, replace(incoming, body=rest.encode("latin-1"))
+    return secret, replace(incoming, query=rest)
 
 
 def _not_allowed(found: FoundCallback) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import to_json
 
 from signoff.errors import NotFound
-from signoff.records import Entry, Run
+from signoff.records import Entry, LiveText, Run
 from signoff.server.examples import RECORDS
 from signoff.server.ids import Id
 from signoff.server.replies import Seq
@@ -38,25 +38,37 @@ async def follow_journal(
     run: Annotated[Run, Depends(_known_run)],
     services: ServicesOf,
     after: Seq = -1,
+    live: bool = False,
     last_event_id: Annotated[Seq | None, Header()] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow a run's journal: an event for each entry, its seq as the event's id, and ``end`` when the run has ended.
 
     A connection that is lost is resumed by the header ``Last-Event-ID``, which goes before ``after``.
+
+    With ``live`` an event ``live`` comes for each piece of what running steps say, first what there is of it so far.
+    It has no id: whoever resumes gets the entries that were missed, then what is live by then.
     """
     begin = after if last_event_id is None else last_event_id
-    async for entry in _entries(services, run.id, begin):
-        yield ServerSentEvent(id=str(entry.seq), raw_data=to_json(to_wire(entry)).decode())
+    backend = services.backend
+    events = backend.follow_live(run.id, after=begin) if live else backend.follow(run.id, after=begin)
+    async for event in _until_stopped(services, events):
+        data = to_json(to_wire(event)).decode()
+        if isinstance(event, LiveText):
+            yield ServerSentEvent(event="live", raw_data=data)
+        else:
+            yield ServerSentEvent(id=str(event.seq), raw_data=data)
     if not services.stopping.is_set():
         yield ServerSentEvent(event="end", raw_data="{}")
 
 
-async def _entries(services: Services, run_id: str, after: int) -> AsyncIterator[Entry]:
-    """Yield journal entries until the run ends or the server stops."""
-    async with aclosing(services.backend.follow(run_id, after=after)) as journal:
-        while (entry := await services.wait_for(_next(journal))) is not None:
-            yield entry
+async def _until_stopped(
+    services: Services, events: AsyncGenerator[Entry | LiveText]
+) -> AsyncGenerator[Entry | LiveText]:
+    """Yield events until the run ends or the server stops."""
+    async with aclosing(events):
+        while (event := await services.wait_for(_next(events))) is not None:
+            yield event
 
 
-async def _next(journal: AsyncIterator[Entry]) -> Entry | None:
-    return await anext(journal, None)
+async def _next(events: AsyncGenerator[Entry | LiveText]) -> Entry | LiveText | None:
+    return await anext(events, None)

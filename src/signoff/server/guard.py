@@ -15,6 +15,7 @@ from signoff.errors import AccessDenied, NotAuthenticated, SignoffError, TooMany
 from signoff.server.actors import ANYBODY, Actor
 from signoff.server.hosts import SAFE
 from signoff.server.problems import problem
+from signoff.server.refusals import keep_refusal
 from signoff.server.rights import Rights, path_of, reach_of, rights_on
 from signoff.server.ways import RECHECK_SECONDS, Identity, Ways
 
@@ -112,7 +113,11 @@ class Guard:
             self._check_site(Headers(scope=scope))
         if identity is None or rights is None:
             return ANYBODY
-        return self._allowed(identity, rights, f"{method} {path}")
+        try:
+            return self._allowed(identity, rights, f"{method} {path}")
+        except AccessDenied as refusal:
+            await keep_refusal(scope, identity, refusal)
+            raise
 
     def _allowed(self, identity: Identity, rights: Rights, what: str) -> Actor:
         reach = reach_of(identity.person.roles, rights)

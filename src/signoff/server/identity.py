@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -13,10 +12,10 @@ from starlette.types import Scope
 
 from signoff.errors import InvalidValue, NotAuthenticated
 from signoff.people.responders import SERVICE, Responder
+from signoff.server.networks import LOOPBACK, Networks, address
 from signoff.server.rights import Role
 from signoff.server.ways import Identity
 
-LOOPBACK: Final = ("127.0.0.0/8", "::1")
 MOST_NAMES: Final = 200
 """How many groups and roles a person has at most: an inbox asks for each of them."""
 LONGEST_NAME: Final = 256  # characters
@@ -28,8 +27,6 @@ _MEANS_ELSE: Final = frozenset(
     | {"x-forwarded-port", "x-forwarded-proto", "x-real-ip"}
 )
 RESERVED: Final = ("signoff:", "user:", "group:", "role:", SERVICE)
-
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class TrustedProxy:
     roles_header: str | None = None
     addresses: Sequence[str] = LOOPBACK
     default_role: Role | None = Role.RESPONDER
-    _networks: tuple[_Network, ...] = field(init=False, repr=False, compare=False)
+    _networks: Networks = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raises InvalidValue: a header or an address is none, or one header is to say two things."""
@@ -69,18 +66,12 @@ class TrustedProxy:
                 raise InvalidValue("header", f"{name!r} is no header: letters, digits and hyphens")
             if name in _MEANS_ELSE or named.count(name) > 1:
                 raise InvalidValue("header", f"{name!r} says something else already")
-        if not self.addresses or isinstance(self.addresses, str):
-            raise InvalidValue("addresses", "list where the proxy connects from")
-        object.__setattr__(self, "_networks", tuple(map(_network, self.addresses)))
+        object.__setattr__(self, "_networks", Networks(self.addresses))
 
-    def trusts(self, address: str) -> bool:
+    def trusts(self, host: str) -> bool:
         """Whether a connection from an address is the proxy's."""
-        try:
-            found = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-        return any((mapped or found) in network for network in self._networks)
+        peer = address(host)
+        return peer is not None and peer in self._networks
 
     async def identify(self, scope: Scope) -> Identity:
         """Return whose request it is. Raises NotAuthenticated, as ``person_of`` does."""
@@ -114,13 +105,6 @@ class TrustedProxy:
                 "have the proxy name those that questions are for"
             )
         return Responder(user, groups, roles)
-
-
-def _network(address: str) -> _Network:
-    try:
-        return ipaddress.ip_network(address)
-    except ValueError as error:
-        raise InvalidValue("addresses", f"{error}; write 10.0.0.7 or 10.0.0.0/8") from None
 
 
 def _value(scope: Scope, header: str) -> str | None:

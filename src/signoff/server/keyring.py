@@ -62,7 +62,7 @@ class Keyring:
         scoped = KeyScope.of(token)
         roles = frozenset(role.value for role in scoped.roles)
         service = Responder(token.subject, roles=roles)
-        return Identity(service, "key", token.namespace, scoped.groups, scoped.act_as)
+        return Identity(service, "key", token.namespace, scoped.groups, scoped.act_as, token.id)
 
     async def worker_key(self, secret: str, scope: Scope) -> WorkerKey | None:
         """Return what a worker's secret opens, or None if it opens nothing. Raises TooManyRequests."""
@@ -70,7 +70,9 @@ class Keyring:
         if found is not None:
             return found
         token = await self._open(TokenKind.WORKER_KEY, secret, _peer(scope))
-        return None if token is None else WorkerKey(token.hash, token.namespace, KeyScope.of(token).groups)
+        if token is None:
+            return None
+        return WorkerKey(token.hash, token.namespace, KeyScope.of(token).groups, token.id, token.subject)
 
     async def _open(self, kind: TokenKind, secret: str, peer: str) -> Token | None:
         """Return the token of a secret if it opens something now. Raises TooManyRequests: of wrong ones only."""

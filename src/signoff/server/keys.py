@@ -24,11 +24,15 @@ class WorkerKey:
         hash: The SHA-256 of the secret, in hex. The secret is 256 random bits, so no slower hash is needed.
         namespace: The one namespace that it opens.
         groups: The groups that it opens; None means all of the namespace.
+        id: By which the store knows it; None: it is of a key file.
+        name: What people call it, likewise.
     """
 
     hash: str
     namespace: str
     groups: frozenset[str] | None = None
+    id: str | None = None
+    name: str | None = None
 
     @property
     def line(self) -> str:

@@ -28,7 +28,14 @@ from signoff.errors import (
 from signoff.http_connection import is_loopback
 from signoff.people.controls import note_of
 from signoff.people.filled import Filled
-from signoff.people.links import LIFETIME_SECONDS, PATH, answer_by_form, check_usable, find_link
+from signoff.people.links import (
+    LIFETIME_SECONDS,
+    PATH,
+    answer_by_form,
+    check_usable,
+    find_link,
+    record_ended,
+)
 from signoff.people.responders import Responder
 from signoff.records import PromiseState, Token
 from signoff.server.actors import ActorOf
@@ -146,10 +153,15 @@ async def answer_page(
     store = services.store
     try:
         _admit(services, request, secret)
-        link = await _find(services, request, secret)
+        address = services.address_of(request.scope)
+        try:
+            link = await _find(services, request, secret)
+        except LinkEnded as error:
+            await record_ended(store, secret, error, address)
+            raise
         filled = _form(await request.body())
         try:
-            question = await answer_by_form(store, link, filled, services.redaction)
+            question = await answer_by_form(store, link, filled, services.redaction, address)
         except (WrongAnswer, InvalidValue, NotSerializable, PayloadTooLarge) as error:
             if _wants_problem(accept):
                 raise

@@ -10,6 +10,7 @@ from typing import TypedDict, Unpack
 from signoff.app import Signoff
 from signoff.people.channels.channel import Channel
 from signoff.server.app import create_server_app
+from signoff.server.forwarding import Forwarding
 from signoff.server.identity import TrustedProxy
 from signoff.server.keys import WorkerKeys
 from signoff.server.openid import OpenIdConnect
@@ -23,6 +24,7 @@ class ServerOptions(TypedDict, total=False):
     worker_keys: WorkerKeys | None
     proxy: TrustedProxy | None
     openid: OpenIdConnect | None
+    forwarding: Forwarding | None
     require_auth: bool
     allowed_origins: Iterable[str]
     public_url: str | None

@@ -72,7 +72,8 @@ class Logins:
             await self._store.touch_token(token.id)
         said: Mapping[str, list[str]] = json.loads(token.data or "{}")
         user = token.subject.removeprefix("user:")
-        return Identity(Responder(user, frozenset(said["groups"]), frozenset(said["roles"])), "login")
+        person = Responder(user, frozenset(said["groups"]), frozenset(said["roles"]))
+        return Identity(person, "login", credential=token.id)
 
     async def _open_token(self, scope: Scope) -> Token | None:
         secret = self._cookie.read(scope)

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from signoff.errors import AccessDenied, InvalidValue, TooManyRequests
+from signoff.records import Origin
 from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
 from signoff.server.feeds import PING_SECONDS, UNBUFFERED
@@ -22,6 +23,7 @@ from signoff.server.replies import reply
 from signoff.server.services import Services, ServicesOf
 from signoff.server.ways import RECHECK_SECONDS
 from signoff.stores.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
+from signoff.stores.stated import stated, unstated
 
 # What remote stores and servers say to each other is their own affair.
 router = APIRouter(tags=["store"], include_in_schema=False)
@@ -101,18 +103,21 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
         raise InvalidValue("do", f"{', '.join(unknown)}: no operation of this server; upgrade it")
     client = services.remote_clients.find(access.caller, batch.client)
     client.raise_floor(batch.floor)
+    origin = access.origin(services.address_of(request.scope))
     tasks: list[asyncio.Task[Reply]] = []
     for asked in batch.operations:
-        task = client.begin(asked.id, OPERATIONS[asked.do], partial(_do, services, access, asked))
+        task = client.begin(asked.id, OPERATIONS[asked.do], partial(_do, services, access, origin, asked))
         if task is not None:
             tasks.append(task)
     return _Replies(tasks, services.store.clock.now())
 
 
-async def _do(services: Services, access: Access, asked: Asked) -> Any:
+async def _do(services: Services, access: Access, origin: Origin, asked: Asked) -> Any:
+    """Do an operation. Where it comes from the server sees, whatever the caller says."""
     arguments = OPERATIONS[asked.do].read_arguments(asked.arguments)
     check_payloads(arguments)
-    return await do_for(access, services.store_of(asked.namespace), asked.do, arguments)
+    said = {name: unstated(each) for name, each in arguments.items()}
+    return await do_for(access, stated(services.store_of(asked.namespace), origin), asked.do, said)
 
 
 async def _is_still(request: Request, access: Access) -> bool:

@@ -26,7 +26,8 @@ from signoff.errors import (
 from signoff.people.bulk import MOST_ANSWERS, GivenAnswer, answer_each
 from signoff.people.responders import Responder, check_names
 from signoff.people.rules import Alike
-from signoff.records import AuditEvent, Promise, PromiseKind, PromiseState
+from signoff.people.search import QuestionSearch, look_for
+from signoff.records import AuditEvent, Promise
 from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, Compared, ExactRoute, RequestId, Text
 from signoff.server.examples import QUESTION, QUESTION_ID, example
@@ -39,7 +40,6 @@ from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_w
 from signoff.server.responses import gives, gives_page, gives_text
 from signoff.server.services import ServicesOf
 from signoff.server.shapes import shape_of
-from signoff.stores.paging import PromiseFilter
 from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
@@ -203,9 +203,7 @@ class Reassign(Body, json_schema_extra=example(to=["user:bob"], by="user:req", r
 def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> frozenset[str] | None:
     """Return whose questions are asked for. Raises InvalidValue, AccessDenied."""
     names = None if assignee is None else frozenset(check_names("assignee", assignee))
-    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, actor.inbox(names, run_id))
-    which.check()
-    return which.answerable_by
+    return actor.inbox(names, run_id)
 
 
 class MoveDeadline(
@@ -224,17 +222,25 @@ async def list_questions(
     actor: ActorOf,
     run_id: Text | None = None,
     assignee: Assignees = None,
+    workflow: Annotated[Text | None, Query(description="The workflow of the run that asks")] = None,
+    group: Annotated[Text | None, Query(description="The group of the run that asks")] = None,
+    text: Annotated[
+        Text | None, Query(description="Words: all are in its text, its id, its run's id or its tool")
+    ] = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
     """List open questions, oldest first: all, a run's, or those that one of the assignees or anybody may answer.
 
-    Whoever may see no others gets those that they are asked. A page may then be shorter than ``limit``.
+    ``workflow``, ``group`` and ``text`` choose among these. Whoever may see no others gets those that they are asked. A
+    page may then be shorter than ``limit``, or empty, and have a ``next``.
     """
-    names = _inbox(actor, assignee, run_id)
-    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id, names)
-    page = await services.backend.list_promises(which, after=after, limit=limit)
-    return reply_page(actor.only_seen(page))
+    search = QuestionSearch(run_id, _inbox(actor, assignee, run_id), workflow, group, text)
+    backend = services.backend
+    page = await look_for(
+        search, backend.list_promises, after=after, limit=limit, is_seen=actor.sees_question
+    )
+    return reply_page(page)
 
 
 @router.get(
@@ -249,13 +255,15 @@ async def follow_inbox(
     assignee: Assignees = None,
     last_event_id: Annotated[Seq | None, Header()] = None,
 ) -> Response:
-    """Follow what changes of the questions that ``GET /v1/questions`` would list, with the same parameters.
+    """Follow what changes of the questions that ``GET /v1/questions`` would list, with the same run and assignees.
 
     The events ``asked``, ``changed`` and ``settled`` have the question as it is; ``gone`` has the ``id`` of one that
     went to others. They come within seconds. A stream that is lost is resumed by ``Last-Event-ID``; after ``gap`` more
     has happened than is known, so list the inbox anew. Open the stream first, then list: nothing is missed between.
     """
-    interest = Interest(actor, _inbox(actor, assignee, run_id), run_id)
+    names = _inbox(actor, assignee, run_id)
+    _ = QuestionSearch(run_id, names).listed  # refused as the list would be
+    interest = Interest(actor, names, run_id)
     events = services.inboxes.of(services.store.namespace).events(
         interest, last_event_id, services.wait_to_tell
     )
@@ -333,7 +341,7 @@ def _result(result: Promise | SignoffError) -> dict[str, Any]:
 @router.post("/{question_id}/view", responses=_CHANGED)
 async def view_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question to somebody who may answer it, and record that they have seen it."""
-    responder = await actor.responder(services.store, question_id, body.responder)
+    responder = await actor.responder(services.store, question_id, body.responder, "view")
     return reply_with(await services.backend.view_question(question_id, responder))
 
 
@@ -355,14 +363,14 @@ async def comment_on_question(
 @router.post("/{question_id}/claim", responses=_CHANGED)
 async def claim_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Say that one will answer: nobody else can until the question is released, delegated or escalated."""
-    responder = await actor.responder(services.store, question_id, body.responder)
+    responder = await actor.responder(services.store, question_id, body.responder, "claim")
     return reply_with(await services.backend.claim_question(question_id, responder))
 
 
 @router.post("/{question_id}/release", responses=_CHANGED)
 async def release_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
     """Let others answer again what one has claimed."""
-    responder = await actor.responder(services.store, question_id, body.responder)
+    responder = await actor.responder(services.store, question_id, body.responder, "release")
     return reply_with(await services.backend.release_question(question_id, responder))
 
 
@@ -371,7 +379,7 @@ async def delegate_question(
     question_id: Id, body: Delegate, services: ServicesOf, actor: ActorOf
 ) -> Response:
     """Have others answer instead of all who may now."""
-    responder = await actor.responder(services.store, question_id, body.responder)
+    responder = await actor.responder(services.store, question_id, body.responder, "delegate")
     return reply_with(await services.backend.delegate_question(question_id, responder, body.to, body.note))
 
 
@@ -384,8 +392,9 @@ async def cancel_question(
 ) -> Response:
     """Withdraw a question, whoever is asked: its workflow gets an error where it waits."""
     said = body or CancelQuestion()
+    by = await actor.operator(services.store, question_id, said.by, "cancel")
     promise = await services.backend.cancel_question(
-        question_id, by=actor.user_id("by", said.by), reason=said.reason, request_id=said.request_id
+        question_id, by=by, reason=said.reason, request_id=said.request_id
     )
     return reply_with(promise)
 
@@ -397,9 +406,8 @@ async def reassign_question(
     """Have others answer, whoever is asked now. A service's key names no service, unless it acts for people."""
     if body.to:
         actor.check_names_people("a service that answers", body.to)
-    promise = await services.backend.reassign_question(
-        question_id, body.to, by=actor.user_id("by", body.by), reason=body.reason
-    )
+    by = await actor.operator(services.store, question_id, body.by, "reassign")
+    promise = await services.backend.reassign_question(question_id, body.to, by=by, reason=body.reason)
     return reply_with(promise)
 
 
@@ -408,7 +416,8 @@ async def move_deadline(
     question_id: Id, body: MoveDeadline, services: ServicesOf, actor: ActorOf
 ) -> Response:
     """Have people answer a question, which has a deadline, until another time."""
+    by = await actor.operator(services.store, question_id, body.by, "move_deadline")
     promise = await services.backend.move_deadline(
-        question_id, body.timeout_seconds, by=actor.user_id("by", body.by), reason=body.reason
+        question_id, body.timeout_seconds, by=by, reason=body.reason
     )
     return reply_with(promise)

@@ -24,16 +24,27 @@ class Prune(Body, json_schema_extra=example(older_than_seconds=2592000)):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-class Deleted(BaseModel, json_schema_extra=example(deleted=17, tokens=3, deliveries=0)):
-    """How many runs were deleted; how many links, keys and logins; and how many deliveries."""
+class Deleted(BaseModel, json_schema_extra=example(deleted=17, tokens=3, deliveries=0, workflows=1)):
+    """How many runs were deleted; how many links, keys and logins; deliveries; versions of workflows."""
 
     deleted: int
     tokens: int
     deliveries: int
+    workflows: int
 
 
 @router.post("", responses=gives(Deleted))
 async def prune(body: Prune, services: ServicesOf) -> Response:
-    """Delete runs, tokens and deliveries that ended long ago. If there are ``limit`` of one kind, ask again."""
+    """Delete runs, tokens and deliveries that ended long ago, and workflows that no worker has announced since then.
+
+    If there are ``limit`` of one kind, ask again. Workflows are kept for a week at least.
+    """
     deleted = await services.backend.delete_ended(body.older_than_seconds, body.limit)
-    return reply({"deleted": deleted.runs, "tokens": deleted.tokens, "deliveries": deleted.deliveries})
+    return reply(
+        {
+            "deleted": deleted.runs,
+            "tokens": deleted.tokens,
+            "deliveries": deleted.deliveries,
+            "workflows": deleted.workflows,
+        }
+    )

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
+from starlette.types import Scope
 
 from signoff.local import LocalBackend
 from signoff.people.channels.channel import Channel
+from signoff.records import Origin
 from signoff.redaction import Redaction
 from signoff.redaction.backend import backend_of
 from signoff.server.actors import actor_of
 from signoff.server.feeds import PING_SECONDS, Feeds
+from signoff.server.forwarding import Forwarding, address_of
 from signoff.server.identity import TrustedProxy
 from signoff.server.inbox import Inboxes
 from signoff.server.keyring import Keyring
@@ -25,6 +29,7 @@ from signoff.server.remote_clients import RemoteClients
 from signoff.server.scrape import Scrape
 from signoff.server.ways import Ways
 from signoff.stores.base import Store
+from signoff.stores.stated import stated
 
 T = TypeVar("T")
 
@@ -43,6 +48,7 @@ class Services:
         ways: How requests say whose they are.
         login: Takes people to the identity provider; None: there is none.
         proxy: What says in headers who people are, and passes on the requests of many; None: nothing does.
+        forwarding: What says in a header from which address a request comes; None: nothing does.
         public_url: Where people reach the server; None: where whoever asks for a link does.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         remote_clients: What remote stores have asked for lately.
@@ -66,6 +72,7 @@ class Services:
     ways: Ways
     login: LoginDoor | None
     proxy: TrustedProxy | None
+    forwarding: Forwarding | None
     public_url: str | None
     worker_lease_seconds: float | None
     feeds: Feeds
@@ -91,6 +98,17 @@ class Services:
             store = self.store.within(namespace)
             self._others[namespace] = replace(self, store=store, backend=backend_of(store, self.redaction))
         return self._others[namespace]
+
+    def coming_from(self, origin: Origin) -> Services:
+        """Return the same for one request, whose every write states from where it comes."""
+        services = copy(self)
+        object.__setattr__(services, "store", stated(self.store, origin))
+        object.__setattr__(services, "backend", self.backend.coming_from(origin))
+        return services
+
+    def address_of(self, scope: Scope) -> str | None:
+        """Return from which address a request comes, as far as that is known."""
+        return address_of(scope, self.forwarding)
 
     async def close(self) -> None:
         """Let go of what it has for other namespaces."""
@@ -124,11 +142,12 @@ class Services:
 
 async def _services(request: Request) -> Services:
     services: Services = request.app.state.services
-    return services.within(actor_of(request).namespace)
+    actor = actor_of(request)
+    return services.within(actor.namespace).coming_from(actor.origin(services.address_of(request.scope)))
 
 
 ServicesOf = Annotated[Services, Depends(_services)]
-"""A route's parameter that gets the services, for the namespace of whoever acts.
+"""A route's parameter that gets the services, for the namespace of whoever acts, and from where they do.
 
 It is an async dependency: a plain one costs a thread switch.
 """

@@ -12,15 +12,41 @@ from typing import Annotated, Any, Final, NotRequired, Required, Union, get_args
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from signoff import records
 from signoff.errors import InvalidValue, NotSerializable, SignoffError, WrongAnswer
-from signoff.records import AuditKind
+from signoff.records import AuditKind, OriginWay
+from signoff.server.asked import PROMISED
 from signoff.wire import JSON_FIELDS, UNSAID, URN, Record
 
 Json = Annotated[Any, Field(description="Any JSON")]
 
+
+class Origin(TypedDict):
+    """From where something was done, as the server saw it."""
+
+    way: Annotated[str, Field(description=f"{', '.join(OriginWay)}, or what a newer version has")]
+    credential: NotRequired[
+        Annotated[
+            str,
+            Field(description="Id of the key, login, link, callback or rule; user of Slack or of the host"),
+        ]
+    ]
+    service: NotRequired[
+        Annotated[str, Field(description="Whose key it was, also where it acted for a person")]
+    ]
+    address: NotRequired[
+        Annotated[str, Field(description="Of the client; of a program with the database, its host")]
+    ]
+
+
 _RENAMED: Final[Mapping[Any, Any]] = {
-    AuditKind: Annotated[str, Field(description=f"{', '.join(AuditKind)}, or what a newer version records")]
+    AuditKind: Annotated[str, Field(description=f"{', '.join(AuditKind)}, or what a newer version records")],
+    records.Origin: Origin,
 }
+
+
+_PLAIN: Final[Mapping[tuple[type[Record], str], Any]] = {(records.Promise, "data"): PROMISED}
+"""What is known of fields that are JSON."""
 
 
 class Wrong(TypedDict):
@@ -49,7 +75,8 @@ def _members(kind: type[Record]) -> dict[str, Any]:
         if field.name in UNSAID.get(kind, ()):
             continue
         hint, is_optional = _without_none(hints[field.name])
-        what = Json if field.name in JSON_FIELDS[kind] else _RENAMED.get(hint, hint)
+        plain = _PLAIN.get((kind, field.name), Json)
+        what = plain if field.name in JSON_FIELDS[kind] else _RENAMED.get(hint, hint)
         members[field.name] = NotRequired[what] if is_optional else Required[what]
     return members
 

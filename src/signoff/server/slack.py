@@ -30,5 +30,6 @@ async def take_action(channel: Id, request: Request, services: ServicesOf) -> Re
     click = actions.read_click(body)
     if click is None:
         return Response()
-    reaction = await actions.react(services.store, answering, click, services.redaction)
+    address = services.address_of(request.scope)
+    reaction = await actions.react(services.store, answering, click, services.redaction, address)
     return Response(background=BackgroundTask(actions.tell, sender, reaction))

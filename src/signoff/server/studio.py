@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from html import escape
 from importlib import resources
 from typing import Annotated, Final
@@ -30,10 +29,12 @@ _NOT_BUILT: Final = (
 Asset = Annotated[str, Path(pattern=r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.(css|js|svg)$")]
 
 
-@cache
 def _page() -> str | None:
-    page = _MADE / "index.html"
-    return page.read_text(encoding="utf-8") if page.is_file() else None
+    # Read each time: once Studio is built anew, what a page of before names is gone.
+    try:
+        return (_MADE / "index.html").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
 
 
 @router.get("/")
@@ -56,6 +57,7 @@ async def show_studio(request: Request) -> Response:
 @router.get("/runs/{place}")
 @router.get("/sessions/{place}")
 @router.get("/start/{place}")
+@router.get("/groups/{place}")
 async def show_place(request: Request, place: Id) -> Response:
     """The same: whether there is such a thing is asked by the page."""
     return _shown(request)

@@ -21,6 +21,7 @@ class Identity:
         namespace: What it works on; None: what the server serves.
         start_groups: The groups that it starts runs in; None: any.
         may_act_as: Whether it may say for whom it acts, so that what it does is theirs.
+        credential: The id of the key or the login.
     """
 
     person: Responder
@@ -28,6 +29,7 @@ class Identity:
     namespace: str | None = None
     start_groups: frozenset[str] | None = None
     may_act_as: bool = False
+    credential: str | None = None
 
     @property
     def is_service(self) -> bool:

@@ -60,10 +60,12 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
+from signoff.stores.base_live import LiveStore
 from signoff.stores.base_outbox import OutboxStore
 from signoff.stores.base_questions import QuestionStore
 from signoff.stores.base_rules import RuleStore
 from signoff.stores.base_sessions import SessionStore
+from signoff.stores.base_snapshots import SnapshotStore
 from signoff.stores.base_tokens import TokenStore
 from signoff.stores.base_workflows import WorkflowStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
@@ -96,6 +98,7 @@ class Write:
             call ``parent_n``. Without ``parent_n`` (a detached run) nothing is joined, told or refused.
         cancels: Ids of child runs to cancel. One that the run only joined is left; unknown ids are passed over.
         taken: Ids of the messages that ``entries`` journal; they are not seen again.
+        unpublishes: Numbers of calls whose live text goes, since an attempt has ended.
     """
 
     run_id: str
@@ -107,6 +110,7 @@ class Write:
     cancels: Sequence[str] = ()
     taken: Sequence[int] = ()
     first_seq: int | None = None  # a new generation begins here (continue_as_new)
+    unpublishes: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,17 @@ class Change:
     due: bool = True
 
 
-class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, SessionStore, WorkflowStore, Protocol):
+class Store(
+    QuestionStore,
+    TokenStore,
+    OutboxStore,
+    RuleStore,
+    SessionStore,
+    WorkflowStore,
+    LiveStore,
+    SnapshotStore,
+    Protocol,
+):
     """A durable home for runs. See the module's text for what holds of every method.
 
     Attributes:
@@ -374,7 +388,7 @@ class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, SessionStore, Wor
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
-        """Oldest first."""
+        """Oldest first. A page of what some runs ask may be short, or empty, and have a ``next``."""
         ...
 
     async def settle(
@@ -382,7 +396,8 @@ class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, SessionStore, Wor
     ) -> tuple[Promise, bool]:
         """Settle a pending promise and wake the runs that wait for it.
 
-        A promise whose ``due_at`` has passed is timed out first, so that a late answer never wins.
+        A promise whose ``due_at`` has passed is timed out first, so that a late answer never wins. It keeps the
+        ``origin`` of what settled it. A store that is kept elsewhere may see for itself where that is, and not ask.
 
         Returns:
             The promise as it is, and whether this call settled it. False means that the same ``request_id`` settled
@@ -488,6 +503,9 @@ class Store(QuestionStore, TokenStore, OutboxStore, RuleStore, SessionStore, Wor
 
         One that was not heard of for ``FORGET_SECONDS`` is taken off the register by ``due``. (Its leases have run out
         long before.) ``seen_at`` and ``held`` are the store's: what the caller says of them is passed over.
+
+        Raises:
+            InvalidValue: Something in it is too long or cannot be kept.
         """
         ...
 

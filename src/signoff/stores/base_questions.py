@@ -43,10 +43,11 @@ class QuestionStore(Protocol):
     # The audit trail: rows that nothing changes, and that outlive the runs they tell of
 
     async def record(self, events: Sequence[NewAuditEvent]) -> None:
-        """Record events that nothing else in the store goes with.
+        """Record events that nothing else in the store goes with, each with its ``origin``.
 
         That a question was asked, and how it was settled, the store records itself whenever that happens: the details
         of ``ASKED`` are ``data``, ``assignees`` and ``due_at``, of the others ``value``, ``note`` and ``request_id``.
+        The origin of the others is that of the settlement; ``TIMER`` (``signoff/origins.py``) where time was up.
 
         Raises:
             InvalidValue: An event is of a kind that the store records itself; its ``details`` are not the JSON of an

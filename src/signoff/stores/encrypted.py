@@ -1,9 +1,9 @@
 """A store whose payloads are encrypted at rest, whatever store keeps them.
 
 Encrypted are what workflows, people and programs say: arguments, results, errors, journal entries, questions, answers,
-notes, signals, messages of progress, what the audit trail tells of them, and how workflows describe themselves. What
-the store finds and orders by is not: ids, names of workflows, steps and signals, states, times, users and groups; nor
-the reason of a cancellation.
+notes, signals, messages of progress, live text, what the audit trail tells of them, the addresses from which people
+act, and how workflows describe themselves. What the store finds and orders by is not: ids, names of workflows, steps
+and signals, states, times, users and groups; nor the reason of a cancellation.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from signoff.records import (
     AuditKind,
     CallKind,
     Entry,
+    LiveText,
     Message,
     MessageKind,
     NewAuditEvent,
@@ -33,6 +34,7 @@ from signoff.records import (
     NewRule,
     NewRun,
     NewSchedule,
+    Origin,
     Promise,
     PromiseKind,
     PromiseState,
@@ -43,9 +45,11 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.stores.base import Claim, Outcome, Store, Write
-from signoff.stores.limits import check_events, check_rule, check_workflows
+from signoff.stores.base_snapshots import Saved, SavedRequest, SavedRun
+from signoff.stores.limits import check_events, check_live, check_rule, check_workflows
 from signoff.stores.paging import Page
 from signoff.stores.same import canonical, difference, same_json
+from signoff.stores.stated import StatedStore
 
 log = logging.getLogger("signoff.stores")
 
@@ -65,8 +69,15 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
     Run: {"arguments": _Part.COMPARED, "result": _Part.JSON, "error": _Part.JSON},
     Entry: {"value": _Part.JSON, "error": _Part.JSON, "details": _Part.JSON},
     NewPromise: {"data": _Part.JSON},
-    Promise: {"data": _Part.JSON, "value": _Part.JSON, "note": _Part.TEXT, "progress": _Part.JSON},
-    Settlement: {"value": _Part.COMPARED, "note": _Part.TEXT},
+    Origin: {"address": _Part.TEXT},
+    Promise: {
+        "data": _Part.JSON,
+        "value": _Part.JSON,
+        "note": _Part.TEXT,
+        "progress": _Part.JSON,
+        "origin": _Part.RECORDS,
+    },
+    Settlement: {"value": _Part.COMPARED, "note": _Part.TEXT, "origin": _Part.RECORDS},
     Amendment: {
         "progress": _Part.JSON,
         "settlement": _Part.RECORDS,
@@ -75,16 +86,26 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
     },
     NewRule: {"arguments": _Part.DETAILS},
     Rule: {"arguments": _Part.DETAILS},
-    NewAuditEvent: {"details": _Part.DETAILS},
-    AuditEvent: {"details": _Part.DETAILS},
+    NewAuditEvent: {"details": _Part.DETAILS, "origin": _Part.RECORDS},
+    AuditEvent: {"details": _Part.DETAILS, "origin": _Part.RECORDS},
     Message: {"value": _Part.JSON, "error": _Part.JSON, "note": _Part.TEXT},
     Outcome: {"result": _Part.JSON, "error": _Part.JSON},
     NewSchedule: {"arguments": _Part.COMPARED},
     Schedule: {"arguments": _Part.COMPARED},
+    LiveText: {"text": _Part.TEXT},
     WorkflowInfo: {"description": _Part.TEXT, "parameters": _Part.DETAILS},
     Write: {"entries": _Part.RECORDS, "opens": _Part.RECORDS, "starts": _Part.RECORDS},
     Claim: {"run": _Part.RECORDS, "messages": _Part.RECORDS},
     Page: {"items": _Part.RECORDS},
+    Saved: {"runs": _Part.RECORDS, "promises": _Part.RECORDS},
+    SavedRun: {
+        "run": _Part.RECORDS,
+        "entries": _Part.RECORDS,
+        "promises": _Part.RECORDS,
+        "messages": _Part.RECORDS,
+        "requests": _Part.RECORDS,
+    },
+    SavedRequest: {"value": _Part.COMPARED},
 }
 """The payloads of each record. What is not here is kept as it is."""
 
@@ -102,6 +123,7 @@ _KINDS: Final[Mapping[type, str]] = {
     Entry: "entry",
     NewAuditEvent: "event",
     AuditEvent: "event",
+    LiveText: "live",
     WorkflowInfo: "workflow",
 }
 """What a payload is bound to besides an id: of two records with one id neither is read as the other's.
@@ -144,8 +166,8 @@ def encrypted(store: Store, ciphers: Ciphers, *, refuses_plaintext: bool = False
 
 
 def unwrapped(store: S) -> S | Store:
-    """Return the store on the database itself; what is no store that encrypts, as it is."""
-    return store.inner if isinstance(store, _EncryptedStore) else store
+    """Return the store on the database itself; what is no view of one, as it is."""
+    return unwrapped(store.inner) if isinstance(store, _EncryptedStore | StatedStore) else store
 
 
 class _EncryptedStore:
@@ -161,6 +183,14 @@ class _EncryptedStore:
         if name in _AS_KEPT or not iscoroutinefunction(getattr(Store, name, None)):
             return found
         return self._passing_on(name, found)
+
+    @property
+    def lease_seconds(self) -> float:
+        return self.inner.lease_seconds
+
+    @lease_seconds.setter
+    def lease_seconds(self, seconds: float) -> None:
+        self.inner.lease_seconds = seconds
 
     def within(self, namespace: str) -> Store:
         return encrypted(
@@ -230,9 +260,13 @@ class _EncryptedStore:
             check_rule(value)
         if isinstance(value, WorkflowInfo):
             check_workflows([value])
+        if isinstance(value, LiveText):
+            check_live([value])
         within = _place_of(value, place)
 
         def seal(name: str, how: _Part, part: Any) -> Any:
+            if _is_reason(value):
+                return part
             return self._sealed(part, how, self._owner(value, within, name), within)
 
         return _changed(value, parts, seal)
@@ -242,7 +276,9 @@ class _EncryptedStore:
         namespace = getattr(value, "namespace", self.inner.namespace)
         if isinstance(value, WorkflowInfo):  # it is announced in the store's, whatever it says
             namespace = self.inner.namespace
-        if isinstance(value, Message) and value.kind is MessageKind.SIGNAL:
+        if isinstance(value, SavedRequest) or (
+            isinstance(value, Message) and value.kind is MessageKind.SIGNAL
+        ):
             return _bound_to(namespace, "signal", value.run_id, value.name or "")
         kind = _KINDS.get(cast("type[object]", type(value)), "run" if name == "arguments" else "")
         return _bound_to(namespace, kind, place, "value" if name == "result" else name)
@@ -276,9 +312,10 @@ class _EncryptedStore:
 
         def read(name: str, how: _Part, part: Any) -> Any:
             if how is _Part.RECORDS:
-                return self._open(part, within)
-            if isinstance(value, Message) and value.kind is MessageKind.CANCEL:
-                return part  # the reason, which is kept as it is
+                is_settlings = isinstance(value, AuditEvent) and value.kind in _RECORDED_BY_STORE
+                return self._open(part, value.question_id if is_settlings else within)
+            if _is_reason(value):
+                return part
             bound_to = self._owner(value, within, name)
             strict = self._refuses_plaintext and name not in _FROM_STORE
             match how:
@@ -338,6 +375,11 @@ class _EncryptedStore:
         return json.dumps(details)
 
 
+def _is_reason(value: Any) -> bool:
+    """Whether what a record says is the reason of a cancellation, which is kept as it is."""
+    return isinstance(value, Message) and value.kind is MessageKind.CANCEL
+
+
 def _payloads_of(value: Any) -> Mapping[str, _Part] | None:
     if isinstance(value, Entry) and value.call in _TELLING:
         return _TOLD
@@ -376,6 +418,8 @@ def _place_of(value: Any, within: str) -> str:
         return f"{within}/{value.seq}"
     if isinstance(value, Message):
         return value.name or value.run_id
+    if isinstance(value, LiveText):
+        return f"{value.run_id}/{value.epoch}/{value.seq}"
     if isinstance(value, WorkflowInfo):
         return json.dumps([value.group, value.name, value.version])
     return getattr(value, "id", None) or getattr(value, "run_id", None) or within

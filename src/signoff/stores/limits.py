@@ -14,9 +14,11 @@ from signoff.codec.values import MAX_BYTES
 from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue
 from signoff.names import check_part, check_user
+from signoff.origins import facts_of
 from signoff.records import (
     Amendment,
     AuditKind,
+    LiveText,
     NewAuditEvent,
     NewPromise,
     NewRule,
@@ -25,6 +27,7 @@ from signoff.records import (
     PromiseKind,
     PromiseState,
     Rate,
+    WorkerInfo,
     WorkflowInfo,
 )
 from signoff.traceparent import is_traceparent
@@ -34,6 +37,9 @@ HIGHEST_LIMIT = 2**31 - 1
 
 MAX_DETAILS = 4 * MAX_BYTES
 """What an event keeps of the largest answer takes no more: it is JSON within JSON, so escaped once more."""
+
+LONGEST_BUILD = 200
+"""Of what a worker says of its build and its versions, each, in characters."""
 
 LONGEST_NAME = 500
 """Of a workflow on the register, its group and its version, each, in bytes: what an index can hold."""
@@ -147,6 +153,9 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
         check_text("by", event.by)
         if event.details is not None:
             check_object("details", event.details)
+        if event.origin is not None:
+            for name, said in facts_of(event.origin).items():
+                check_text(f"origin.{name}", said)
 
 
 def check_deliveries(channel: str, deliveries: Sequence[NewDelivery]) -> None:
@@ -162,6 +171,17 @@ def check_report(report: Report) -> None:
     check_text("error", report.error)
     if report.state is DeliveryState.PENDING and (report.due_at is None or not math.isfinite(report.due_at)):
         raise InvalidValue("due_at", "say when to try again")
+
+
+def check_worker(worker: WorkerInfo) -> None:
+    """Raise InvalidValue for a worker that not every store could keep."""
+    for field in ("id", "host", "group"):
+        check_text(field, getattr(worker, field))
+    for field in ("signoff_version", "python_version", "build"):
+        text: str | None = getattr(worker, field)
+        check_text(field, text)
+        if text is not None and not 0 < len(text) <= LONGEST_BUILD:
+            raise InvalidValue(field, f"{text[:60]!r} is not 1 to {LONGEST_BUILD} characters long")
 
 
 def check_workflows(workflows: Sequence[WorkflowInfo]) -> None:
@@ -181,6 +201,13 @@ def check_workflows(workflows: Sequence[WorkflowInfo]) -> None:
                 raise InvalidValue("parameters", f"it is longer than {LONGEST_SCHEMA} bytes")
     if len({(each.group, each.name, each.version) for each in workflows}) < len(workflows):
         raise InvalidValue("workflows", "one of them is there twice")
+
+
+def check_live(pieces: Sequence[LiveText]) -> None:
+    """Raise InvalidValue for live text that not every store could keep."""
+    for piece in pieces:
+        for field in ("run_id", "name", "kind", "text"):
+            check_text(field, getattr(piece, field))
 
 
 def check_text(field: str, text: str | None) -> None:

@@ -32,11 +32,10 @@ class Listeners:
 
     def tell(self, change_of: Callable[[str], Change]) -> None:
         """Tell everybody of a commit: ``change_of`` returns what it changed in a namespace."""
-        changes: dict[str, Change] = {}
+        told, change = None, Change()
         for namespace, callback in self._callbacks:
-            change = changes.get(namespace)
-            if change is None:
-                change = changes[namespace] = change_of(namespace)
+            if namespace != told:
+                told, change = namespace, change_of(namespace)
             if change.runs or change.due or change.ready:
                 _tell(callback, change)
 

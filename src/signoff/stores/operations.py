@@ -100,6 +100,8 @@ _READS = (
     "due_schedules",
     "list_workers",
     "list_workflows",
+    "read_live",
+    "save_run",
 )
 _WRITES = (
     "create_run",
@@ -139,8 +141,10 @@ _WRITES = (
     "enlist",
     "announce",
     "delete_workflows",
+    "publish",
     "heartbeat",
     "release",
+    "load_run",
 )
 
 OPERATIONS: Final[Mapping[str, Operation]] = {

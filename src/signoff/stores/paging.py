@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +16,8 @@ from signoff.stores.limits import check_text
 T = TypeVar("T")
 
 MAX_NAMES = 200
+LOOKED_THROUGH = 1000
+"""How many questions one page is looked for in, where their runs say whether they are on it."""
 LAST_NUMBER = 2**63 - 1
 
 
@@ -35,19 +38,32 @@ class PromiseFilter:
 
     ``answerable_by`` lists what is asked of people: with ``kind`` question and ``state`` pending, the questions that
     one of these names is an assignee of, and those that have no assignees, since anybody may answer them.
+
+    ``workflow`` and ``group`` list pending questions, too: those that runs of such ones ask. A page of them is made of
+    the next ``LOOKED_THROUGH`` questions, so it may be short, or empty, and have a ``next``.
     """
 
     kind: PromiseKind | None = None
     state: PromiseState | None = None
     run_id: str | None = None
     answerable_by: frozenset[str] | None = None
+    workflow: str | None = None
+    group: str | None = None
+
+    @property
+    def is_of_runs(self) -> bool:
+        """Whether it depends on the run that asks."""
+        return self.workflow is not None or self.group is not None
 
     def check(self) -> None:
         """Raise InvalidValue if ``answerable_by`` is asked of anything but pending questions of all runs.
 
-        Or if it has more than ``MAX_NAMES`` names, or a text is none that a store could keep.
+        Or ``workflow`` or ``group`` of anything but pending questions; or if there are more than ``MAX_NAMES`` names,
+        or a text is none that a store could keep.
         """
         check_text("run_id", self.run_id)
+        check_text("workflow", self.workflow)
+        check_text("group", self.group)
         names = self.answerable_by or ()
         if len(names) > MAX_NAMES:
             raise InvalidValue("answerable_by", f"{len(names)} names are more than {MAX_NAMES}")
@@ -56,6 +72,10 @@ class PromiseFilter:
         asked = (self.kind, self.state, self.run_id)
         if self.answerable_by is not None and asked != (PromiseKind.QUESTION, PromiseState.PENDING, None):
             raise InvalidValue("answerable_by", "it lists pending questions, and those of all runs")
+        if self.is_of_runs and asked[:2] != (PromiseKind.QUESTION, PromiseState.PENDING):
+            raise InvalidValue(
+                "workflow" if self.workflow is not None else "group", "it lists pending questions"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +171,25 @@ def page_number(after: str | None, otherwise: int) -> int:
     if re.fullmatch("[0-9]{1,18}", after) is None:
         raise InvalidValue("after", f"{after!r} is no page of this list; pass a page's `next`")
     return int(after)
+
+
+def page_looked_for(
+    rows: Sequence[tuple[Any, ...]], limit: int, to_item: Callable[[tuple[Any, ...]], T]
+) -> Page[T]:
+    """Return a page of what was looked for among the next ``LOOKED_THROUGH``.
+
+    Args:
+        rows: The number of the last one looked at, how many were, and a found one with its number at the end; if
+            there is none, a row without it.
+        limit: How many at most; one more was asked for.
+        to_item: Makes one of the columns between.
+    """
+    last, looked = rows[0][:2]
+    found = [row[2:] for row in rows if row[-1] is not None]
+    items = tuple(to_item(row[:-1]) for row in found[:limit])
+    if len(found) > limit:
+        return Page(items, str(found[limit - 1][-1]) if items else None)
+    return Page(items, str(last) if looked == LOOKED_THROUGH else None)
 
 
 def page_place(after: str | None) -> tuple[str, str, str]:

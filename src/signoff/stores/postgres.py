@@ -14,6 +14,7 @@ from signoff.records import (
     AuditEvent,
     Entry,
     Group,
+    LiveText,
     Message,
     NewAuditEvent,
     NewPromise,
@@ -36,6 +37,7 @@ from signoff.records import (
 from signoff.stores import postgres_audit as audit
 from signoff.stores import postgres_groups as groups
 from signoff.stores import postgres_leases as leases
+from signoff.stores import postgres_live as live
 from signoff.stores import postgres_operations as operations
 from signoff.stores import postgres_outbox as outbox
 from signoff.stores import postgres_questions as questions
@@ -44,10 +46,12 @@ from signoff.stores import postgres_retention as retention
 from signoff.stores import postgres_rules as rules
 from signoff.stores import postgres_schedules as schedules
 from signoff.stores import postgres_sessions as sessions
+from signoff.stores import postgres_snapshots as snapshots
 from signoff.stores import postgres_tokens as tokens
 from signoff.stores import postgres_workflows as registered
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_deliveries, check_limits, check_report, check_token
+from signoff.stores.base_snapshots import Saved
+from signoff.stores.limits import check_deliveries, check_events, check_limits, check_report, check_token
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -217,6 +221,15 @@ class PostgresStore:
     async def complete(self, write: Write, outcome: Outcome) -> None:
         await self._write(operations.complete, write, outcome)
 
+    # Live text
+
+    async def publish(self, pieces: Sequence[LiveText]) -> None:
+        if pieces:
+            await self._change(live.publish, pieces)
+
+    async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
+        return await self._read(live.read, run_id, epoch, after)
+
     # Promises
 
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
@@ -253,6 +266,15 @@ class PostgresStore:
 
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
         return await self._read(sessions.list_sessions, after, limit)
+
+    # Snapshots
+
+    async def save_run(self, run_id: str) -> Saved:
+        return await self._read(snapshots.save_run, run_id)
+
+    async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        check_events([event])
+        return await self._change(snapshots.load_run, saved, event, self._database.now())
 
     # Rules
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from signoff.origins import from_text
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
 from signoff.stores.limits import check_events
 from signoff.stores.paging import AuditFilter, Page, page_number
@@ -15,7 +16,7 @@ from signoff.stores.postgres_reads import Connection, checked
 from signoff.stores.postgres_rows import from_event
 from signoff.stores.touched import Touched
 
-COLUMNS = "namespace, id, at, kind, question_id, run_id, by, details"
+COLUMNS = "namespace, id, at, kind, question_id, run_id, by, details, origin"
 
 LIST = f"""
 SELECT number, {COLUMNS}, seal.seq, seal.hash
@@ -108,5 +109,17 @@ def seal(db: Connection, namespace: str, seals: Sequence[Seal]) -> bool:
 
 
 def _event(row: Sequence[Any], seq: int | None = None, hash: str | None = None) -> AuditEvent:
-    namespace, id, at, kind, question_id, run_id, by, details = row
-    return AuditEvent(namespace, id, at, AuditKind(kind), question_id, run_id, by, details, seq, hash)
+    namespace, id, at, kind, question_id, run_id, by, details, origin = row
+    return AuditEvent(
+        namespace,
+        id,
+        at,
+        AuditKind(kind),
+        question_id,
+        run_id,
+        by,
+        details,
+        seq,
+        hash,
+        origin=from_text(origin),
+    )

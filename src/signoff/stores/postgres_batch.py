@@ -34,7 +34,8 @@ class Batch:
                 self._appends.append(request)
             else:
                 self._operations.append(request)
-        self._appends.sort(key=lambda append: (append.write.run_id, append.namespace))
+        if len(self._appends) > 1:
+            self._appends.sort(key=lambda append: (append.write.run_id, append.namespace))
 
     def statement(self, now: float | None, lease_now: float | None) -> tuple[Statement, Sequence[Value]]:
         """Return what to send.
@@ -45,8 +46,8 @@ class Batch:
         """
         appends = self._appends
         if not self._operations:
-            if len(appends) == 1 and len(appends[0].write.entries) == 1:
-                return Statement.APPEND_ENTRY, _entry_values(appends[0])
+            if len(appends) == 1 and (values := appends[0].values) is not None:
+                return Statement.APPEND_ENTRY, values
             return Statement.APPEND, [b"[%b]" % _heads(appends), b"[%b]" % _rows(appends)]
         parts: list[bytes] = []
         if now is not None:
@@ -75,21 +76,3 @@ def _heads(appends: Sequence[Append]) -> bytes:
 
 def _rows(appends: Sequence[Append]) -> bytes:
     return b",".join(append.rows for append in appends)
-
-
-def _entry_values(append: Append) -> Sequence[Value]:
-    [entry] = append.write.entries
-    return [
-        append.namespace,
-        append.write.run_id,
-        append.write.epoch,
-        entry.seq,
-        entry.at,
-        entry.kind._value_,
-        entry.n,
-        None if entry.call is None else entry.call._value_,
-        entry.name,
-        entry.value,
-        entry.error,
-        entry.details,
-    ]

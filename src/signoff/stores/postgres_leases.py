@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from signoff.records import WorkerInfo
 from signoff.stores.base import FORGET_SECONDS
+from signoff.stores.limits import check_worker
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import WORKER_COLUMNS
 from signoff.stores.touched import Touched
@@ -14,10 +15,11 @@ from signoff.stores.touched import Touched
 ENLIST = f"""
 WITH register AS (SELECT NOT EXISTS (SELECT FROM signoff.workers) AS is_first)
 INSERT INTO signoff.workers ({WORKER_COLUMNS})
-VALUES (%s, %s, %s, %s, %s, %s, coalesce(%s::double precision, extract(epoch FROM clock_timestamp())))
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, coalesce(%s::double precision, extract(epoch FROM clock_timestamp())))
 ON CONFLICT (id) DO UPDATE
 SET host = excluded.host, pid = excluded.pid, process_started_at = excluded.process_started_at,
-    group_name = excluded.group_name, namespace = excluded.namespace, seen_at = excluded.seen_at
+    group_name = excluded.group_name, namespace = excluded.namespace, signoff_version = excluded.signoff_version,
+    python_version = excluded.python_version, build = excluded.build, seen_at = excluded.seen_at
 RETURNING (SELECT is_first FROM register)
 """
 
@@ -44,8 +46,19 @@ class Due:
 
 def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> Touched:
     """Put a worker on the register, or note that it lives."""
-    started_at = worker.process_started_at
-    values = (worker.id, worker.host, worker.pid, started_at, worker.group, worker.namespace, lease_now)
+    check_worker(worker)
+    values = (
+        worker.id,
+        worker.host,
+        worker.pid,
+        worker.process_started_at,
+        worker.group,
+        worker.namespace,
+        worker.signoff_version,
+        worker.python_version,
+        worker.build,
+        lease_now,
+    )
     row = db.execute(ENLIST, values).fetchone()
     assert row is not None
     touched = Touched()

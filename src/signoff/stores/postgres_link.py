@@ -17,23 +17,28 @@ from signoff.stores.postgres_schema import is_shared
 log = logging.getLogger("signoff.store")
 
 
+# Texts are binary: a character that is 0 does not end them, but is refused.
+_FORMATS: Final = {"t": pq.Format.TEXT, "b": pq.Format.BINARY}
+
+
 class Statement(Enum):
-    """What a link sends."""
+    """What a link sends, and how each value of it is written."""
 
-    APPLY = b"SELECT signoff.apply($1)"
-    APPEND = b"SELECT signoff.append($1, $2)"
-    APPEND_ENTRY = b"SELECT signoff.append_entry($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+    APPLY = b"SELECT signoff.apply($1)", "t"
+    APPEND = b"SELECT signoff.append($1, $2)", "tt"
+    APPEND_ENTRY = (
+        b"SELECT signoff.append_entry($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        "bbtttbtbbbbb",
+    )
 
-    def __init__(self, sql: bytes) -> None:
+    def __init__(self, sql: bytes, formats: str) -> None:
         self.sql = sql
         self.prepared_as = b"signoff_" + self.name.lower().encode()
+        self.formats = [_FORMATS[format] for format in formats]
 
 
-Value = str | bytes | int | float | None
-"""A value of a statement; bytes are JSON."""
-
-_TEXT: Final = 0
-_BINARY: Final = 1  # for str: a character that is 0 does not end it, but is refused
+Value = bytes | None
+"""A value of a statement as it travels."""
 
 _GOOD: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
@@ -87,15 +92,14 @@ class Link:
 
     def send(self, statement: Statement, values: Sequence[Value]) -> None:
         """Send a statement; ``receive`` its reply before the next one. Raises psycopg.Error."""
+        pgconn = self._pgconn
         self._result = None
-        written = [_written(value) for value in values]
-        formats = [_BINARY if isinstance(value, str) else _TEXT for value in values]
         if self._prepares:
-            self._pgconn.send_query_prepared(statement.prepared_as, written, formats)
+            pgconn.send_query_prepared(statement.prepared_as, values, statement.formats)
         else:
-            self._pgconn.send_query_params(statement.sql, written, param_formats=formats)
-        if self._pgconn.flush():
-            self._poll.modify(self._pgconn.socket, select.POLLIN | select.POLLOUT)
+            pgconn.send_query_params(statement.sql, values, param_formats=statement.formats)
+        if pgconn.flush():
+            self._poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
 
     def receive(self, seconds: float | None) -> bytes | None:
         """Return the reply; None if it has not come after ``seconds``. None as seconds waits for ever.
@@ -104,12 +108,9 @@ class Link:
             psycopg.Error: The statement failed, or the connection is gone.
         """
         pgconn = self._pgconn
-        until = None if seconds is None else time.monotonic() + seconds
-        while True:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            events = self._poll.poll(None if left is None else left * 1000)
-            if not events:
-                return None
+        began = time.monotonic()
+        left = seconds
+        while events := self._poll.poll(None if left is None else left * 1000):
             if events[0][1] & select.POLLOUT and not pgconn.flush():
                 self._poll.modify(pgconn.socket, select.POLLIN)
             if events[0][1] & ~select.POLLOUT:
@@ -119,6 +120,9 @@ class Link:
                 if result is None:
                     return self._reply()
                 self._result = result
+            if seconds is not None:
+                left = max(0.0, began + seconds - time.monotonic())
+        return None
 
     def _prepare(self, pgconn: pq.abc.PGconn) -> None:
         for statement in Statement:
@@ -144,12 +148,6 @@ class Link:
         reply = result.get_value(0, 0)
         assert reply is not None
         return reply
-
-
-def _written(value: Value) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    return value.encode() if isinstance(value, str) else repr(value).encode()
 
 
 def _check(result: pq.abc.PGresult) -> None:

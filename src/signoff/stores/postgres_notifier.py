@@ -98,8 +98,8 @@ class Notifier:
                     connection.execute("SET synchronous_commit TO off")
                     connection.add_notify_handler(self._heard)
                     connection.execute(f"LISTEN {CHANNEL}")
-                    self._listening.set()
                     self._listeners.tell_disturbance()  # whatever happened while nobody listened
+                    self._listening.set()
                     pause = RECONNECT_SOON
                     self._serve(connection)
             except psycopg.Error as error:

@@ -120,17 +120,35 @@ class Append(Request[None]):
         namespace: The tenant.
         write: The entries.
 
+    Attributes:
+        values: What is sent of it on its own, if it is one entry.
+
     Raises:
         InvalidValue: An entry has text that is not Unicode.
     """
 
-    __slots__ = ("rows", "write")
+    __slots__ = ("_rows", "values", "write")
 
     def __init__(self, namespace: str, write: Write) -> None:
         super().__init__(namespace)
         self.write = write
-        owner = {"run_id": write.run_id, "namespace": namespace}
-        self.rows = _json([{**owner, **from_entry(entry)} for entry in write.entries])[1:-1]
+        if len(write.entries) == 1:
+            self.values = _entry_values(namespace, write)
+            self._rows = None
+        else:
+            self.values = None
+            self._rows = self._json_of_rows()
+
+    @property
+    def rows(self) -> bytes:
+        """What is sent of it among others, as JSON."""
+        if self._rows is None:
+            self._rows = self._json_of_rows()
+        return self._rows
+
+    def _json_of_rows(self) -> bytes:
+        owner = {"run_id": self.write.run_id, "namespace": self.namespace}
+        return _json([{**owner, **from_entry(entry)} for entry in self.write.entries])[1:-1]
 
     @property
     def size(self) -> int:
@@ -298,7 +316,13 @@ def append(namespace: str, write: Write) -> Request[None]:
     """Write one fenced batch."""
     _check_order(write)
     if write.entries and not (
-        write.opens or write.closes or write.starts or write.cancels or write.taken or write.first_seq
+        write.opens
+        or write.closes
+        or write.starts
+        or write.cancels
+        or write.taken
+        or write.first_seq
+        or write.unpublishes
     ):
         return Append(namespace, write)
 
@@ -387,11 +411,37 @@ def settle(
     return JsonRequest(namespace, body, read)
 
 
+def _entry_values(namespace: str, write: Write) -> Sequence[bytes | None]:
+    [entry] = write.entries
+    call, name, value, error, details = entry.call, entry.name, entry.value, entry.error, entry.details
+    try:
+        return (
+            namespace.encode(),
+            write.run_id.encode(),
+            b"%d" % write.epoch,
+            b"%d" % entry.seq,
+            b"%r" % entry.at,
+            entry.kind._value_.encode(),
+            None if entry.n is None else b"%d" % entry.n,
+            None if call is None else call._value_.encode(),
+            None if name is None else name.encode(),
+            None if value is None else value.encode(),
+            None if error is None else error.encode(),
+            None if details is None else details.encode(),
+        )
+    except UnicodeEncodeError as error:
+        raise _not_unicode(error) from error
+
+
 def _json(body: object) -> bytes:
     try:
         return to_json(body)
     except PydanticSerializationError as error:
-        raise InvalidValue("text", f"it is not Unicode text: {error}") from error
+        raise _not_unicode(error) from error
+
+
+def _not_unicode(error: Exception) -> InvalidValue:
+    return InvalidValue("text", f"it is not Unicode text: {error}")
 
 
 def new_token() -> str:

@@ -10,14 +10,22 @@ import psycopg
 
 from signoff.errors import InvalidValue, NotFound
 from signoff.records import Entry, Message, Promise, PromiseKind, PromiseState, Run, RunState, WorkerInfo
-from signoff.stores.paging import LAST_NUMBER, Page, PromiseFilter, RunFilter, page_number
+from signoff.stores.entry_rows import to_entry
+from signoff.stores.paging import (
+    LAST_NUMBER,
+    LOOKED_THROUGH,
+    Page,
+    PromiseFilter,
+    RunFilter,
+    page_looked_for,
+    page_number,
+)
 from signoff.stores.postgres_rows import (
     ENTRY_COLUMNS,
     MESSAGE_COLUMNS,
     PROMISE_COLUMNS,
     RUN_COLUMNS,
     WORKER_COLUMNS,
-    to_entry,
     to_message,
     to_promise,
     to_run,
@@ -84,9 +92,36 @@ WHERE namespace = %(namespace)s AND state = '{{state}}' AND kind = '{{kind}}' AN
 ORDER BY number LIMIT %(limit)s)
 """
 
+OF_RUN = "AND run_id = %(run_id)s"
+
 INBOX = f"""
 SELECT {PROMISE_COLUMNS}, number FROM signoff.answerable(%(namespace)s, %(names)s, %(after)s, %(limit)s)
 ORDER BY number
+"""
+
+# The next pending questions, and those of them whose runs are asked for: one row at least, which has where they end.
+OF_RUNS = f"""
+WITH looked AS MATERIALIZED ({{looked}}),
+found AS (
+    SELECT {PROMISE_COLUMNS}, number FROM looked
+    CROSS JOIN LATERAL (
+        SELECT workflow, group_name FROM signoff.runs
+        WHERE id = looked.run_id AND namespace = %(namespace)s OFFSET 0
+    ) AS run
+    WHERE (%(workflow)s::text IS NULL OR run.workflow = %(workflow)s)
+        AND (%(group)s::text IS NULL OR run.group_name = %(group)s)
+    ORDER BY number LIMIT %(limit)s
+)
+SELECT ends.last, ends.looked, found.* FROM (SELECT max(number) AS last, count(*) AS looked FROM looked) AS ends
+LEFT JOIN found ON true ORDER BY found.number
+"""
+
+LOOKED_OF_NAMES = "SELECT * FROM signoff.answerable(%(namespace)s, %(names)s, %(after)s, %(looked)s)"
+
+LOOKED = """
+SELECT * FROM signoff.promises
+WHERE namespace = %(namespace)s AND state = 'pending' AND kind = 'question' AND number > %(after)s {filters}
+ORDER BY number LIMIT %(looked)s
 """
 
 
@@ -161,12 +196,20 @@ def list_promises(
     values: dict[str, Any] = {
         "namespace": namespace,
         "run_id": which.run_id,
+        "workflow": which.workflow,
+        "group": which.group,
+        "names": ["", *sorted(which.answerable_by or ())],
         "after": page_number(after, 0),
         "limit": checked(limit) + 1,
+        "looked": LOOKED_THROUGH,
     }
+    if which.is_of_runs:
+        statement = of_runs_statement(
+            of_names=which.answerable_by is not None, of_run=which.run_id is not None
+        )
+        return page_looked_for(_all(db, statement, values), limit, to_promise)
     if which.answerable_by is not None:
         statement = INBOX
-        values["names"] = ["", *sorted(which.answerable_by)]
     else:
         states = tuple(PromiseState) if which.state is None else (which.state,)
         kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
@@ -201,11 +244,18 @@ def list_promises_statement(
     states: tuple[PromiseState, ...], kinds: tuple[PromiseKind, ...], *, of_run: bool
 ) -> str:
     """Return the statement that lists promises of these states and kinds."""
-    filters = "AND run_id = %(run_id)s" if of_run else ""
+    filters = OF_RUN if of_run else ""
     branches = [
         LIST_PROMISES.format(state=state, kind=kind, filters=filters) for state in states for kind in kinds
     ]
     return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number LIMIT %(limit)s"
+
+
+@lru_cache
+def of_runs_statement(*, of_names: bool, of_run: bool) -> str:
+    """Return the statement that looks through the pending questions of names, of a run, or all."""
+    looked = LOOKED_OF_NAMES if of_names else LOOKED.format(filters=OF_RUN if of_run else "")
+    return OF_RUNS.format(looked=looked)
 
 
 def checked(limit: int) -> int:

@@ -9,11 +9,10 @@ from typing import Any
 
 from signoff.codec import encode_error
 from signoff.errors import IdConflict, RunCancelled
+from signoff.origins import from_text, text_of
 from signoff.records import (
     Amendment,
-    CallKind,
     Entry,
-    EntryKind,
     Message,
     MessageKind,
     NewAuditEvent,
@@ -39,13 +38,16 @@ RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_
     start_at, concurrency_key, concurrency_limit, traceparent, started_by, session_id, position"""
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
-    settled_by, note, request_id, assignees, act_at, version, progress"""
+    settled_by, note, request_id, assignees, act_at, version, progress, origin"""
 
 ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
 MESSAGE_COLUMNS = "id, run_id, kind, at, n, name, state, value, error, by, note"
 
-WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace, seen_at"
+WORKER_COLUMNS = (
+    "id, host, pid, process_started_at, group_name, namespace, "
+    "signoff_version, python_version, build, seen_at"
+)
 
 _RUN_FIELDS = tuple(RUN_COLUMNS.replace(",", " ").split())
 _PROMISE_FIELDS = tuple(PROMISE_COLUMNS.replace(",", " ").split())
@@ -81,13 +83,8 @@ def to_promise(row: Sequence[Any]) -> Promise:
     fields[2] = PromiseKind(fields[2])
     fields[3] = PromiseState(fields[3])
     fields[14] = tuple(fields[14])
+    fields[18] = from_text(fields[18])
     return Promise(*fields)
-
-
-def to_entry(row: Sequence[Any]) -> Entry:
-    """Make an entry of its ``ENTRY_COLUMNS``."""
-    seq, at, kind, n, call, *rest = row
-    return Entry(seq, at, EntryKind(kind), n, None if call is None else CallKind(call), *rest)
 
 
 def to_message(row: Sequence[Any]) -> Message:
@@ -201,6 +198,7 @@ def from_settlement(settlement: Settlement) -> dict[str, Any]:
         "note": settlement.note,
         "request_id": settlement.request_id,
         "version": settlement.version,
+        "origin": text_of(settlement.origin),
     }
 
 
@@ -233,6 +231,7 @@ def from_event(event: NewAuditEvent) -> dict[str, Any]:
         "run_id": event.run_id,
         "by": event.by,
         "details": event.details,
+        "origin": text_of(event.origin),
     }
 
 
@@ -263,6 +262,8 @@ def from_write(write: Write) -> dict[str, Any]:
         made["taken"] = list(write.taken)
     if write.first_seq is not None:
         made["first_seq"] = write.first_seq
+    if write.unpublishes:
+        made["unpublishes"] = list(write.unpublishes)
     return made
 
 

@@ -30,7 +30,7 @@ from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_operations import Request
 from signoff.stores.postgres_schema import is_conflict, is_gone, is_shared, translate
 from signoff.stores.touched import Touched
-from signoff.stores.turns import Turns, tell, tell_here
+from signoff.stores.turns import Turns, tell
 from signoff.telemetry import StoreCommitted
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Writer:
         lease_clock: The time leases are measured by, where it is not the database's.
         patience_seconds: How long to go on trying while the server is gone.
         inline_below_seconds: Send from the event loop while replies take less than this; 0 never does.
-        committed: Called after each commit that changed something.
+        committed: Called after each commit with what it touched, if only nothing.
         doubted: Called when a commit's reply was lost: others may not have been told of it.
     """
 
@@ -137,6 +137,7 @@ class Writer:
             self._lock.release()
             raise
         if reply is None:
+            request.wait()
             self._under_way = (batch, began)
             self._bell.ring()
             return True  # with the lock held, for the thread
@@ -144,8 +145,7 @@ class Writer:
         self._note_duration(began, 1)
         touched = Touched()
         batch.take(reply, touched)
-        tell_here([request])
-        self._announce(touched)
+        self._committed(touched)
         return True
 
     def _hand_over(self, batch: list[Request[Any]]) -> None:
@@ -202,7 +202,7 @@ class Writer:
         touched = Touched()
         self._commit(batch, sent_at, touched)
         tell(batch.requests)
-        self._announce(touched)
+        self._committed(touched)
 
     def _commit(self, batch: Batch, sent_at: float | None, touched: Touched) -> None:
         give_up_at = time.monotonic() + self._patience_seconds
@@ -259,7 +259,3 @@ class Writer:
         self._average_seconds += (seconds - self._average_seconds) / AVERAGE_OVER
         if telemetry.subscribers:
             telemetry.announce(StoreCommitted("postgres", operations, seconds))
-
-    def _announce(self, touched: Touched) -> None:
-        if touched:
-            self._committed(touched)

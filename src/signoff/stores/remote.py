@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import httpx
-from pydantic_core import from_json
-
 from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
-from signoff.errors import StoreUnavailable
-from signoff.http_connection import key_headers, new_client, server_url
 from signoff.records import (
     Amendment,
     AuditEvent,
     Entry,
     Group,
+    LiveText,
     Message,
     NewAuditEvent,
     NewPromise,
@@ -43,16 +35,19 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
+from signoff.stores.base_snapshots import Saved
 from signoff.stores.limits import (
     check_amendment,
     check_deliveries,
     check_events,
     check_limits,
+    check_live,
     check_report,
     check_token,
+    check_worker,
     check_workflows,
 )
-from signoff.stores.operations import OPERATIONS, PATH
+from signoff.stores.operations import OPERATIONS
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -63,14 +58,8 @@ from signoff.stores.paging import (
     TokenFilter,
     WorkflowFilter,
 )
-from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
-from signoff.stores.remote_changes import Changes
-from signoff.stores.remote_clock import RemoteClock
-from signoff.stores.remote_thread import LoopThread
+from signoff.stores.remote_server import RemoteServer
 
-log = logging.getLogger("signoff.store")
-
-REPLY_SECONDS: Final = 15.0  # of silence, then a request is sent again
 SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
 
 
@@ -98,7 +87,7 @@ class RemoteStore:
     ) -> None:
         self.namespace = namespace
         self._owner = True
-        self._server = _Server(url, key, patience_seconds)
+        self._server = RemoteServer(url, key, patience_seconds)
         self.clock: Clock = self._server.clock
         self.lease_seconds = 0.0  # the server says it
 
@@ -203,6 +192,17 @@ class RemoteStore:
     async def complete(self, write: Write, outcome: Outcome) -> None:
         await self._ask("complete", ("run", write.run_id), write=write, outcome=outcome)
 
+    # Live text
+
+    async def publish(self, pieces: Sequence[LiveText]) -> None:
+        """As in the contract. It gives up soon: what it tells is old by then."""
+        if pieces:
+            check_live(pieces)
+            await self._ask("publish", is_patient=False, pieces=pieces)
+
+    async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
+        return await self._ask("read_live", run_id=run_id, epoch=epoch, after=after)
+
     # Promises
 
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
@@ -249,6 +249,15 @@ class RemoteStore:
 
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
         return await self._ask("list_sessions", after=after, limit=limit)
+
+    # Snapshots
+
+    async def save_run(self, run_id: str) -> Saved:
+        return await self._ask("save_run", run_id=run_id)
+
+    async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        check_events([event])
+        return await self._ask("load_run", ("run", saved.id), saved=saved, event=event)
 
     # Rules
 
@@ -435,6 +444,7 @@ class RemoteStore:
     # Workers
 
     async def enlist(self, worker: WorkerInfo) -> None:
+        check_worker(worker)
         await self._ask("enlist", ("worker", worker.id), worker=worker)
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
@@ -477,99 +487,3 @@ class RemoteStore:
             key=None if key is None else (self.namespace, *key),
             patience_seconds=patience_seconds,
         )
-
-
-class _Connection:
-    """What a store has while it is open: a thread, HTTP connections, and what travels over them."""
-
-    def __init__(self, url: str, base: httpx.URL, headers: Mapping[str, str], clock: RemoteClock) -> None:
-        self.thread = LoopThread("signoff remote store")
-        self.client = new_client(base, answer_seconds=REPLY_SECONDS, headers=headers)
-        self.batches = Batches(self.thread, self.client, url, clock)
-        self.changes = Changes(self.thread, self.client)
-
-    def close(self) -> None:
-        """Finish what was begun and hang up. Blocks."""
-        self.thread.stop(self._close())
-
-    async def _close(self) -> None:
-        await self.changes.close()
-        await self.batches.close()
-        await self.client.aclose()
-
-
-class _Server:
-    """The server that views of several namespaces share."""
-
-    def __init__(self, url: str, key: str | None, patience_seconds: float) -> None:
-        self.url = url
-        self.patience_seconds = patience_seconds
-        self.clock = RemoteClock()
-        self.lease_seconds = 0.0
-        self._base = server_url(url)
-        self._headers = key_headers(key)
-        self._connection: _Connection | None = None
-        self._was_greeted = False
-        self._opening = threading.Lock()
-        self._pid = os.getpid()
-
-    @property
-    def connection(self) -> _Connection:
-        if self._connection is None:
-            raise StoreUnavailable(self.url, "it is not open")
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(
-                self.url, "it was opened before this process was forked; open it again in the child"
-            )
-        return self._connection
-
-    async def open(self, namespace: str) -> None:
-        """Wait for the server and learn its terms."""
-        with self._opening:
-            if self._connection is None or self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._was_greeted = False
-                self._connection = _Connection(self.url, self._base, self._headers, self.clock)
-            connection = self._connection
-        if self._was_greeted:
-            return
-        try:
-            await asyncio.wrap_future(connection.thread.begin(self._greet(connection.client, namespace)))
-            self._was_greeted = True
-        except BaseException:
-            await asyncio.to_thread(self.close)
-            raise
-
-    def close(self) -> None:
-        """Close, if it is open. Blocks."""
-        with self._opening:
-            connection, self._connection = self._connection, None
-            if connection is not None and os.getpid() == self._pid:
-                connection.close()
-
-    async def _greet(self, client: httpx.AsyncClient, namespace: str) -> None:
-        give_up_at = time.monotonic() + self.patience_seconds
-        failures = 0
-        while True:
-            try:
-                sent_at = time.monotonic()
-                response = await client.get(PATH, params={"namespace": namespace})
-                trouble = f"it answered {response.status_code} {response.reason_phrase}"
-                if not response.is_server_error:
-                    break
-            except httpx.TransportError as error:
-                trouble = f"no server answers there ({str(error) or type(error).__name__})"
-            failures += 1
-            if time.monotonic() > give_up_at:
-                raise StoreUnavailable(self.url, trouble)
-            if failures == TROUBLE_AFTER:
-                log.warning("server %s does not serve, still trying: %s", self.url, trouble)
-            await asyncio.sleep(pause_seconds(failures))
-        if not response.is_success:
-            raise refusal(self.url, response.status_code, response.content)
-        try:
-            terms = from_json(response.content)
-            self.clock.learn(float(terms["now"]), sent_at, time.monotonic())
-            self.lease_seconds = float(terms["lease_seconds"])
-        except (ValueError, KeyError, TypeError):
-            raise StoreUnavailable(self.url, "what answers there is no signoff server") from None

@@ -18,6 +18,7 @@ from signoff.records import (
     AuditEvent,
     Entry,
     Group,
+    LiveText,
     Message,
     NewAuditEvent,
     NewPromise,
@@ -42,6 +43,7 @@ from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
+from signoff.stores import sqlite_live as live
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_outbox as outbox
 from signoff.stores import sqlite_promises as promises
@@ -51,10 +53,19 @@ from signoff.stores import sqlite_rules as rules
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_schedules as schedules
 from signoff.stores import sqlite_sessions as sessions
+from signoff.stores import sqlite_snapshots as snapshots
 from signoff.stores import sqlite_tokens as tokens
 from signoff.stores import sqlite_workflows as registered
 from signoff.stores.base import Change, Claim, Outcome, Write
-from signoff.stores.limits import check_deliveries, check_events, check_limits, check_report, check_token
+from signoff.stores.base_snapshots import Saved
+from signoff.stores.limits import (
+    check_deliveries,
+    check_events,
+    check_limits,
+    check_live,
+    check_report,
+    check_token,
+)
 from signoff.stores.listeners import Listeners
 from signoff.stores.paging import (
     AuditFilter,
@@ -213,6 +224,16 @@ class SqliteStore:
     async def complete(self, write: Write, outcome: Outcome) -> None:
         await self._write(leases.complete, write, outcome)
 
+    # Live text
+
+    async def publish(self, pieces: Sequence[LiveText]) -> None:
+        if pieces:
+            check_live(pieces)
+            await self._write(live.publish, pieces)
+
+    async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
+        return await self._read_soon(live.read, run_id, epoch, after)
+
     # Promises
 
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
@@ -249,6 +270,15 @@ class SqliteStore:
 
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
         return await self._read(sessions.list_sessions, after, limit)
+
+    # Snapshots
+
+    async def save_run(self, run_id: str) -> Saved:
+        return await self._read(snapshots.save_run, run_id)
+
+    async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        check_events([event])
+        return await self._write(snapshots.load_run, saved, event)
 
     # Rules
 

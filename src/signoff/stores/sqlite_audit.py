@@ -6,16 +6,17 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from signoff.origins import from_text, text_of
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
 from signoff.stores.paging import AuditFilter, Page, page_number
 from signoff.stores.sqlite_transaction import Transaction
 
-COLUMNS = "audit.namespace, audit.id, at, kind, question_id, run_id, by, details"
-WIDTH = 8
+COLUMNS = "audit.namespace, audit.id, at, kind, question_id, run_id, by, details, origin"
+WIDTH = 9
 
 RECORD = """
-INSERT INTO audit (namespace, id, at, kind, question_id, run_id, by, details)
-SELECT :namespace, :id, :at, :kind, :question_id, :run_id, :by, :details
+INSERT INTO audit (namespace, id, at, kind, question_id, run_id, by, details, origin)
+SELECT :namespace, :id, :at, :kind, :question_id, :run_id, :by, :details, :origin
 WHERE NOT EXISTS (SELECT 1 FROM audit WHERE namespace = :namespace AND id = :id)
 """
 
@@ -63,6 +64,7 @@ def record(tx: Transaction, namespace: str, events: Sequence[NewAuditEvent]) -> 
             "run_id": new.run_id,
             "by": new.by,
             "details": new.details,
+            "origin": text_of(new.origin),
         }
         tx.db.execute(RECORD, values)
 
@@ -130,5 +132,17 @@ def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:
 
 
 def _event(row: Sequence[Any], seq: int | None = None, hash: str | None = None) -> AuditEvent:
-    namespace, id, at, kind, question_id, run_id, by, details = row
-    return AuditEvent(namespace, id, float(at), AuditKind(kind), question_id, run_id, by, details, seq, hash)
+    namespace, id, at, kind, question_id, run_id, by, details, origin = row
+    return AuditEvent(
+        namespace,
+        id,
+        float(at),
+        AuditKind(kind),
+        question_id,
+        run_id,
+        by,
+        details,
+        seq,
+        hash,
+        origin=from_text(origin),
+    )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Entry
-from signoff.stores.sqlite_rows import ENTRY_COLUMNS, from_entry, to_entry
+from signoff.stores.entry_rows import to_entry
+from signoff.stores.sqlite_rows import ENTRY_COLUMNS, from_entry
 from signoff.stores.sqlite_transaction import Transaction
 
 # How much of a journal is read where it is asked for, on an event loop perhaps.

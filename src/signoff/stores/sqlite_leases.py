@@ -11,11 +11,13 @@ from signoff.records import Message, WorkerInfo
 from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
+from signoff.stores import sqlite_live as live
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import FORGET_SECONDS, Claim, Outcome, Write
+from signoff.stores.limits import check_worker
 from signoff.stores.sqlite_rows import WORKER_COLUMNS, to_worker
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -30,7 +32,7 @@ WHERE number IN (
 RETURNING id
 """
 
-ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 OLDEST_SEEN = "SELECT min(seen_at) FROM workers"
 
@@ -97,6 +99,8 @@ def append(tx: Transaction, namespace: str, write: Write) -> bool:
         runs.cancel_child(tx, namespace, write.run_id, run_id)
     if write.first_seq is not None:
         journal.begin_generation(tx, namespace, write.run_id, write.first_seq)
+    for n in write.unpublishes:
+        live.delete_of_call(tx, namespace, write.run_id, n)
     return True
 
 
@@ -105,6 +109,8 @@ def pause(tx: Transaction, namespace: str, write: Write, wakes: int, wake_at: fl
     is_new = append(tx, namespace, write)
     if not is_new and not states.is_running(tx, namespace, write.run_id):
         return True
+    if is_new:
+        live.delete(tx, namespace, write.run_id)
     return states.pause(tx, namespace, write.run_id, write.epoch, wakes, wake_at)
 
 
@@ -114,6 +120,7 @@ def complete(tx: Transaction, namespace: str, write: Write, outcome: Outcome) ->
         raise InvalidValue("outcome.state", f"{outcome.state.value} is not an end")
     if not append(tx, namespace, write):
         return
+    live.delete(tx, namespace, write.run_id)
     parent = states.end(
         tx,
         namespace,
@@ -146,6 +153,7 @@ def heartbeat(
 
 def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
     """Put a worker on the register, or note that it lives."""
+    check_worker(worker)
     if tx.db.execute(OLDEST_SEEN).fetchone()[0] is None:
         tx.due = True
     started_at = worker.process_started_at
@@ -156,6 +164,9 @@ def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
         started_at,
         worker.group,
         worker.namespace,
+        worker.signoff_version,
+        worker.python_version,
+        worker.build,
         tx.lease_now,
     )
     tx.db.execute(ENLIST, values)

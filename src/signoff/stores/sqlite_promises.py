@@ -9,12 +9,13 @@ from typing import Any
 
 from signoff.codec import encode_error
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
+from signoff.origins import TIMER, text_of
 from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_tokens as tokens
 from signoff.stores.base_tokens import callback_token
 from signoff.stores.limits import check_promise
-from signoff.stores.paging import Page, PromiseFilter, page_number
+from signoff.stores.paging import LOOKED_THROUGH, Page, PromiseFilter, page_looked_for, page_number
 from signoff.stores.same import may_join, refusal_of, same_json
 from signoff.stores.sqlite_rows import PROMISE_COLUMNS, PROMISE_WIDTH, assignees_text, to_promise
 from signoff.stores.sqlite_transaction import Refused, Transaction
@@ -34,7 +35,8 @@ TOKENS = "SELECT create_token, settle_token FROM promises WHERE namespace = ? AN
 
 SETTLE = f"""
 UPDATE promises
-SET state = ?, value = ?, settled_at = ?, settled_by = ?, note = ?, request_id = ?, settle_token = ?
+SET state = ?, value = ?, settled_at = ?, settled_by = ?, note = ?, request_id = ?, settle_token = ?,
+    origin = ?
 WHERE namespace = ? AND id = ? AND kind = ? AND state = 'pending' AND (due_at IS NULL OR due_at > ?)
     AND version = coalesce(?, version)
 RETURNING {PROMISE_COLUMNS}
@@ -42,14 +44,14 @@ RETURNING {PROMISE_COLUMNS}
 
 TIME_OUT = f"""
 UPDATE promises
-SET state = 'timed_out', settled_at = ?
+SET state = 'timed_out', settled_at = ?, origin = '{text_of(TIMER)}'
 WHERE namespace = ? AND id = ? AND state = 'pending'
 RETURNING {PROMISE_COLUMNS}
 """
 
 TIME_OUT_DUE = f"""
 UPDATE promises
-SET state = 'timed_out', settled_at = :now
+SET state = 'timed_out', settled_at = :now, origin = '{text_of(TIMER)}'
 WHERE number IN (
     SELECT number FROM promises INDEXED BY promises_due
     WHERE state = 'pending' AND due_at IS NOT NULL AND due_at <= :now
@@ -98,6 +100,36 @@ INBOX = f"""
 SELECT {PROMISE_COLUMNS}, number FROM promises
 WHERE number IN (SELECT DISTINCT number FROM ({{branches}}) ORDER BY number LIMIT :limit)
 ORDER BY number
+"""
+
+# The next pending questions, and those of them whose runs are asked for: one row at least, which has where they end.
+OF_RUNS = f"""
+WITH looked (number) AS MATERIALIZED ({{looked}}),
+ends (last, looked) AS (SELECT max(number), count(*) FROM looked),
+found AS (
+    SELECT {PROMISE_COLUMNS}, number FROM promises
+    WHERE number IN (SELECT number FROM looked) AND EXISTS (
+        SELECT 1 FROM runs INDEXED BY runs_by_id
+        WHERE runs.namespace = promises.namespace AND runs.id = promises.run_id
+            AND (:workflow IS NULL OR runs.workflow = :workflow) AND (:group IS NULL OR runs.group_name = :group)
+    )
+    ORDER BY number LIMIT :limit
+)
+SELECT ends.last, ends.looked, found.* FROM ends LEFT JOIN found ON true ORDER BY found.number
+"""
+
+LOOKED_BRANCHES = "SELECT DISTINCT number FROM ({branches}) ORDER BY number LIMIT :looked"
+
+LOOKED = f"""
+SELECT number FROM promises INDEXED BY promises_by_state
+WHERE namespace = :namespace AND state = 'pending' AND kind = 'question' AND number > :after
+{LIST_ORDER.replace(":limit", ":looked")}
+"""
+
+LOOKED_OF_RUN = f"""
+SELECT number FROM promises INDEXED BY promises_by_run
+WHERE namespace = :namespace AND run_id = :run_id AND state = 'pending' AND kind = 'question' AND number > :after
+{LIST_ORDER.replace(":limit", ":looked")}
 """
 
 
@@ -170,6 +202,7 @@ def settle(
             settlement.note,
             settlement.request_id,
             token,
+            text_of(settlement.origin),
             namespace,
             promise_id,
             kind.value,
@@ -211,15 +244,22 @@ def list_promises(
 ) -> Page[Promise]:
     """Return a page of promises, oldest first."""
     which.check()
+    names = None if which.answerable_by is None else ("", *sorted(which.answerable_by))
     values: dict[str, Any] = {
         "namespace": namespace,
         "run_id": which.run_id,
+        "workflow": which.workflow,
+        "group": which.group,
         "after": page_number(after, 0),
         "limit": limit + 1,
+        "looked": LOOKED_THROUGH,
+        **{f"name{place}": name for place, name in enumerate(names or ())},
     }
-    if which.answerable_by is not None:
-        names = ("", *sorted(which.answerable_by))
-        values |= {f"name{place}": name for place, name in enumerate(names)}
+    if which.is_of_runs:
+        statement = of_runs_statement(None if names is None else len(names), of_run=which.run_id is not None)
+        rows = db.execute(statement, values).fetchall()
+        return page_looked_for(rows, limit, to_promise)
+    if names is not None:
         statement = inbox_statement(len(names))
     else:
         states = tuple(PromiseState) if which.state is None else (which.state,)
@@ -244,6 +284,16 @@ def inbox_statement(names: int) -> str:
     """Return the statement that lists the pending questions that one of so many names may answer."""
     branches = [INBOX_BRANCH.format(place=place) for place in range(names)]
     return INBOX.format(branches="UNION ALL".join(branches))
+
+
+@lru_cache
+def of_runs_statement(names: int | None, *, of_run: bool) -> str:
+    """Return the statement that looks through the pending questions of so many names, of a run, or all."""
+    looked = LOOKED_OF_RUN if of_run else LOOKED
+    if names is not None:
+        branches = [INBOX_BRANCH.format(place=place).replace(":limit", ":looked") for place in range(names)]
+        looked = LOOKED_BRANCHES.format(branches="UNION ALL".join(branches))
+    return OF_RUNS.format(looked=looked)
 
 
 def _promises(rows: Iterable[tuple[Any, ...]]) -> list[Promise]:

@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from signoff.origins import from_text
 from signoff.records import (
-    CallKind,
     Entry,
-    EntryKind,
     Message,
     MessageKind,
     Promise,
@@ -30,9 +29,9 @@ RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_
 RUN_WIDTH = 28  # how many columns they are
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
-    settled_by, note, request_id, assignees, act_at, version, progress"""
+    settled_by, note, request_id, assignees, act_at, version, progress, origin"""
 
-PROMISE_WIDTH = 18  # how many columns they are
+PROMISE_WIDTH = 19  # how many columns they are
 
 # RETURNING gives a whole number of seconds as an int, whatever the column's type says.
 RUN_TIMES = (6, 9, 10, 16, 18, 21)
@@ -42,7 +41,10 @@ ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
 
 MESSAGE_COLUMNS = 'id, run_id, kind, at, n, name, state, value, error, "by", note'
 
-WORKER_COLUMNS = "id, host, pid, process_started_at, group_name, namespace, seen_at"
+WORKER_COLUMNS = (
+    "id, host, pid, process_started_at, group_name, namespace, "
+    "signoff_version, python_version, build, seen_at"
+)
 
 
 def to_run(row: Row) -> Run:
@@ -54,11 +56,20 @@ def to_run(row: Row) -> Run:
     return Run(*fields)
 
 
+def from_run(run: Run) -> Row:
+    """Return a run as its ``RUN_COLUMNS``."""
+    fields = [getattr(run, field) for field in Run.__dataclass_fields__]
+    fields[5] = run.state.value
+    fields[13] = int(run.retryable)
+    return tuple(fields)
+
+
 def to_promise(row: Row) -> Promise:
     fields = list(row[:PROMISE_WIDTH])
     fields[2] = PromiseKind(row[2])
     fields[3] = PromiseState(row[3])
     fields[14] = () if row[14] == "[]" else tuple(json.loads(row[14]))
+    fields[18] = from_text(row[18])
     for time in PROMISE_TIMES:
         fields[time] = _time(row[time])
     return Promise(*fields)
@@ -71,11 +82,6 @@ def assignees_text(assignees: Sequence[str]) -> str:
 
 def _time(value: float | None) -> float | None:
     return None if value is None else float(value)
-
-
-def to_entry(row: Row) -> Entry:
-    seq, at, kind, n, call, *rest = row
-    return Entry(seq, at, EntryKind(kind), n, None if call is None else CallKind(call), *rest)
 
 
 def from_entry(entry: Entry) -> Row:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from signoff.records import NewRun, Run, RunState
 from signoff.stores import sqlite_groups as groups
@@ -14,7 +15,7 @@ from signoff.stores import sqlite_keys as keys
 from signoff.stores import sqlite_sessions as sessions
 from signoff.stores.limits import check_run
 from signoff.stores.sqlite_keys import Slots
-from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
+from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, from_run, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 # -> ready, or paused until it may start, or until its turn has come
@@ -25,6 +26,14 @@ INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {RUN_COLUMNS}, number
+"""
+
+# -> as it was saved elsewhere
+LOAD = f"""
+INSERT INTO runs ({RUN_COLUMNS}, ready_at, cancel_asked, deadline_passed)
+VALUES ({", ".join("?" * (RUN_WIDTH + 3))})
+ON CONFLICT (namespace, id) DO NOTHING
+RETURNING number
 """
 
 # ready -> running
@@ -172,6 +181,22 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
     ready = run.state is RunState.READY and _line_up(tx, run, row[RUN_WIDTH])
     tx.touch(namespace, new.id, ready=ready, due=delayed or new.deadline_at is not None)
     return run
+
+
+def load(tx: Transaction, namespace: str, run: Run, cancel_asked: bool, deadline_passed: bool) -> bool:
+    """Create a run as it was saved elsewhere; False if the id is taken."""
+    if run.session_id is not None:
+        position = max(run.position or 0, sessions.next_position(tx, namespace, run.session_id))
+        run = replace(run, position=position)
+    values = from_run(replace(run, namespace=namespace))
+    row = tx.db.execute(LOAD, (*values, tx.now, cancel_asked, deadline_passed)).fetchone()
+    if row is None:
+        return False
+    if run.session_id is not None and run.position is not None:
+        sessions.note_run(tx, namespace, run.session_id, run.position, row[0])
+    ready = run.state is RunState.READY and _line_up(tx, replace(run, namespace=namespace), row[0])
+    tx.touch(namespace, run.id, ready=ready, due=True)
+    return True
 
 
 def claim(

@@ -17,7 +17,7 @@ class Operation(Generic[T]):
     """Something that a store was asked to do, and what came of it.
 
     Attributes:
-        future: Who waits for it, if somebody does.
+        future: Who waits for it, if somebody does: what is done at once is waited for by nobody.
         error: What it raises for its caller.
         result: What it returns otherwise.
     """
@@ -28,6 +28,11 @@ class Operation(Generic[T]):
         self.future: asyncio.Future[T] | None = None
         self.error: BaseException | None = None
         self.result: Any = None
+
+    def wait(self) -> asyncio.Future[T]:
+        """Return a future of this event loop, which ``tell`` resolves."""
+        self.future = future = asyncio.get_running_loop().create_future()
+        return future
 
     def outcome(self) -> T:
         """Return the result, or raise the error."""
@@ -49,7 +54,11 @@ Op = TypeVar("Op", bound=Operation[Any])
 
 
 class _Turn(Generic[Op]):
-    """What one turn of an event loop asks for, and whether the turn before had several tasks asking."""
+    """What one turn of an event loop asks for, and whether the turn before had several tasks asking.
+
+    Attributes:
+        asker: The id of the task that asked first in this turn, or last before it.
+    """
 
     __slots__ = ("asker", "batch", "crowded", "is_open", "loop", "others")
 
@@ -57,18 +66,17 @@ class _Turn(Generic[Op]):
         self.loop = loop
         self.is_open = False
         self.crowded = False
-        self.asker: asyncio.Task[Any] | None = None
+        self.asker = 0
         self.others = False
         self.batch: list[Op] = []
 
-    def open(self, asker: asyncio.Task[Any] | None) -> None:
+    def open(self, asker: int) -> None:
         self.is_open = True
         self.asker = asker
         self.others = False
 
     def close(self) -> list[Op]:
         self.is_open = False
-        self.asker = None
         self.crowded = self.others
         batch, self.batch = self.batch, []
         return batch
@@ -77,10 +85,12 @@ class _Turn(Generic[Op]):
 class Turns(Generic[Op]):
     """Gathers operations by turns, on any number of event loops.
 
-    When only one task writes, its operation does not wait for the end of the turn.
+    When only one task writes, its operation does not wait for the end of the turn; and if it was the last to write
+    before that, nobody looks whether others write in this turn.
 
     Args:
-        commit_at_once: Commits a single operation on the spot, if that is quick. Returns whether it did or began to.
+        commit_at_once: Commits a single operation on the spot, if that is quick. Returns whether it did, or began to
+            and has somebody tell of the rest.
         commit: Given the operations of a turn at its end; tells them what came of them sooner or later.
     """
 
@@ -95,24 +105,29 @@ class Turns(Generic[Op]):
         It is done or not done as a whole, even if the caller is cancelled.
         """
         loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
+        asker = id(asyncio.current_task(loop))
         turn = self._turn_of(loop)
-        operation.future = loop.create_future()
         if not turn.is_open:
-            turn.open(task)
-            loop.call_soon(self._end_turn, turn)
+            if turn.crowded or asker != turn.asker:
+                self._begin_turn(turn, asker)
             if not turn.crowded and self._commit_at_once(operation):
-                return await operation.future
-        elif task is not turn.asker:
+                return operation.outcome() if operation.future is None else await operation.future
+            if not turn.is_open:
+                self._begin_turn(turn, asker)
+        elif asker != turn.asker:
             turn.others = True
         turn.batch.append(operation)
-        return await operation.future
+        return await operation.wait()
 
     def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Turn[Op]:
         turn: _Turn[Op] | None = getattr(self._turns, "turn", None)
         if turn is None or turn.loop is not loop:
             turn = self._turns.turn = _Turn[Op](loop)
         return turn
+
+    def _begin_turn(self, turn: _Turn[Op], asker: int) -> None:
+        turn.open(asker)
+        turn.loop.call_soon(self._end_turn, turn)
 
     def _end_turn(self, turn: _Turn[Op]) -> None:
         batch = turn.close()

@@ -11,11 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from signoff.app import Signoff
-from signoff.client import AsyncClient, AsyncHandle, AsyncPromises, Workflow
+from signoff.client import AsyncClient, AsyncHandle, Workflow
 from signoff.engine import host
 from signoff.engine.worker import Worker
 from signoff.errors import SignoffError
 from signoff.local import LocalBackend
+from signoff.origins import of_program
+from signoff.promises import AsyncPromises
 from signoff.records import PromiseState, Run, RunState, WorkerInfo
 from signoff.registry import Registry
 from signoff.stores.base import Store
@@ -79,7 +81,7 @@ class Environment:
         self.clock = VirtualClock()
         self.store = MemoryStore(clock=self.clock)
         self.client = AsyncClient(_Target(self.store, app.group, app.registry))
-        self.client.backend = _Backend(self.store, self)
+        self.client.backend = _Backend(self.store, self).coming_from(of_program())
         self.client.promises = AsyncPromises(self.client.backend)
         self.people = People(self.client, self.store)
         self.places: list[Place] = []

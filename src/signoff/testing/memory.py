@@ -16,6 +16,7 @@ from signoff.records import (
     AuditEvent,
     Entry,
     Group,
+    LiveText,
     Message,
     NewAuditEvent,
     NewPromise,
@@ -36,6 +37,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
+from signoff.stores.base_snapshots import Saved
 from signoff.stores.paging import (
     LAST_NUMBER,
     AuditFilter,
@@ -194,6 +196,14 @@ class MemoryStore:
     async def complete(self, write: Write, outcome: Outcome) -> None:
         self._do(self.model.complete, write, outcome)
 
+    # Live text
+
+    async def publish(self, pieces: Sequence[LiveText]) -> None:
+        self._do(self.model.live.publish, pieces)
+
+    async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
+        return self.model.live.read(self.namespace, run_id, epoch, after)
+
     # Promises
 
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
@@ -218,6 +228,7 @@ class MemoryStore:
             and which.kind in (None, promise.kind)
             and which.state in (None, promise.state)
             and which.run_id in (None, promise.run_id)
+            and (not which.is_of_runs or self._asks(which, promise.run_id))
             and (
                 which.answerable_by is None
                 or not promise.assignees
@@ -225,6 +236,10 @@ class MemoryStore:
             )
         )
         return _page(found, limit)
+
+    def _asks(self, which: PromiseFilter, run_id: str | None) -> bool:
+        run = None if run_id is None else self.model.tables.runs.get((self.namespace, run_id))
+        return run is not None and which.workflow in (None, run.workflow) and which.group in (None, run.group)
 
     async def settle(
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
@@ -260,6 +275,14 @@ class MemoryStore:
     def _session(self, session: Session) -> Session:
         active = self.model.state.active_run(session.namespace, session.id)
         return replace(session, active_run_id=None if active is None else active.id)
+
+    # Snapshots
+
+    async def save_run(self, run_id: str) -> Saved:
+        return self.model.snapshots.save_run(self.namespace, run_id)
+
+    async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        return self._do(self.model.snapshots.load_run, saved, event)
 
     # Rules
 

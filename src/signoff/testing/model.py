@@ -14,15 +14,17 @@ from signoff.codec import encode_error
 from signoff.errors import IdConflict, InvalidState, InvalidValue, LeaseLost, RequestConflict, RunCancelled
 from signoff.records import EntryKind, MessageKind, NewRun, Run, RunState, WorkerInfo
 from signoff.stores.base import Claim, Outcome, Write
-from signoff.stores.limits import check_promise, check_run
+from signoff.stores.limits import check_promise, check_run, check_worker
 from signoff.stores.same import difference, same_json
 from signoff.testing.model_audit import Audit
 from signoff.testing.model_groups import Groups
+from signoff.testing.model_live import Live
 from signoff.testing.model_messages import Messages
 from signoff.testing.model_outbox import Outbox
 from signoff.testing.model_promises import Promises
 from signoff.testing.model_rules import Rules
 from signoff.testing.model_schedules import Schedules
+from signoff.testing.model_snapshots import Snapshots
 from signoff.testing.model_state import State
 from signoff.testing.model_tables import Commit
 from signoff.testing.model_timers import Timers
@@ -48,7 +50,9 @@ class Model:
         schedules: The contract's operations on schedules.
         tokens: The contract's operations on tokens.
         workflows: The contract's operations on the register of workflows.
+        live: The contract's operations on live text.
         outbox: The contract's operations on notifications.
+        snapshots: The contract's operations on snapshots.
         timers: What is due, and when.
     """
 
@@ -63,7 +67,9 @@ class Model:
         self.groups = Groups(self.state)
         self.schedules = Schedules(self.state)
         self.workflows = Workflows(self.state)
+        self.live = Live(self.state)
         self.outbox = Outbox(self.state)
+        self.snapshots = Snapshots(self.state, self.audit)
         self.timers = Timers(self.state, self._messages, self.promises)
 
     def take_commit(self) -> Commit | None:
@@ -208,6 +214,8 @@ class Model:
         run, _ = self.state.find_run(namespace, write.run_id)
         if not is_new and run.state is not RunState.RUNNING:
             return True
+        if is_new:
+            self.live.delete(namespace, run.id)
         if run.wakes != wakes:
             return False
         self.state.change(run, state=RunState.PAUSED, wake_at=wake_at, worker_id=None, lease_until=None)
@@ -219,6 +227,7 @@ class Model:
             raise InvalidValue("outcome.state", f"{outcome.state.value} is not an end")
         if not self._write(namespace, write):
             return
+        self.live.delete(namespace, write.run_id)
         run, _ = self.state.find_run(namespace, write.run_id)
         self.state.change(
             run,
@@ -237,6 +246,7 @@ class Model:
     # Workers
 
     def enlist(self, worker: WorkerInfo) -> None:
+        check_worker(worker)
         self.state.commit.due |= not self.tables.workers
         self.tables.workers[worker.id] = replace(worker, seen_at=self.state.lease_clock.now(), held=0)
 
@@ -295,6 +305,8 @@ class Model:
             self._cancel_child(namespace, run.id, child_id)
         if write.first_seq is not None:
             self.state.change(self.state.find_run(namespace, run.id)[0], first_seq=write.first_seq)
+        for n in write.unpublishes:
+            self.live.delete_of_call(namespace, run.id, n)
         return True
 
     def _start(self, namespace: str, parent_id: str, new: NewRun) -> None:

@@ -40,6 +40,7 @@ class Audit:
                         new.run_id,
                         new.by,
                         new.details,
+                        origin=new.origin,
                     )
                 )
 
@@ -64,6 +65,7 @@ class Audit:
             question.run_id,
             question.settled_by,
             json.dumps(details),
+            question.origin,
         )
         self.add(question.namespace, [new])
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
+from signoff.origins import TIMER
 from signoff.records import Amendment, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores.base_tokens import callback_token
 from signoff.stores.limits import check_amendment, check_promise
@@ -115,7 +116,7 @@ class Promises:
 
     def time_out(self, promise: Promise) -> Promise:
         """Settle a promise whose deadline has passed."""
-        late = self._settle(promise, PromiseState.TIMED_OUT)
+        late = self._settle(promise, PromiseState.TIMED_OUT, origin=TIMER)
         self._messages.tell_all(late)
         return late
 
@@ -189,6 +190,7 @@ class Promises:
             settled_by=settlement.by,
             note=settlement.note,
             request_id=settlement.request_id,
+            origin=settlement.origin,
         )
         self._messages.tell_all(settled)
         return settled

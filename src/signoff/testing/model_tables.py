@@ -8,6 +8,7 @@ from signoff.deliveries import Delivery
 from signoff.records import (
     AuditEvent,
     Entry,
+    LiveText,
     Message,
     Promise,
     Rate,
@@ -93,6 +94,7 @@ class Tables:
     workflows: dict[tuple[str, str, str, str], WorkflowInfo] = field(
         default_factory=dict[tuple[str, str, str, str], WorkflowInfo]
     )  # by namespace, name, group and version
+    live: dict[Key, list[LiveText]] = field(default_factory=dict[Key, list[LiveText]])
     rules: dict[Key, Rule] = field(default_factory=dict[Key, Rule])
     audit: list[AuditEvent] = field(default_factory=list[AuditEvent])
     chains: dict[str, list[Seal]] = field(default_factory=dict[str, list[Seal]])

@@ -10,6 +10,7 @@ import { Json } from "../shell/Json";
 import { useMe } from "../shell/me";
 import { seesRuns } from "../shell/rights";
 import { Since } from "../time/Times";
+import { whence } from "./origin";
 import { type AuditEvent, KINDS, type Which, useTrail } from "./trail";
 
 const COLUMNS: Column<AuditEvent>[] = [
@@ -23,17 +24,21 @@ const COLUMNS: Column<AuditEvent>[] = [
       </Link>
     ),
   },
-  { name: "By", cell: ({ by }) => by },
+  { name: "By", cell: ({ by }) => <span className="actor">{by}</span> },
+  { name: "From", cell: ({ origin }) => origin !== undefined && whence(origin) },
   {
     name: "Details",
-    cell: ({ details }) =>
-      details !== undefined &&
-      Object.keys(details as object).length > 0 && (
-        <details>
-          <summary>Details</summary>
-          <Json value={details} />
-        </details>
-      ),
+    cell: ({ details, origin }) => {
+      const told = { ...(details as object | undefined), ...(origin && { origin }) };
+      return (
+        Object.keys(told).length > 0 && (
+          <details>
+            <summary>Details</summary>
+            <Json value={told} />
+          </details>
+        )
+      );
+    },
   },
 ];
 

@@ -13,9 +13,9 @@ export interface Which {
 }
 
 export const KINDS: readonly string[] = [
-  ...["asked", "resolved", "rejected", "cancelled", "timed_out", "viewed", "voted", "refused"],
+  ...["asked", "resolved", "rejected", "cancelled", "timed_out", "viewed", "commented", "voted", "refused"],
   ...["claimed", "released", "delegated", "reassigned", "deadline_moved", "reminded", "escalated"],
-  ...["defaulted", "rule_made", "rule_used", "rule_revoked", "linked", "unlinked"],
+  ...["defaulted", "rule_made", "rule_used", "rule_revoked", "linked", "unlinked", "saved", "loaded"],
 ];
 
 const AT_ONCE = 200;

@@ -3,6 +3,7 @@
 import { lazy, useId, useState } from "react";
 import { Refused } from "../api/client";
 import { useKeys } from "../shell/keys";
+import type { Alike } from "./alike";
 import { Approval } from "./Approval";
 import { Choices } from "./Choices";
 import { forgetAnswer, useDraft, write } from "./drafts";
@@ -13,7 +14,7 @@ const SchemaForm = lazy(() => import("./SchemaForm")); // half of all the code
 export interface AnswerProps {
   question: Question;
   /** Give an answer: its value, a note, and what a toast says of it. */
-  onAnswer: (value: unknown, note: string | undefined, said: string) => void;
+  onAnswer: (value: unknown, note: string | undefined, said: string, alike?: Alike) => void;
   refusal: Error | undefined;
 }
 
@@ -28,8 +29,8 @@ export function AnswerForm({ question, onAnswer, refusal }: AnswerProps) {
   const { data } = question;
   const value = "value" in draft ? draft.value : data.default;
   const noteId = useId();
-  const give = (given: unknown, said: string) => {
-    onAnswer(given, draft.note?.trim() || undefined, said);
+  const give = (given: unknown, said: string, alike?: Alike) => {
+    onAnswer(given, draft.note?.trim() || undefined, said, alike);
     forgetAnswer(question.id);
   };
   const giveChecked = async (given: unknown, said: string, schema: object, checked: unknown) => {
@@ -63,6 +64,8 @@ export function AnswerForm({ question, onAnswer, refusal }: AnswerProps) {
           question={question}
           value={draft.value}
           onChange={change}
+          alike={draft.alike}
+          onAlike={(alike) => write(question.id, { alike })}
           onDecide={give}
           onDecideChecked={giveChecked}
         />
@@ -83,6 +86,7 @@ export function AnswerForm({ question, onAnswer, refusal }: AnswerProps) {
       <textarea
         id={noteId}
         rows={2}
+        placeholder="Goes with your answer"
         value={draft.note ?? ""}
         onChange={(event) => write(question.id, { note: event.target.value })}
       />

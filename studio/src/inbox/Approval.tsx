@@ -3,6 +3,8 @@
 import { lazy, useRef, useState } from "react";
 import { Json } from "../shell/Json";
 import { useKeys } from "../shell/keys";
+import { AllLike } from "./AllLike";
+import { type Alike, lengthOf, mayBeAlike } from "./alike";
 import { isSame } from "./edits";
 import { ProposalDiff } from "./ProposalDiff";
 import { isHeld, type Question } from "./question";
@@ -14,12 +16,16 @@ interface ApprovalProps {
   /** The proposal as it was edited, if it was. */
   value: unknown;
   onChange: (value: unknown) => void;
-  onDecide: (value: unknown, said: string) => void;
+  /** What else is approved with it, if that was chosen. */
+  alike: Alike | undefined;
+  onAlike: (alike: Alike | undefined) => void;
+  onDecide: (value: unknown, said: string, alike?: Alike) => void;
   /** Decide, if `value` is what `schema` describes. */
   onDecideChecked: (value: unknown, said: string, schema: object, checked: unknown) => void;
 }
 
-export function Approval({ question, value, onChange, onDecide, onDecideChecked }: ApprovalProps) {
+export function Approval(props: ApprovalProps) {
+  const { question, value, onChange, alike, onAlike, onDecide, onDecideChecked } = props;
   const { proposal, answer_schema, policy } = question.data;
   const hasProposal = "proposal" in question.data;
   const isPlain = isHeld(proposal);
@@ -29,10 +35,13 @@ export function Approval({ question, value, onChange, onDecide, onDecideChecked 
   const isChanged = isEditing && !isSame(edited, proposal);
   const properties = answer_schema.properties as Record<string, object> | undefined;
   const schema = properties?.edited ?? {};
-  const fields = useRef<HTMLDivElement>(null);
+  const isAlike = mayBeAlike(question) && !isChanged;
+  const buttons = useRef<HTMLDivElement>(null);
   const approve = () => {
-    if (isEditing && !fields.current?.closest("form")?.reportValidity()) return;
+    if ((isEditing || alike !== undefined) && !buttons.current?.closest("form")?.reportValidity()) return;
     if (isChanged) onDecideChecked({ approved: true, edited }, "Approved as edited", schema, edited);
+    else if (alike !== undefined && isAlike)
+      onDecide({ approved: true }, `Approved, and all like it ${lengthOf(alike)}`, alike);
     else onDecide({ approved: true }, "Approved");
   };
   const reject = () => onDecide({ approved: false }, "Rejected");
@@ -45,7 +54,7 @@ export function Approval({ question, value, onChange, onDecide, onDecideChecked 
   return (
     <>
       {hasProposal && (
-        <div className="proposal" ref={fields}>
+        <div className="proposal">
           <section aria-label="Proposal">
             <h3>{isEditing ? "Edit the proposal" : "Proposal"}</h3>
             {isPlain ? (
@@ -68,9 +77,17 @@ export function Approval({ question, value, onChange, onDecide, onDecideChecked 
           {isEditing && <ProposalDiff proposal={proposal} edited={edited} />}
         </div>
       )}
-      <div className="buttons">
+      {isAlike && <AllLike question={question} alike={alike} onChange={onAlike} />}
+      {alike !== undefined && isChanged && (
+        <p className="hint">Others like it are approved with what is proposed, not with what is edited.</p>
+      )}
+      <div className="buttons" ref={buttons}>
         <button type="button" className="primary" onClick={approve} aria-keyshortcuts="a">
-          {isChanged ? "Approve as edited" : "Approve"}
+          {isChanged
+            ? "Approve as edited"
+            : isAlike && alike !== undefined
+              ? "Approve all like this"
+              : "Approve"}
         </button>
         <button type="button" className="danger" onClick={reject} aria-keyshortcuts="r">
           Reject

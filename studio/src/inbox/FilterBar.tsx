@@ -1,7 +1,11 @@
 /** What is looked for in the inbox: words, and what questions are like. */
 
-import { useEffect, useEffectEvent, useId, useRef, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useEffectEvent, useId, useMemo, useRef, useState } from "react";
 import { useKeys } from "../shell/keys";
+import { useMe } from "../shell/me";
+import { seesRuns } from "../shell/rights";
+import { allWorkflows } from "../start/workflows";
 import { type Filter, INPUT_TYPES } from "./filter";
 
 interface FilterProps {
@@ -13,6 +17,7 @@ export function FilterBar({ filter, onChange }: FilterProps) {
   const [isOpen, setOpen] = useState(false);
   const search = useRef<HTMLInputElement>(null);
   const panel = useId();
+  const names = useNames(isOpen);
   useKeys({ "/": () => search.current?.focus() });
   const count = Object.keys(filter).filter((each) => each !== "q").length;
   const set = (name: keyof Filter) => (value: string) => onChange(withPart(filter, name, value));
@@ -36,10 +41,15 @@ export function FilterBar({ filter, onChange }: FilterProps) {
           <Typed label="Run" value={filter.run} onChange={set("run")} />
         </Labelled>
         <Labelled label="Workflow">
-          <Typed label="Workflow" value={filter.workflow} onChange={set("workflow")} />
+          <Typed
+            label="Workflow"
+            value={filter.workflow}
+            onChange={set("workflow")}
+            names={names.workflows}
+          />
         </Labelled>
         <Labelled label="Group">
-          <Typed label="Group" value={filter.group} onChange={set("group")} />
+          <Typed label="Group" value={filter.group} onChange={set("group")} names={names.groups} />
         </Labelled>
         <Labelled label="Asked of">
           <Typed label="Asked of" value={filter.asked} onChange={set("asked")} placeholder="group:finance" />
@@ -71,6 +81,18 @@ export function FilterBar({ filter, onChange }: FilterProps) {
   );
 }
 
+/** What workers have announced, to choose from; nothing for who does not see it. */
+function useNames(isWanted: boolean): { workflows: readonly string[]; groups: readonly string[] } {
+  const { data } = useQuery({ ...allWorkflows, enabled: seesRuns(useMe()) && isWanted });
+  return useMemo(() => {
+    const sorted = (names: string[]) => [...new Set(names)].sort();
+    return {
+      workflows: sorted(data?.map((each) => each.name) ?? []),
+      groups: sorted(data?.map((each) => each.group) ?? []),
+    };
+  }, [data]);
+}
+
 function withPart(filter: Filter, name: keyof Filter, value: string): Filter {
   const rest = Object.entries(filter).filter(([each]) => each !== name);
   return Object.fromEntries(value === "" ? rest : [...rest, [name, value]]);
@@ -92,12 +114,14 @@ interface TypedProps {
   type?: "search" | "text";
   placeholder?: string;
   inputRef?: React.RefObject<HTMLInputElement | null>;
+  /** What is offered. */
+  names?: readonly string[];
 }
 
 const TYPING_MILLISECONDS = 150;
 
 /** A field whose value goes to the address a moment after it was typed, and comes from there otherwise. */
-function Typed({ label, value = "", onChange, type = "text", placeholder, inputRef }: TypedProps) {
+function Typed({ label, value = "", onChange, type = "text", placeholder, inputRef, names }: TypedProps) {
   const [typed, setTyped] = useState<string>();
   const tell = useEffectEvent(onChange);
   useEffect(() => {
@@ -108,10 +132,12 @@ function Typed({ label, value = "", onChange, type = "text", placeholder, inputR
     }, TYPING_MILLISECONDS);
     return () => window.clearTimeout(timer);
   }, [typed]);
-  return (
+  const list = useId();
+  const field = (
     <input
       ref={inputRef}
       type={type}
+      list={names && list}
       aria-label={label}
       placeholder={placeholder}
       value={typed ?? value}
@@ -123,5 +149,16 @@ function Typed({ label, value = "", onChange, type = "text", placeholder, inputR
         event.currentTarget.blur();
       }}
     />
+  );
+  if (names === undefined) return field;
+  return (
+    <>
+      {field}
+      <datalist id={list}>
+        {names.map((each) => (
+          <option key={each} value={each} />
+        ))}
+      </datalist>
+    </>
   );
 }

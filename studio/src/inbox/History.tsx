@@ -4,6 +4,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useRef } from "react";
 import { api, given } from "../api/client";
 import { freshId } from "../api/freshId";
+import { whence } from "../audit/origin";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
 import { mayRespond } from "../shell/rights";
@@ -62,7 +63,11 @@ function Happened({ event }: { event: Event }) {
   return (
     <li className={event.kind}>
       <p>
-        {event.by !== undefined && <b>{event.by}</b>} {SAID[event.kind]?.(details)} <Since at={event.at} />
+        {event.by !== undefined && <b>{event.by}</b>} {SAID[event.kind]?.(details)}
+        {event.by !== undefined && event.kind !== "commented" && event.origin !== undefined && (
+          <>, {whence(event.origin)}</>
+        )}{" "}
+        <Since at={event.at} />
       </p>
       {event.kind === "commented" ? (
         <p className="help">{visible(details.text ?? "")}</p>

@@ -1,6 +1,6 @@
 /** Open questions on the left, the chosen one on the right. */
 
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
@@ -15,8 +15,9 @@ import { QuestionDetail } from "./QuestionDetail";
 import { QuestionList } from "./QuestionList";
 import { useSelection } from "./selection";
 import { useInView } from "./snoozes";
+import { useFound } from "./useFound";
 import { useInbox, type View } from "./useInbox";
-import { useListed } from "./useListed";
+import { useListed, useUndecided } from "./useListed";
 import { Views } from "./Views";
 
 const NAMES: Record<View, string> = { mine: "Mine", snoozed: "Snoozed", all: "All" };
@@ -30,8 +31,10 @@ export function InboxPage() {
   const navigate = useNavigate();
   const read = useInbox(view, me.names, useNotices());
   const inbox = { ...read, questions: useInView(read.questions, view, me.user_id) };
-  const listed = useListed(inbox, filter, id);
-  const { open, shown } = listed;
+  const open = useUndecided(inbox.questions, id);
+  const found = useFound(read, view, me.names, filter);
+  const listed = useListed({ ...found, questions: useInView(found.questions, view, me.user_id) }, filter, id);
+  const { shown } = listed;
   const selection = useSelection(shown);
   const [asked, setAsked] = useState<boolean>();
   const at = shown.findIndex((each) => each.id === id);
@@ -102,12 +105,12 @@ export function InboxPage() {
         />
         {listed.error !== null && <p className="trouble">{listed.error.message}</p>}
         {inbox.isSuccess && shown.length === 0 && !listed.isLooking ? (
-          <Nothing isFiltered={listed.isFiltered} />
+          <Nothing isFiltered={listed.isFiltered} view={view} />
         ) : (
           <QuestionList
             key={JSON.stringify([view, filter])}
             questions={shown}
-            isWhole={!inbox.hasNextPage}
+            isWhole={!found.hasNextPage}
             selected={id}
             onEnd={listed.next}
             picked={selection.picked}
@@ -146,7 +149,7 @@ function foundSaid(found: number, of: string, isLooking: boolean): string {
   return isLooking ? `${said}, looking on` : said;
 }
 
-function Nothing({ isFiltered }: { isFiltered: boolean }) {
+function Nothing({ isFiltered, view }: { isFiltered: boolean; view: View }) {
   if (isFiltered)
     return (
       <div className="empty">
@@ -161,6 +164,15 @@ function Nothing({ isFiltered }: { isFiltered: boolean }) {
         A workflow asks with <code>await ctx.wait_for_user(&quot;Refund o-1?&quot;)</code>. Its question
         appears here at once.
       </p>
+      {view === "mine" && (
+        <p>
+          What others are asked is under{" "}
+          <Link to="." search={{ view: "all" } as never}>
+            All
+          </Link>
+          .
+        </p>
+      )}
     </div>
   );
 }

@@ -13,6 +13,7 @@ interface PickProps {
 
 export function PickBar({ selection, shown, found, onLookOn, onDecide }: PickProps) {
   const count = selection.picked.size;
+  const isPlain = count === 0 && found === undefined && shown > 0;
   const isAll = count > 0 && count === shown;
   return (
     <div className="picks" role="group" aria-label="Selected questions">
@@ -26,7 +27,9 @@ export function PickBar({ selection, shown, found, onLookOn, onDecide }: PickPro
           disabled={shown === 0}
           onChange={() => (isAll ? selection.clear() : selection.pickAll())}
         />
-        <span className="unseen">Select all {shown.toLocaleString("en")} shown</span>
+        <span className={isPlain ? "picks-all" : "unseen"}>
+          Select all <span className="unseen">{shown.toLocaleString("en")} shown</span>
+        </span>
       </label>
       <span className="picks-said" role="status">
         {count > 0 ? `${count.toLocaleString("en")} selected` : found}

@@ -4,13 +4,15 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { api, given, type Refused } from "../api/client";
+import { whence } from "../audit/origin";
 import { Json } from "../shell/Json";
 import { useMe } from "../shell/me";
 import { mayRespond, seesRuns } from "../shell/rights";
 import { visible } from "../shell/visible";
 import { Deadline, Since } from "../time/Times";
-import { AnswerForm } from "./AnswerForm";
+import { AnswerForm, type AnswerProps } from "./AnswerForm";
 import { Assignment } from "./Assignment";
+import { Conversation, conversationOf, withoutConversation } from "./Conversation";
 import { type Decision, decide, useDecisions } from "./decisions";
 import { forgetAnswer, useDraft } from "./drafts";
 import { History } from "./History";
@@ -19,6 +21,7 @@ import { askedAt, deadlineOf, hindrance, type Question, questionOf } from "./que
 import "./question.css";
 import { RunStory } from "./RunStory";
 import { Snooze } from "./Snooze";
+import { useViewed } from "./useViewed";
 import { Votes } from "./Votes";
 
 interface DetailProps {
@@ -48,17 +51,19 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
   useEffect(() => {
     if (isThere) document.querySelector<HTMLElement>("#question-text")?.focus({ preventScroll: true });
   }, [isThere]);
+  const isOpen = question?.state === "pending";
+  const hindered = mayRespond(me)
+    ? question && hindrance(question, me.user_id, me.names)
+    : "You may look at questions, and not answer them.";
+  useViewed(id, me.user_id, me.groups, isOpen && hindered === undefined);
   if (asked.isError) return <p className="trouble">{asked.error.message}</p>;
   if (question === undefined) return null;
 
   const { data } = question;
-  const isOpen = question.state === "pending";
+  const talk = conversationOf(data.metadata);
   const deadline = deadlineOf(question);
-  const hindered = mayRespond(me)
-    ? hindrance(question, me.user_id, me.names)
-    : "You may look at questions, and not answer them.";
-  const send = (value: unknown, note: string | undefined, said: string) => {
-    decide(client, { question, value, note, user_id: me.user_id, groups: me.groups, said });
+  const send: AnswerProps["onAnswer"] = (value, note, said, alike) => {
+    decide(client, { question, value, note, alike, user_id: me.user_id, groups: me.groups, said });
     onDecided();
   };
   return (
@@ -94,7 +99,8 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
           <Json value={data.action.arguments} />
         </section>
       )}
-      <Metadata metadata={data.metadata} />
+      {talk !== undefined && <Conversation said={talk} />}
+      <Metadata metadata={talk === undefined ? data.metadata : withoutConversation(data.metadata)} />
       {data.attachments !== undefined && (
         <ul className="attachments">
           {data.attachments.map((each) => (
@@ -181,6 +187,9 @@ function Settled({ question }: { question: Question }) {
       <h3>
         {settledAs(question)}
         {question.settled_by !== undefined && ` by ${question.settled_by}`}
+        {question.origin !== undefined && question.origin.way !== "timer" && (
+          <span className="whence">, {whence(question.origin)}</span>
+        )}
         {question.settled_at !== undefined && (
           <>
             {" "}

@@ -6,7 +6,7 @@ import { useMemo, useState } from "react";
 import { Alternatives, AnythingField, BUTTONS, ListItem } from "../form/parts";
 import { type Schema, shownSchema } from "../form/shownSchema";
 import "../form/form.css";
-import { JsonField } from "./JsonField";
+import { JsonValue } from "./JsonValue";
 import { fieldsLike, schemaLike } from "./likeness";
 import { validator } from "./validator";
 
@@ -31,7 +31,7 @@ export default function SchemaForm({ schema, value, onChange, isReadOnly }: Sche
   const [alike] = useState(() => (saysNothing ? schemaLike(value) : undefined));
   const [fields] = useState(() => ({ ...UI, ...fieldsLike(value) }));
   if (saysNothing && alike === undefined)
-    return <JsonField value={value} onChange={onChange} isReadOnly={isReadOnly} />;
+    return <JsonValue value={value} onChange={onChange} isReadOnly={isReadOnly} />;
   return (
     <Form
       tagName="div"

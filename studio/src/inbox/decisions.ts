@@ -4,6 +4,7 @@ import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { api, given, type Promised, type Refused } from "../api/client";
 import { freshId } from "../api/freshId";
+import { type Alike, bodyOf } from "./alike";
 import { write } from "./drafts";
 import type { Question } from "./question";
 import { settle } from "./settled";
@@ -15,6 +16,8 @@ export interface Decision {
   question: Question;
   value: unknown;
   note: string | undefined;
+  /** What else is approved with it. */
+  alike?: Alike | undefined;
   user_id: string;
   groups: string[];
   /** What a toast says of it, such as "Approved". */
@@ -56,10 +59,14 @@ export function decide(client: QueryClient, decision: Omit<Decision, "state" | "
 }
 
 /** Have what was typed for a decision in its form again. */
-export function putBack({ question, value, note }: Decision): void {
+export function putBack({ question, value, note, alike }: Decision): void {
   const typed =
     question.data.input_type === "approval" ? (value as { edited?: unknown } | null)?.edited : value;
-  write(question.id, { ...(typed != null && { value: typed }), ...(note !== undefined && { note }) });
+  write(question.id, {
+    ...(typed != null && { value: typed }),
+    ...(note !== undefined && { note }),
+    ...(alike !== undefined && { alike }),
+  });
 }
 
 async function send(client: QueryClient, id: string): Promise<void> {
@@ -80,11 +87,19 @@ async function send(client: QueryClient, id: string): Promise<void> {
 }
 
 function post(decision: Decision, keepalive = false): Promise<Promised> {
-  const { question, value, note, user_id, groups } = decision;
+  const { question, value, note, alike, user_id, groups } = decision;
   return given(
     api.POST("/v1/questions/{question_id}/answer", {
       params: { path: { question_id: question.id }, header: { "Idempotency-Key": decision.request_id } },
-      body: { value, user_id, groups, roles: [], digest: question.data.digest, ...(note && { note }) },
+      body: {
+        value,
+        user_id,
+        groups,
+        roles: [],
+        digest: question.data.digest,
+        ...(note && { note }),
+        ...(alike && { alike: bodyOf(question, alike) }),
+      },
       keepalive,
     }),
   );

@@ -2,11 +2,14 @@
 
 import { useSyncExternalStore } from "react";
 import { Listeners } from "../shell/listeners";
+import type { Alike } from "./alike";
 
 export interface Draft {
   value?: unknown;
   note?: string;
   comment?: string;
+  /** What else is approved with it. */
+  alike?: Alike | undefined;
 }
 
 const EMPTY: Draft = {};

@@ -2,7 +2,6 @@
 
 import type { InputType, Question } from "./question";
 import type { View } from "./useInbox";
-import type { Origin } from "./workflows";
 
 export const INPUT_TYPES: readonly InputType[] = [
   "approval",
@@ -44,13 +43,12 @@ export function isEmpty(filter: Filter): boolean {
   return Object.keys(filter).length === 0;
 }
 
-export function fits(question: Question, filter: Filter, now: number, origin: Origin | undefined): boolean {
+/** Whether a question is like that; of which workflow and group it is the server says. */
+export function fits(question: Question, filter: Filter, now: number): boolean {
   const { data, run_id, due_at } = question;
   return (
     (filter.q === undefined || hasWords(question, filter.q)) &&
     (filter.run === undefined || has(run_id, filter.run)) &&
-    (filter.workflow === undefined || has(origin?.workflow, filter.workflow)) &&
-    (filter.group === undefined || has(origin?.group, filter.group)) &&
     (filter.asked === undefined || isAskedOf(question, filter.asked)) &&
     (filter.type === undefined || data.input_type === filter.type) &&
     (filter.due === undefined || (due_at !== undefined && due_at - now < DAY_SECONDS))

@@ -2,39 +2,15 @@
 
 import type { Promised } from "../api/client";
 import { parseExact, rawNumber } from "../api/exact";
+import type { components } from "../api/schema";
 
 export type InputType = "approval" | "text" | "select" | "multiselect" | "form" | "external";
 
-export interface Option {
-  value: string;
-  label?: string;
-  help?: string;
-}
+export type Option = components["schemas"]["AskedOption"];
 
-export interface Asked {
-  text: string;
+export interface Asked extends Omit<components["schemas"]["Asked"], "input_type" | "metadata"> {
   input_type: InputType;
-  answer_schema: Record<string, unknown>;
-  options: Option[];
   metadata: Record<string, unknown>;
-  skippable: boolean;
-  digest: string;
-  help?: string;
-  default?: unknown;
-  other?: string;
-  proposal?: unknown;
-  action?: { tool: string; arguments: unknown };
-  attachments?: { name: string; url: string; media_type?: string }[];
-  policy?: Policy;
-}
-
-interface Policy {
-  asked_at?: number;
-  quorum?: { approvals: number; of: number };
-  excluded?: string[];
-  /** After how many seconds `timeout_answer` is taken. */
-  deadline?: number;
-  timeout_answer?: unknown;
 }
 
 export interface Vote {

@@ -3,6 +3,8 @@
 import { type InfiniteData, type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { api, given } from "../api/client";
+import { follow, type Told as Happening } from "../api/events";
+import { useMe } from "../shell/me";
 import { type Question, questionOf } from "./question";
 
 export type View = "mine" | "all" | "snoozed";
@@ -20,13 +22,12 @@ type Read = InfiniteData<QuestionPage, string | null>;
 /** Told of a question that was asked or changed, and as it was known before, if it was. */
 type OnAsked = (question: Question, before: Question | undefined) => void;
 
-const TRY_AGAIN_MILLISECONDS = 5_000;
 const FIRST_PAGE = 200;
-const PAGE = 1000;
+export const PAGE = 1000;
 const NOTHING: Told = new Map();
 
 export function useInbox(view: View, names: ReadonlySet<string>, onAsked: OnAsked) {
-  const assignee = view === "all" ? undefined : [...names];
+  const assignee = assigneesOf(view, names);
   const queryKey = ["questions", { assignee }];
   const { told, isFollowed } = useEvents(assignee, queryKey, onAsked);
   const inbox = useInfiniteQuery({
@@ -50,7 +51,12 @@ export function useInbox(view: View, names: ReadonlySet<string>, onAsked: OnAske
     () => (data === undefined ? [] : withNews(data.pages, told, !hasNextPage)),
     [data, told, hasNextPage],
   );
-  return { ...inbox, questions };
+  return { ...inbox, questions, told };
+}
+
+/** Whose questions a view has; undefined: all. */
+export function assigneesOf(view: View, names: ReadonlySet<string>): string[] | undefined {
+  return view === "all" ? undefined : [...names];
 }
 
 /** Follow the inbox's events. The list is read once they are followed, so that nothing is missed between the two. */
@@ -64,6 +70,8 @@ function useEvents(
   for (const each of assignee ?? []) address.searchParams.append("assignee", each);
   const url = address.toString();
   const name = JSON.stringify(queryKey);
+  const { user_id, groups, roles } = useMe();
+  const who = JSON.stringify([user_id, groups, roles]);
   const [news, setNews] = useState<{ of: string; told: Told }>({ of: "", told: NOTHING });
   const tellAsked = useEffectEvent(onAsked);
   useEffect(() => {
@@ -73,7 +81,7 @@ function useEvents(
       told = next;
       setNews({ of: url, told });
     };
-    const put = (message: MessageEvent<string>) => {
+    const put = (message: Happening) => {
       const question = questionOf(message.data);
       const pages = client.getQueryData<Read>(queryKey)?.pages ?? [];
       const before = told.get(question.id) ?? listed(pages, question.id);
@@ -86,7 +94,7 @@ function useEvents(
       const isNews = message.type === "asked" || pages.at(-1)?.next === null;
       if (isNews && question.state === "pending") tellAsked(question, before === "gone" ? undefined : before);
     };
-    const drop = (message: MessageEvent<string>) => {
+    const drop = (message: Happening) => {
       const { id } = JSON.parse(message.data) as { id: string };
       client.invalidateQueries({ queryKey: ["question", id] });
       client.invalidateQueries({ queryKey: ["history", id] });
@@ -95,8 +103,9 @@ function useEvents(
     const lookAgain = () => {
       tell(NOTHING);
       client.invalidateQueries({ queryKey });
+      client.invalidateQueries({ queryKey: ["questions", "found"] });
     };
-    const stop = follow(url, {
+    const stop = follow(url, who, {
       open: () => tell(told),
       error: () => tell(told),
       asked: put,
@@ -109,32 +118,9 @@ function useEvents(
       stop();
       keep(client, queryKey, told);
     };
-  }, [client, url, name]);
+  }, [client, url, name, who]);
   const isFollowed = news.of === url;
   return { told: isFollowed ? news.told : NOTHING, isFollowed };
-}
-
-type Listeners = Readonly<Record<string, (message: MessageEvent<string>) => void>>;
-
-/** Listen to events until the function that is returned is called; `gap` is also said of a stream that was begun anew. */
-function follow(url: string, listeners: Listeners): () => void {
-  let source: EventSource;
-  let timer: number | undefined;
-  const connect = (isAgain: boolean) => {
-    source = new EventSource(url);
-    for (const [name, listener] of Object.entries(listeners)) source.addEventListener(name, listener);
-    source.addEventListener("open", (event) => isAgain && listeners.gap?.(event as MessageEvent<string>));
-    // after a cut the browser connects again and says where it was, but not after a refusal
-    source.addEventListener("error", () => {
-      if (source.readyState === EventSource.CLOSED)
-        timer = window.setTimeout(() => connect(true), TRY_AGAIN_MILLISECONDS);
-    });
-  };
-  connect(false);
-  return () => {
-    window.clearTimeout(timer);
-    source.close();
-  };
 }
 
 function listed(pages: readonly QuestionPage[], id: string): Question | undefined {
@@ -158,7 +144,7 @@ function keep(client: QueryClient, queryKey: readonly unknown[], told: Told): vo
 }
 
 /** Questions are listed oldest first: what was asked since is at the end, once the end was read. */
-function withNews(pages: readonly QuestionPage[], told: Told, isWhole: boolean): Question[] {
+export function withNews(pages: readonly QuestionPage[], told: Told, isWhole: boolean): Question[] {
   const read = pages.flatMap((page) => page.items);
   if (told.size === 0) return read;
   const known = new Set(read.map((each) => each.id));

@@ -7,34 +7,24 @@ import { useDecisions } from "./decisions";
 import { type Filter, fits, isEmpty } from "./filter";
 import type { Question } from "./question";
 import { useSettledHere } from "./settled";
-import type { useInbox } from "./useInbox";
-import { useOrigins } from "./workflows";
+import type { Source } from "./useFound";
 
 /** As many are looked through unasked. */
 const LOOKED_THROUGH = 20_000;
 
-type Inbox = ReturnType<typeof useInbox>;
-
-export function useListed(inbox: Inbox, filter: Filter, current: string | undefined) {
-  const { questions, fetchNextPage, hasNextPage, isFetching, isError } = inbox;
+export function useListed(source: Source, filter: Filter, current: string | undefined) {
+  const { questions, fetchNextPage, hasNextPage, isFetching, isError } = source;
   const open = useUndecided(questions, current);
   const isFiltered = !isEmpty(filter);
-  const byOrigin = filter.workflow !== undefined || filter.group !== undefined;
-  const runIds = useMemo(
-    () =>
-      byOrigin ? [...new Set(open.flatMap(({ run_id }) => (run_id === undefined ? [] : [run_id])))] : [],
-    [byOrigin, open],
-  );
-  const origins = useOrigins(runIds, byOrigin);
   const minute = useOfNow((now) => String(Math.floor(now / 60)));
   const shown = useMemo(() => {
     if (!isFiltered) return open;
     const now = Number(minute) * 60;
-    return open.filter((each) => fits(each, filter, now, origins.known.get(each.run_id ?? "")));
-  }, [open, isFiltered, filter, minute, origins.known]);
+    return open.filter((each) => fits(each, filter, now));
+  }, [open, isFiltered, filter, minute]);
 
   const [most, setMost] = useState(LOOKED_THROUGH);
-  const isLookingOn = isFiltered && hasNextPage && questions.length < most;
+  const isLookingOn = isFiltered && hasNextPage && source.looked < most;
   const next = useCallback(() => {
     if (hasNextPage && !isFetching && !isError) void fetchNextPage();
   }, [hasNextPage, isFetching, isError, fetchNextPage]);
@@ -42,18 +32,20 @@ export function useListed(inbox: Inbox, filter: Filter, current: string | undefi
     if (isLookingOn) next();
   }, [isLookingOn, next]);
   return {
-    open,
     shown,
     isFiltered,
     next,
-    isLooking: isLookingOn || origins.isLooking,
-    error: inbox.error ?? origins.error,
+    isLooking: isLookingOn || source.isLooking,
+    error: source.error,
     /** Look through more, where that many were not enough. */
     lookOn: isFiltered && hasNextPage && !isLookingOn ? () => setMost(most + LOOKED_THROUGH) : undefined,
   };
 }
 
-function useUndecided(questions: readonly Question[], current: string | undefined): readonly Question[] {
+export function useUndecided(
+  questions: readonly Question[],
+  current: string | undefined,
+): readonly Question[] {
   const decisions = useDecisions();
   const batches = useBatches();
   const settled = useSettledHere();

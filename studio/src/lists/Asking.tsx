@@ -5,8 +5,8 @@ import { Dialog } from "../shell/Dialog";
 import { Trouble } from "./Trouble";
 import { type Act, useAct } from "./useAct";
 
-interface AskingProps {
-  /** What the button says, and the one that sends. */
+interface DialogProps {
+  /** What the button says that sends. */
   verb: string;
   title: string;
   /** The list that changes. */
@@ -14,32 +14,34 @@ interface AskingProps {
   className?: string | undefined;
   send: (said: FormData) => Promise<unknown>;
   children?: ReactNode;
+  onClose: () => void;
 }
 
-export function Asking({ verb, title, list, className, send, children }: AskingProps) {
+export function Asking(props: Omit<DialogProps, "onClose">) {
   const [isOpen, setOpen] = useState(false);
-  const act = useAct(list);
-  const close = () => {
-    setOpen(false);
-    act.reset();
-  };
   return (
     <>
-      <button type="button" className={className} onClick={() => setOpen(true)}>
-        {verb}
+      <button type="button" className={props.className} onClick={() => setOpen(true)}>
+        {props.verb}
       </button>
-      {isOpen && (
-        <Dialog title={title} onClose={close}>
-          <Form verb={verb} className={className} act={act} send={send} onDone={close}>
-            {children}
-          </Form>
-        </Dialog>
-      )}
+      {isOpen && <AskingDialog {...props} onClose={() => setOpen(false)} />}
     </>
   );
 }
 
-interface FormProps extends Pick<AskingProps, "verb" | "className" | "send" | "children"> {
+/** What is asked; by itself where it has to outlive the button. */
+export function AskingDialog({ verb, title, list, className, send, children, onClose }: DialogProps) {
+  const act = useAct(list);
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <Form verb={verb} className={className} act={act} send={send} onDone={onClose}>
+        {children}
+      </Form>
+    </Dialog>
+  );
+}
+
+interface FormProps extends Pick<DialogProps, "verb" | "className" | "send" | "children"> {
   act: Act;
   onDone: () => void;
 }

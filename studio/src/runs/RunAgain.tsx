@@ -7,7 +7,7 @@ import { api, given } from "../api/client";
 import { freshId } from "../api/freshId";
 import { Dialog } from "../shell/Dialog";
 import { DialogEnd } from "../shell/DialogEnd";
-import { JsonField, readJson } from "../shell/JsonField";
+import { JsonText, readJson } from "../shell/JsonText";
 import { useMe } from "../shell/me";
 import { type Arguments, argumentsOf, type Run } from "./run";
 
@@ -54,7 +54,7 @@ export function RunAgain({ run, onClose }: AgainProps) {
           start.mutate();
         }}
       >
-        <JsonField label="Arguments, as JSON" rows={10} value={input} onChange={setInput} />
+        <JsonText label="Arguments, as JSON" rows={10} value={input} onChange={setInput} />
         <label>
           Id of the new run
           <input value={id} placeholder="one is made" onChange={(event) => setId(event.target.value)} />

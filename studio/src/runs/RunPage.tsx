@@ -1,17 +1,22 @@
 /** One run: what it was given, what it did, what came of it; live while it goes on. */
 
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { api, given } from "../api/client";
+import { FlowGraph } from "../graph/FlowGraph";
+import { graphOf } from "../graph/graph";
 import { Json } from "../shell/Json";
 import { ChildTree } from "./ChildTree";
 import { Failure } from "./Failure";
 import { RunActions } from "./RunActions";
 import { RunFacts } from "./RunFacts";
+import type { Voice } from "./live";
 import { argumentsOf, hasEnded, type Run, useRun } from "./run";
+import { Talk } from "./Talk";
 import { Timeline } from "./Timeline";
-import { type Entry, type Item, settle, timelineOf } from "./timeline";
+import { talkOf } from "./talk";
+import { type Entry, isPromised, type Item, settle, timelineOf } from "./timeline";
 import { useJournal } from "./useJournal";
 import "./runs.css";
 
@@ -24,19 +29,34 @@ export function RunPage() {
 
 function RunOf({ id }: { id: string }) {
   const found = useRun(id);
-  const { entries, isLive } = useJournal(id);
+  const { entries, voices, isLive } = useJournal(id);
+  const { refetch } = found;
+  const isThere = found.data !== undefined;
+  useEffect(() => {
+    // What was asked for before the end may have come after it, and says how the run was then.
+    if (!isLive && isThere) void refetch();
+  }, [isLive, isThere, refetch]);
   useEffect(() => {
     document.title = `${id} - Signoff`;
   }, [id]);
   if (found.isError) return <p className="trouble">{found.error.message}</p>;
   if (found.data === undefined) return null;
-  return <Told run={found.data} entries={entries} isLive={isLive} />;
+  return <Told run={found.data} entries={entries} voices={voices} isLive={isLive} />;
 }
 
-function Told({ run, entries, isLive }: { run: Run; entries: readonly Entry[]; isLive: boolean }) {
+interface Looks {
+  run: Run;
+  entries: readonly Entry[];
+  voices: readonly Voice[];
+  isLive: boolean;
+}
+
+function Told({ run, entries, voices, isLive }: Looks) {
   const items = useSettled(run, timelineOf(entries, run.created_at));
   const awaited = items.filter(({ kind, state }) => kind === "signal" && state === "open");
   const hasChildren = items.some(({ kind }) => kind === "child");
+  const lines = talkOf(items, voices);
+  const graph = graphOf(items);
   const { args, kwargs } = argumentsOf(run);
   const isGiven = args.length > 0 || Object.keys(kwargs).length > 0;
   return (
@@ -67,10 +87,27 @@ function Told({ run, entries, isLive }: { run: Run; entries: readonly Entry[]; i
           {run.retryable && <p>Everything is kept. Mend the code, then retry it.</p>}
         </section>
       )}
-      <section>
-        <h3>Timeline</h3>
-        <Timeline items={items} isLive={isLive} />
-      </section>
+      {lines.length > 0 && (
+        <section>
+          <h3>Conversation</h3>
+          <Talk lines={lines} />
+        </section>
+      )}
+      {graph !== undefined && (
+        <FlowGraph
+          runId={run.id}
+          graph={graph}
+          items={items}
+          voices={voices}
+          hasSucceeded={run.state === "succeeded"}
+        />
+      )}
+      {(items.length > 0 || !isLive) && (
+        <section>
+          <h3>Timeline</h3>
+          <Timeline items={items} isLive={isLive} />
+        </section>
+      )}
       {hasChildren && (
         <section>
           <h3>Child runs</h3>
@@ -81,14 +118,19 @@ function Told({ run, entries, isLive }: { run: Run; entries: readonly Entry[]; i
   );
 }
 
-/** The journal tells what a run was told; what was settled and not yet told is looked up as long as it waits. */
+/**
+ * The journal tells what a run was told. From where that came is looked up, and as long as the run waits what was settled
+ * and not yet told.
+ */
 function useSettled(run: Run, items: Item[]): Item[] {
   const isWaiting = !hasEnded(run) && items.some(({ state, id }) => state === "open" && id !== undefined);
+  const told = items.filter((item) => isPromised(item) && item.endedAt !== undefined).length;
   const promises = useQuery({
-    queryKey: ["promises", run.id],
+    queryKey: ["promises", run.id, told],
     queryFn: () => given(api.GET("/v1/promises", { params: { query: { run_id: run.id, limit: 1000 } } })),
-    enabled: isWaiting,
+    enabled: isWaiting || told > 0,
+    placeholderData: keepPreviousData,
     refetchInterval: isWaiting ? LOOK_AGAIN_MILLISECONDS : false,
   });
-  return isWaiting && promises.data !== undefined ? settle(items, promises.data.items) : items;
+  return promises.data !== undefined ? settle(items, promises.data.items) : items;
 }

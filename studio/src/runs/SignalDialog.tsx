@@ -6,7 +6,7 @@ import { api, given } from "../api/client";
 import { freshId } from "../api/freshId";
 import { Dialog } from "../shell/Dialog";
 import { DialogEnd } from "../shell/DialogEnd";
-import { JsonField, readJson } from "../shell/JsonField";
+import { JsonText, readJson } from "../shell/JsonText";
 import { useMe } from "../shell/me";
 import type { Run } from "./run";
 
@@ -57,7 +57,7 @@ export function SignalDialog({ run, names, onClose }: SignalProps) {
             <option key={each} value={each} />
           ))}
         </datalist>
-        <JsonField label="Value, as JSON" value={value} onChange={setValue} />
+        <JsonText label="Value, as JSON" value={value} onChange={setValue} />
         <DialogEnd action="Send" error={send.error} isPending={send.isPending} onClose={onClose} />
       </form>
     </Dialog>

@@ -2,6 +2,7 @@
 
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+import { whence } from "../audit/origin";
 import { Json } from "../shell/Json";
 import { visible } from "../shell/visible";
 import { duration } from "../time/durations";
@@ -9,7 +10,7 @@ import { Since, Until } from "../time/Times";
 import { Failure } from "./Failure";
 import { argumentsText } from "./run";
 import { StateMark } from "./StateMark";
-import { type FailedAttempt, foldedParts, type Item } from "./timeline";
+import { type FailedAttempt, foldedParts, isPromised, type Item } from "./timeline";
 
 interface TimelineProps {
   items: readonly Item[];
@@ -72,15 +73,24 @@ function waits({ kind }: Item): boolean {
 }
 
 function Told({ item }: { item: Item }) {
-  if (item.by) {
+  const who = toldBy(item);
+  if (who !== undefined) {
     return (
       <p className="item-more">
-        by {visible(item.by)}
+        {who}
+        {item.origin !== undefined && item.origin.way !== "timer" && `, ${visible(whence(item.origin))}`}
         {item.note ? `: ${visible(item.note)}` : ""}
       </p>
     );
   }
   return item.note ? <p className="item-more">{visible(item.note)}</p> : null;
+}
+
+/** Where nobody is named there is a word for them: from where they came is looked up, and moves nothing. */
+function toldBy(item: Item): string | undefined {
+  if (item.by) return `by ${visible(item.by)}`;
+  const isSettled = item.state === "succeeded" || item.state === "rejected";
+  return isPromised(item) && isSettled ? "by somebody" : undefined;
 }
 
 /** Where to go on: to who is waited for. */

@@ -2,6 +2,7 @@
 
 import type { Promised } from "../api/client";
 import type { components } from "../api/schema";
+import type { Origin } from "../audit/origin";
 
 export type Entry = components["schemas"]["Entry"];
 
@@ -36,9 +37,13 @@ export interface Item {
   dueAt?: number | undefined;
   endedAt?: number | undefined;
   value?: unknown;
+  /** What it was opened with. */
+  opened?: unknown;
   error?: unknown;
   by?: string | undefined;
   note?: string | undefined;
+  /** From where a question or promise was settled. */
+  origin?: Origin | undefined;
   attempts: FailedAttempt[];
   /** The question about a step that may or may not have happened. */
   doubt?: string | undefined;
@@ -131,21 +136,39 @@ export function timelineOf(entries: readonly Entry[], createdAt: number): Item[]
     } else {
       const item = call(entry, entry.at);
       if (entry.kind !== "progressed" && entry.call !== "detached") item.state = "open";
-      Object.assign(item, { value: entry.value, id: facts.id, dueAt: facts.due_at });
+      Object.assign(item, { value: entry.value, opened: entry.value, id: facts.id, dueAt: facts.due_at });
     }
     before = entry.at;
   }
   return items;
 }
 
-/** Take in what became of promises that the journal still shows as open: their run was not told yet. */
+/** Whether it is a question, or a promise of another kind that somebody outside settles. */
+export function isPromised({ kind }: Item): boolean {
+  return kind === "question" || kind === "promise";
+}
+
+/**
+ * Take in from where promises were settled, and what became of those that the journal still shows as open: their run
+ * was not told yet.
+ */
 export function settle(items: readonly Item[], promises: readonly Promised[]): Item[] {
   const settled = new Map(promises.filter(({ state }) => state !== "pending").map((each) => [each.id, each]));
   return items.map((item) => {
-    const promise = item.state === "open" && item.id !== undefined ? settled.get(item.id) : undefined;
+    const promise = item.id === undefined ? undefined : settled.get(item.id);
     if (promise === undefined) return item;
     const { settled_at, settled_by, note, value } = promise;
-    return { ...item, state: stateOf(promise.state), endedAt: settled_at, by: settled_by, note, value };
+    const origin = isPromised(item) ? promise.origin : undefined;
+    if (item.state !== "open") return { ...item, origin };
+    return {
+      ...item,
+      origin,
+      state: stateOf(promise.state),
+      endedAt: settled_at,
+      by: settled_by,
+      note,
+      value,
+    };
   });
 }
 

@@ -2,40 +2,87 @@
 
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { parseRecord } from "../api/exact";
+import { api, given } from "../api/client";
+import { parseRecord, parseRecords } from "../api/exact";
+import { fallSilent, hear, NOBODY, type Piece, type Voice } from "./live";
 import type { Entry } from "./timeline";
 
 const PAYLOADS = ["value", "error"] as const;
+const AT_ONCE = 1000;
 
-/** Return the entries so far, and whether the run goes on. After a cut the browser goes on where it was. */
-export function useJournal(runId: string): { entries: readonly Entry[]; isLive: boolean } {
+/**
+ * Return the entries so far, what running steps say, and whether the run goes on. What has been comes at once, so that
+ * nothing of the page moves, and what happens as it does. After a cut the browser goes on where it was, and hears anew
+ * what is said.
+ */
+export function useJournal(runId: string): {
+  entries: readonly Entry[];
+  voices: readonly Voice[];
+  isLive: boolean;
+} {
   const client = useQueryClient();
   const [entries, setEntries] = useState<readonly Entry[]>([]);
+  const [voices, setVoices] = useState(NOBODY);
   const [isLive, setLive] = useState(true);
   useEffect(() => {
-    const source = new EventSource(new URL(`v1/runs/${encodeURIComponent(runId)}/events`, document.baseURI));
+    let source: EventSource | undefined;
+    let isLeft = false;
     let arrived: Entry[] = [];
+    let heard = NOBODY;
     let frame: number | undefined;
     const show = () => {
       frame = undefined;
       const more = arrived;
       arrived = [];
+      setVoices(heard);
+      if (more.length === 0) return;
       setEntries((known) => [...known, ...more.filter(({ seq }) => seq > (known.at(-1)?.seq ?? -1))]);
       void client.invalidateQueries({ queryKey: ["run", runId] });
     };
-    source.onmessage = (message: MessageEvent<string>) => {
-      arrived.push(parseRecord<Entry>(message.data, PAYLOADS));
+    const showSoon = () => {
       frame ??= window.requestAnimationFrame(show); // a long journal comes in few pieces
     };
-    source.addEventListener("end", () => {
-      source.close();
-      setLive(false);
-      void client.invalidateQueries({ queryKey: ["run", runId] });
-    });
+    const follow = (after: number) => {
+      const path = `v1/runs/${encodeURIComponent(runId)}/events?live=true&after=${String(after)}`;
+      const stream = new EventSource(new URL(path, document.baseURI));
+      source = stream;
+      stream.onopen = () => {
+        heard = NOBODY;
+      };
+      stream.onmessage = (message: MessageEvent<string>) => {
+        const entry = parseRecord<Entry>(message.data, PAYLOADS);
+        arrived.push(entry);
+        heard = fallSilent(heard, entry);
+        showSoon();
+      };
+      stream.addEventListener("live", (message: MessageEvent<string>) => {
+        heard = hear(heard, JSON.parse(message.data) as Piece);
+        showSoon();
+      });
+      stream.addEventListener("end", () => {
+        stream.close();
+        setLive(false);
+        void client.invalidateQueries({ queryKey: ["run", runId] });
+      });
+    };
+    const begin = async () => {
+      const past = await journalSoFar(runId).catch(() => []); // what was not given, the stream tells
+      if (isLeft) return;
+      setEntries(past);
+      follow(past.at(-1)?.seq ?? -1);
+    };
+    void begin();
     return () => {
-      source.close();
+      isLeft = true;
+      source?.close();
       if (frame !== undefined) window.cancelAnimationFrame(frame);
     };
   }, [client, runId]);
-  return { entries, isLive };
+  return { entries, voices, isLive };
+}
+
+async function journalSoFar(runId: string): Promise<readonly Entry[]> {
+  const params = { path: { run_id: runId }, query: { limit: AT_ONCE } };
+  const text = await given(api.GET("/v1/runs/{run_id}/journal", { params, parseAs: "text" }));
+  return parseRecords<Entry>(text, PAYLOADS);
 }

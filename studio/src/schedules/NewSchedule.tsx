@@ -1,19 +1,10 @@
 /** The form that makes a schedule. */
 
 import { api, given } from "../api/client";
-import { rawNumber } from "../api/exact";
-import type { components } from "../api/schema";
 import { Asking } from "../lists/Asking";
 import { text } from "../lists/said";
-import { readJson } from "../shell/JsonField";
-
-type CatchUp = components["schemas"]["CatchUp"];
-
-const CATCH_UP: [CatchUp, string][] = [
-  ["latest", "the latest one"],
-  ["all", "all of them"],
-  ["skip", "none"],
-];
+import { ScheduleFields } from "./ScheduleFields";
+import { said } from "./schedule";
 
 export function NewSchedule() {
   return (
@@ -26,59 +17,18 @@ export function NewSchedule() {
         Workflow
         <input name="workflow" required autoComplete="off" />
       </label>
-      <label>
-        Arguments
-        <textarea name="arguments" rows={2} defaultValue="[]" spellCheck={false} />
-        <small>
-          As JSON: a list, such as <code>["o-1", 7000]</code>, or by name: <code>{'{"order": "o-1"}'}</code>
-        </small>
-      </label>
-      <div className="pair">
-        <label>
-          Times
-          <input name="cron" required autoComplete="off" placeholder="0 3 * * *" />
-          <small>minute, hour, day, month, weekday</small>
-        </label>
-        <label>
-          Time zone
-          <input name="timezone" required defaultValue={Intl.DateTimeFormat().resolvedOptions().timeZone} />
-        </label>
-        <label>
-          Missed times
-          <select name="catch_up">
-            {CATCH_UP.map(([value, said]) => (
-              <option key={value} value={value}>
-                {said}
-              </option>
-            ))}
-          </select>
-          <small>which to make up for after an outage</small>
-        </label>
-        <label>
-          Group
-          <input name="group" autoComplete="off" placeholder="the server's" />
-        </label>
-      </div>
+      <ScheduleFields />
     </Asking>
   );
 }
 
-async function send(said: FormData): Promise<unknown> {
-  const id = text(said, "id") ?? "";
-  const given_arguments = argumentsOf(text(said, "arguments") ?? "[]");
+async function send(form: FormData): Promise<unknown> {
+  const id = text(form, "id") ?? "";
+  const schedule = said(form);
   await checkNew(id);
   return given(
     api.POST("/v1/schedules", {
-      body: {
-        id,
-        workflow: text(said, "workflow") ?? "",
-        ...given_arguments,
-        cron: text(said, "cron") ?? "",
-        timezone: text(said, "timezone") ?? "UTC",
-        catch_up: said.get("catch_up") as CatchUp,
-        group: text(said, "group") ?? null,
-        priority: 0,
-      },
+      body: { id, workflow: text(form, "workflow") ?? "", ...schedule, priority: 0 },
     }),
   );
 }
@@ -89,13 +39,4 @@ async function checkNew(id: string): Promise<void> {
     params: { path: { schedule_id: id } },
   });
   if (response.ok) throw new Error(`There is a schedule ${id} already: choose another name.`);
-}
-
-function argumentsOf(written: string): { args: unknown[] } | { kwargs: Record<string, unknown> } {
-  const value = readJson("Arguments", written);
-  if (Array.isArray(value)) return { args: value as unknown[] };
-  if (typeof value === "object" && value !== null && rawNumber(value) === undefined) {
-    return { kwargs: value as Record<string, unknown> };
-  }
-  throw new Error("Arguments are a list, or an object with names.");
 }

@@ -1,8 +1,8 @@
 /** Workflows that are started again and again: when they start next, and whether they do. */
 
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 import { api, given } from "../api/client";
-import type { components } from "../api/schema";
 import { Asking } from "../lists/Asking";
 import { PlainPage } from "../lists/PlainPage";
 import { type Column, Table } from "../lists/Table";
@@ -14,9 +14,9 @@ import { StateMark } from "../runs/StateMark";
 import { useMe } from "../shell/me";
 import { mayOperate } from "../shell/rights";
 import { Since, Until } from "../time/Times";
+import { EditSchedule } from "./EditSchedule";
 import { NewSchedule } from "./NewSchedule";
-
-type Schedule = components["schemas"]["Schedule"];
+import type { Schedule } from "./schedule";
 
 const COLUMNS: Column<Schedule>[] = [
   {
@@ -67,13 +67,19 @@ const COLUMNS: Column<Schedule>[] = [
 export function SchedulesPage() {
   const me = useMe();
   const act = useAct("schedules");
+  const [edited, setEdited] = useState<string>();
   const schedules = useList<Schedule>(["schedules"], (after) =>
     given(api.GET("/v1/schedules", { params: { query: { limit: 100, ...(after && { after }) } } })),
   );
   const columns = mayOperate(me)
     ? [
         ...COLUMNS,
-        { name: "Do", cell: (each: Schedule) => <Controls key={each.id} schedule={each} act={act} /> },
+        {
+          name: "Do",
+          cell: (each: Schedule) => (
+            <Controls key={each.id} schedule={each} act={act} onEdit={() => setEdited(each.id)} />
+          ),
+        },
       ]
     : COLUMNS;
   return (
@@ -105,11 +111,18 @@ export function SchedulesPage() {
           </>
         }
       />
+      {edited !== undefined && <EditSchedule id={edited} onClose={() => setEdited(undefined)} />}
     </PlainPage>
   );
 }
 
-function Controls({ schedule, act }: { schedule: Schedule; act: Act }) {
+interface ControlsProps {
+  schedule: Schedule;
+  act: Act;
+  onEdit: () => void;
+}
+
+function Controls({ schedule, act, onEdit }: ControlsProps) {
   const path = { params: { path: { schedule_id: schedule.id } } };
   return (
     <>
@@ -132,6 +145,9 @@ function Controls({ schedule, act }: { schedule: Schedule; act: Act }) {
           Pause
         </button>
       )}
+      <button type="button" aria-label={`Edit ${schedule.id}`} onClick={onEdit}>
+        Edit
+      </button>
       <Asking
         verb="Delete"
         title={`Delete ${schedule.id}?`}

@@ -2,6 +2,8 @@
 
 import { Link } from "@tanstack/react-router";
 import { useRef } from "react";
+import { NotifySwitch } from "./Badge";
+import { Groups } from "./Groups";
 import { useMe } from "./me";
 import { FIRST_PAGES, PAGES } from "./pages";
 import "./navigation.css";
@@ -22,13 +24,13 @@ export function Navigation() {
   return (
     <>
       {links.slice(0, FIRST_PAGES)}
-      {links.length > FIRST_PAGES && (
-        <button type="button" className="more-pages" popoverTarget="more-pages">
-          More
-        </button>
-      )}
+      <button type="button" className="more-pages" popoverTarget="more-pages">
+        More
+      </button>
       <div id="more-pages" ref={menu} popover="auto">
         {links.slice(FIRST_PAGES)}
+        <NotifySwitch />
+        <Groups />
       </div>
     </>
   );

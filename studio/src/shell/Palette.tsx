@@ -2,7 +2,7 @@
 
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useEffect, useId, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useId, useMemo, useRef, useState } from "react";
 import { actionsHere, type Command, find, knownQuestions, knownRuns } from "./commands";
 import { useMe } from "./me";
 import { PAGES } from "./pages";
@@ -13,47 +13,56 @@ export function Palette() {
   const client = useQueryClient();
   const navigate = useNavigate();
   const me = useMe();
+  const open = useCallback(() => {
+    if (document.querySelector("dialog[open]") !== null) return;
+    const questions = knownQuestions(client);
+    setCommands([
+      ...actionsHere(),
+      ...PAGES.filter((each) => each.isFor(me)).map(({ to, name }) => ({
+        id: to,
+        kind: "Page" as const,
+        text: name,
+        run: () => void navigate({ to }),
+      })),
+      ...questions
+        .filter((each) => each.state === "pending")
+        .map((each) => ({
+          id: each.id,
+          kind: "Question" as const,
+          text: each.data.text,
+          more: each.run_id ?? each.id,
+          run: () => void navigate({ to: "/inbox/$id", params: { id: each.id }, search: (kept) => kept }),
+        })),
+      ...knownRuns(client, questions).map((id) => ({
+        id: `run:${id}`,
+        kind: "Run" as const,
+        text: id,
+        run: () => void navigate({ to: "/runs/$id", params: { id } }),
+      })),
+    ]);
+  }, [client, navigate, me]);
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey) return;
       event.preventDefault();
-      if (document.querySelector("dialog[open]") !== null) return;
-      const questions = knownQuestions(client);
-      setCommands([
-        ...actionsHere(),
-        ...PAGES.filter((each) => each.isFor(me)).map(({ to, name }) => ({
-          id: to,
-          kind: "Page" as const,
-          text: name,
-          run: () => void navigate({ to }),
-        })),
-        ...questions
-          .filter((each) => each.state === "pending")
-          .map((each) => ({
-            id: each.id,
-            kind: "Question" as const,
-            text: each.data.text,
-            more: each.run_id ?? each.id,
-            run: () => void navigate({ to: "/inbox/$id", params: { id: each.id }, search: (kept) => kept }),
-          })),
-        ...knownRuns(client, questions).map((id) => ({
-          id: `run:${id}`,
-          kind: "Run" as const,
-          text: id,
-          run: () => void navigate({ to: "/runs/$id", params: { id } }),
-        })),
-      ]);
+      open();
     };
     window.addEventListener("keydown", press);
     return () => window.removeEventListener("keydown", press);
-  }, [client, navigate, me]);
-  if (commands === undefined) return null;
+  }, [open]);
   return (
-    <Chooser
-      commands={commands}
-      goToRun={(id) => void navigate({ to: "/runs/$id", params: { id } })}
-      onClose={() => setCommands(undefined)}
-    />
+    <>
+      <button type="button" className="find" aria-haspopup="dialog" onClick={open}>
+        Find <kbd>Ctrl K</kbd>
+      </button>
+      {commands !== undefined && (
+        <Chooser
+          commands={commands}
+          goToRun={(id) => void navigate({ to: "/runs/$id", params: { id } })}
+          onClose={() => setCommands(undefined)}
+        />
+      )}
+    </>
   );
 }
 

@@ -5,6 +5,7 @@ import { type MouseEvent, Suspense, useRef } from "react";
 import { Toasts } from "../inbox/Toasts";
 import { Badge, NotifySwitch } from "./Badge";
 import { useKeys } from "./keys";
+import { Groups } from "./Groups";
 import { sayName, useMe } from "./me";
 import { Navigation } from "./Navigation";
 import { Palette } from "./Palette";
@@ -41,6 +42,7 @@ export function Shell() {
         <nav aria-label="Studio">
           <strong className="brand">Signoff</strong>
           <Navigation />
+          <Palette />
           <span className="grow" />
           <NotifySwitch />
           <button
@@ -59,7 +61,6 @@ export function Shell() {
       </div>
       <Toasts />
       <Badge />
-      <Palette />
       <dialog ref={help} aria-label="Shortcuts">
         <h2>Shortcuts</h2>
         <dl className="keys">
@@ -91,14 +92,17 @@ function Who() {
   const me = useMe();
   if (me.isKnown) return <span className="who">{me.user_id}</span>;
   return (
-    <label className="who">
-      <span className="unseen">Your name</span>
-      <input
-        value={me.user_id}
-        maxLength={100}
-        onChange={(event) => sayName(event.target.value)}
-        title="Nobody signs in here: say who you are"
-      />
-    </label>
+    <>
+      <label className="who">
+        <span className="who-label">Your name</span>
+        <input
+          value={me.user_id}
+          maxLength={100}
+          onChange={(event) => sayName(event.target.value)}
+          title="Nobody signs in here: say who you are"
+        />
+      </label>
+      <Groups />
+    </>
   );
 }

@@ -1,4 +1,4 @@
-/** Who looks at the page: whoever the server says, or on a laptop the name that they gave. */
+/** Who looks at the page: whoever the server says, or on a laptop the name and the groups that they gave. */
 
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
@@ -26,6 +26,26 @@ export function sayName(name: string): void {
   keep(KEY, name);
 }
 
+const GROUPS_KEY = "signoff.groups";
+
+function spokenGroups(): string {
+  return localStorage.getItem(GROUPS_KEY) ?? "";
+}
+
+/** Say in which groups one is, as they are typed: `finance, ops`. */
+export function sayGroups(groups: string): void {
+  keep(GROUPS_KEY, groups);
+}
+
+export function useSpokenGroups(): string {
+  return useSyncExternalStore(subscribe, spokenGroups);
+}
+
+function groupsIn(typed: string): string[] {
+  const words = typed.split(/[\s,]+/).map((word) => word.replace(/^group:/, ""));
+  return [...new Set(words.filter((word) => word !== ""))];
+}
+
 export function useMe(): Me {
   const { data } = useSuspenseQuery({
     queryKey: ["me"],
@@ -33,11 +53,14 @@ export function useMe(): Me {
     staleTime: 60_000,
   });
   const spoken = useSyncExternalStore(subscribe, spokenName);
+  const typed = useSpokenGroups();
+  const isKnown = data.user_id !== null;
   const user_id = data.user_id ?? spoken;
+  const groups = isKnown ? data.groups : groupsIn(typed);
   const names = new Set([
     `user:${user_id}`,
-    ...data.groups.map((group) => `group:${group}`),
+    ...groups.map((group) => `group:${group}`),
     ...data.roles.map((role) => `role:${role}`),
   ]);
-  return { user_id, groups: data.groups, roles: data.roles, isKnown: data.user_id !== null, names };
+  return { user_id, groups, roles: data.roles, isKnown, names };
 }

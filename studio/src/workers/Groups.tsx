@@ -1,32 +1,24 @@
 /** Groups: how many runs they have, and what pauses and limits them. */
 
 import { Link } from "@tanstack/react-router";
-import { api, given } from "../api/client";
-import type { components } from "../api/schema";
-import { Asking } from "../lists/Asking";
-import { number } from "../lists/said";
 import { type Column, Table } from "../lists/Table";
 import { Trouble } from "../lists/Trouble";
-import { type Act, useAct } from "../lists/useAct";
-import { useList } from "../lists/useList";
+import { useAct } from "../lists/useAct";
 import { StateMark } from "../runs/StateMark";
 import { useMe } from "../shell/me";
 import { mayOperate } from "../shell/rights";
-
-type Group = components["schemas"]["Group"];
-
-const MOST_COUNTED = 10_000;
-
-function counted(runs: number): string {
-  return runs >= MOST_COUNTED ? `${MOST_COUNTED.toLocaleString()}+` : `${runs}`;
-}
+import { counted, type Group, useGroups } from "./group";
+import { GroupControls } from "./GroupControls";
+import { Limits } from "./Limits";
 
 const COLUMNS: Column<Group>[] = [
   {
     name: "Group",
     cell: ({ name, is_paused }) => (
       <>
-        <b>{name}</b>
+        <Link to="/groups/$name" params={{ name }}>
+          <b>{name}</b>
+        </Link>
         {is_paused && <StateMark state="paused" />}
       </>
     ),
@@ -37,26 +29,19 @@ const COLUMNS: Column<Group>[] = [
   })),
   {
     name: "Limits",
-    cell: ({ max_running, starts_per }) => (
-      <>
-        {max_running !== undefined && <span>{max_running} at once</span>}
-        {starts_per !== undefined && (
-          <span>
-            {starts_per.count} starts in {starts_per.seconds} s
-          </span>
-        )}
-        {max_running === undefined && starts_per === undefined && <span className="soft">none</span>}
-      </>
-    ),
+    cell: (group) => <Limits group={group} />,
   },
 ];
 
 export function Groups() {
   const me = useMe();
   const act = useAct("groups");
-  const groups = useList<Group>(["groups"], () => given(api.GET("/v1/groups")));
+  const groups = useGroups();
   const columns = mayOperate(me)
-    ? [...COLUMNS, { name: "Do", cell: (each: Group) => <Controls key={each.name} group={each} act={act} /> }]
+    ? [
+        ...COLUMNS,
+        { name: "Do", cell: (each: Group) => <GroupControls key={each.name} group={each} act={act} /> },
+      ]
     : COLUMNS;
   return (
     <>
@@ -75,75 +60,5 @@ export function Groups() {
         }
       />
     </>
-  );
-}
-
-function Controls({ group, act }: { group: Group; act: Act }) {
-  const path = { params: { path: { name: group.name } } };
-  return (
-    <>
-      {group.is_paused ? (
-        <button
-          type="button"
-          aria-label={`Resume ${group.name}`}
-          disabled={act.isBusy}
-          onClick={() => act.run(() => given(api.POST("/v1/groups/{name}/resume", path)))}
-        >
-          Resume
-        </button>
-      ) : (
-        <button
-          type="button"
-          aria-label={`Pause ${group.name}`}
-          disabled={act.isBusy}
-          onClick={() => act.run(() => given(api.POST("/v1/groups/{name}/pause", path)))}
-        >
-          Pause
-        </button>
-      )}
-      <Asking
-        verb="Limit"
-        title={`Limit ${group.name}`}
-        list="groups"
-        send={async (said) => {
-          const count = number(said, "count");
-          const seconds = number(said, "seconds");
-          if ((count === undefined) !== (seconds === undefined)) {
-            throw new Error("A rate is both: how many starts, and in how many seconds.");
-          }
-          const rate = count === undefined || seconds === undefined ? null : { count, seconds };
-          const body = { max_running: number(said, "max_running") ?? null, starts_per: rate };
-          return given(api.POST("/v1/groups/{name}/limit", { ...path, body }));
-        }}
-      >
-        <label>
-          Runs at once
-          <input
-            name="max_running"
-            type="number"
-            min={1}
-            defaultValue={group.max_running}
-            placeholder="any number"
-          />
-        </label>
-        <Rate group={group} />
-        <small>What is empty is without limit.</small>
-      </Asking>
-    </>
-  );
-}
-
-function Rate({ group }: { group: Group }) {
-  return (
-    <div className="pair">
-      <label>
-        Starts
-        <input name="count" type="number" min={1} defaultValue={group.starts_per?.count} />
-      </label>
-      <label>
-        in so many seconds
-        <input name="seconds" type="number" min={0} step="any" defaultValue={group.starts_per?.seconds} />
-      </label>
-    </div>
   );
 }

@@ -20,10 +20,11 @@ from signoff.people.channels.http import Post
 from signoff.people.channels.slack import APPROVE, REJECT, Answering, SlackSender, escaped
 from signoff.people.notices import LONGEST_TEXT, shown
 from signoff.people.questions import Question
-from signoff.records import Promise, PromiseState
+from signoff.records import Origin, OriginWay, Promise, PromiseState
 from signoff.redaction import Redaction
 from signoff.stores.base import Store
 from signoff.stores.limits import check_text
+from signoff.stores.stated import stated
 
 log = logging.getLogger("signoff.notifications")
 
@@ -138,13 +139,23 @@ def read_click(body: bytes) -> Click | None:
     return Click(user.team_id, user.id, value.id, value.digest, approved, request_id, payload.response_url)
 
 
-async def react(store: Store, answering: Answering, click: Click, redaction: Redaction) -> Reaction:
+async def react(
+    store: Store, answering: Answering, click: Click, redaction: Redaction, address: str | None = None
+) -> Reaction:
     """Answer the question as whoever clicked, and return what they are told. A refusal is recorded like any other.
+
+    Args:
+        store: Where the question is.
+        answering: How answers come through the channel.
+        click: What they clicked.
+        redaction: What they are not shown.
+        address: From which Slack has told of it.
 
     Raises:
         StoreError: The store is not available.
     """
     responder = answering.responder(click.team, click.user)
+    store = stated(store, Origin(OriginWay.SLACK, f"{click.team}:{click.user}", address=address))
     try:
         if responder is None or responder.user_id is None:
             question = await get_question(store, click.question_id)

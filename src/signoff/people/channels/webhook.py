@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import floor
 from typing import Any, Final
@@ -73,9 +74,9 @@ def _signer(secret: str) -> Webhook:
 
 
 def _body(notice: Notice) -> dict[str, Any]:
-    event = notice.event
+    event, question = notice.event, notice.question
     details = dict(notice.details)
-    if notice.question is not None:
+    if question is not None:
         details.pop("data", None)  # the question has it
     return {
         "type": f"question.{event.kind.value}",
@@ -89,7 +90,8 @@ def _body(notice: Notice) -> dict[str, Any]:
             "run_id": event.run_id,
             "by": event.by,
             "details": details,
-            "question": None if notice.question is None else to_wire(notice.question),
+            # from which address somebody acted is the audit trail's to say
+            "question": None if question is None else to_wire(replace(question, origin=None)),
             "url": notice.url,
         },
     }

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from signoff.engine.agenda import Doubt
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
@@ -206,8 +207,8 @@ class _ObservedPrograms:
     def program(self, workflow: str, version: str | None) -> Program:
         return _ObservedProgram(self._programs.program(workflow, version), self._process)
 
-    def unclear_question(self, run: Run, call: StepCall) -> str:
-        return self._programs.unclear_question(run, call)
+    def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
+        return self._programs.unclear_question(run, call, refused)
 
 
 def worker_of(programs: Programs, **options: Any) -> Main:

@@ -1,15 +1,15 @@
-/** A field in which JSON is written. */
+/** A field in which JSON is written as text, whatever it says by now: it is read when it is sent. */
 
 import { parseExact } from "../api/exact";
 
-interface JsonFieldProps {
+interface JsonTextProps {
   label: string;
   value: string;
   rows?: number;
   onChange: (value: string) => void;
 }
 
-export function JsonField({ label, value, rows = 4, onChange }: JsonFieldProps) {
+export function JsonText({ label, value, rows = 4, onChange }: JsonTextProps) {
   return (
     <label>
       {label}

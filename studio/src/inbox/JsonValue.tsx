@@ -1,14 +1,14 @@
-/** A value that is edited as JSON, where nothing says what else it could be. */
+/** A value that is edited as JSON, where nothing says what else it could be: only what is JSON is taken. */
 
 import { useEffect, useId, useRef, useState } from "react";
 
-interface JsonFieldProps {
+interface JsonValueProps {
   value: unknown;
   onChange: (value: unknown) => void;
   isReadOnly: boolean;
 }
 
-export function JsonField({ value, onChange, isReadOnly }: JsonFieldProps) {
+export function JsonValue({ value, onChange, isReadOnly }: JsonValueProps) {
   const id = useId();
   const [text, setText] = useState(() => JSON.stringify(value, null, 2));
   const trouble = troubleWith(text);

@@ -1,0 +1,78 @@
+"""``python -m examples.document_review FILE`` reviews a text; you are asked where the model cannot know."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from examples.document_review.reviewer import MODEL, app
+from signoff import AsyncClient, SignoffError, WrongAnswer
+from signoff.agents import Conversation, Finished, Paused, Pending, Reply
+from signoff.people.questions import Question
+
+USAGE = "usage: python -m examples.document_review FILE"
+
+
+async def review(chat: Conversation, file: Path) -> dict[str, Any]:
+    """Have a file reviewed, and answer what is asked. The same text is reviewed once."""
+    text = file.read_text()
+    turn: Finished | Paused = await chat.run(text, id=f"{chat.session_id}-1")
+    while isinstance(turn, Paused):
+        question = turn.pending[0]
+        try:
+            turn = await chat.respond(question.id, Reply(await fill_in(question)), user_id="me")
+        except WrongAnswer as error:
+            print(error)
+    return turn.output
+
+
+async def fill_in(question: Pending) -> dict[str, str]:
+    """Read the fields of a form from the terminal; what is left empty is left out."""
+    async with AsyncClient(app) as client:
+        asked = Question.from_json((await client.promises.get(question.id)).data or "null")
+    print(f"\n{question.text}\n")
+    answers: dict[str, str] = {}
+    for name, field in asked.answer_schema["properties"].items():
+        options = f" ({', '.join(field['enum'])})" if "enum" in field else ""
+        said = (await asyncio.to_thread(input, f"{field.get('title', name)}{options} ")).strip()
+        if said:
+            answers[name] = said
+    return answers
+
+
+async def main(arguments: list[str]) -> int:
+    """Review one file."""
+    if len(arguments) != 1:
+        print(USAGE, file=sys.stderr)
+        return 2
+    if MODEL is None:
+        print(
+            "No model is set, so the reviewer follows a script: SIGNOFF_DEMO_MODEL=openai:gpt-5 gives it one."
+        )
+    file = Path(arguments[0])
+    try:
+        session = f"review-{hashlib.sha256(file.name.encode() + file.read_bytes()).hexdigest()[:16]}"
+        async with app.worker(), app.conversation("reviewer", session_id=session) as chat:
+            done = await review(chat, file)
+    except EOFError:
+        print(
+            "\nNobody is at this terminal. The review waits: signoff inbox shows what it asks.",
+            file=sys.stderr,
+        )
+        return 1
+    except (OSError, UnicodeDecodeError, SignoffError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{done['verdict']}: {done['reason']}\n\n{done['text']}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(asyncio.run(main(sys.argv[1:])))
+    except KeyboardInterrupt:
+        print("\nThe review is kept, and so is what it asks.", file=sys.stderr)
+        sys.exit(130)

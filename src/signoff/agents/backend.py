@@ -1,0 +1,203 @@
+"""The operations of an agent as steps of the run: model requests, tool calls, discovery, events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Literal, cast
+
+from pydantic_ai.durable_exec import (
+    CallableOperationBackend,
+    CapabilityOperationId,
+    DurableOperationId,
+    EventStreamHandlerId,
+    ModelCancelSuspendedResponseId,
+    ModelCompactMessagesId,
+    ModelRequestId,
+    RoleBasedOperationConfig,
+    ToolsetCallToolId,
+    ToolsetGetInstructionsId,
+    ToolsetGetToolsId,
+    ToolsetValidateToolArgumentsId,
+)
+from pydantic_ai.durable_exec._operation_names import DurableInvocationName
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ModelAPIError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    ModelRequestRejectedError,
+    UserError,
+)
+from pydantic_ai.toolsets import ToolsetTool
+
+from signoff.agents.in_workflow import is_in_workflow
+from signoff.agents.pausing import check_left, run_unit
+from signoff.agents.record import at_work
+from signoff.agents.tools import step_options_of
+from signoff.context import current_context
+from signoff.engine.retry import RetryPolicy
+
+Config = Mapping[str, Any]
+Unit = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+
+_MAY_PASS: Final = (408, 409, 425, 429)
+"""Of the errors that are the caller's, those that another attempt may not meet."""
+
+
+def is_worth_retrying(error: Exception) -> bool:
+    """Whether another attempt at a model request or tool call may go better."""
+    if isinstance(error, (ModelQuotaExceededError, ModelRequestRejectedError)):
+        return False
+    status: int | None = getattr(error, "status_code", None)
+    if isinstance(error, ModelAPIError):
+        return status is None or status >= 500 or status in _MAY_PASS
+    return not isinstance(error, (UserError, AgentRunError))
+
+
+_FACTS: Final = (
+    "status_code",
+    "model_name",
+    "body",
+    "headers",
+    "suggested_model_id",
+    "hint",
+    "provider_error_code",
+    "provider_error_type",
+    "retry_after",
+    "in_stream",
+)
+
+
+def _as_raised(error: ModelAPIError) -> ModelAPIError:
+    """Give back the class of an error of HTTP and of a category at once, which a journal knows by the category only."""
+    if isinstance(error, ModelHTTPError) or not hasattr(error, "status_code"):
+        return error
+    facts = {name: getattr(error, name) for name in _FACTS if hasattr(error, name)}
+    return ModelHTTPError.for_category(cast("Any", type(error)), **facts)
+
+
+class StepNames:
+    """Names the steps of an agent, as the journal keeps them: they must never change."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+
+    def operation_name(self, operation_id: DurableOperationId) -> str:
+        """Return the name of an operation, without the tool's."""
+        return f"{self._agent}:{_suffix(operation_id)}"
+
+    def invocation_name(
+        self, operation_id: DurableOperationId, *, label: str | None
+    ) -> DurableInvocationName:
+        """Return the name of one step; that of a tool call is the tool's."""
+        if label is None:
+            return DurableInvocationName(self.operation_name(operation_id))
+        name = f"{self._agent}.{label}"
+        if isinstance(operation_id, ToolsetValidateToolArgumentsId):
+            name += ":validate"
+        return DurableInvocationName(name)
+
+
+def _suffix(operation_id: DurableOperationId) -> str:
+    match operation_id:
+        case ModelRequestId(streaming=streaming):
+            return "model_stream" if streaming else "model"
+        case ModelCancelSuspendedResponseId():
+            return "cancel_response"
+        case ModelCompactMessagesId():
+            return "compact"
+        case EventStreamHandlerId():
+            return "event"
+        case ToolsetGetToolsId(toolset_id=toolset):
+            return f"tools:{toolset}"
+        case ToolsetGetInstructionsId(toolset_id=toolset):
+            return f"instructions:{toolset}"
+        case ToolsetCallToolId(toolset_id=toolset):
+            return f"call:{toolset}"
+        case ToolsetValidateToolArgumentsId(toolset_id=toolset):
+            return f"validate:{toolset}"
+        case CapabilityOperationId(capability_id=capability, operation=operation):
+            return f"{capability}.{operation}"
+
+
+class StepBackend(CallableOperationBackend[Config]):
+    """Runs each operation as a step.
+
+    Args:
+        agent: The agent's name.
+        config: With which options.
+        unit: Runs an operation's body inside its step.
+    """
+
+    def __init__(self, agent: str, config: RoleBasedOperationConfig[Config], unit: Unit) -> None:
+        super().__init__(namer=StepNames(agent), config=config)
+        self._unit = unit
+
+    async def execute(
+        self,
+        *,
+        operation_id: DurableOperationId,
+        name: str,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+        config: Config,
+    ) -> object:
+        """Run ``body`` as one step of the run."""
+
+        async def step() -> object:
+            return await self._unit(lambda: run_unit(body))
+
+        try:
+            with at_work():
+                # said here, as the annotation of a function made for one call would be resolved at each
+                payload = await current_context().step(name, step, returns=Any, **config)
+        except ModelAPIError as error:
+            raise _as_raised(error) from error
+        if not isinstance(operation_id, ToolsetCallToolId):
+            return payload
+        check_left(payload)
+        return _as_recorded(payload)
+
+
+def _as_recorded(payload: object) -> object:
+    """Take the result that a person has given for an interrupted call as what the tool returned."""
+    if isinstance(payload, dict) and "kind" in payload:
+        return cast("object", payload)
+    return {"kind": "tool_return", "result": cast("object", payload)}
+
+
+def config_of(model: Config, tool: Config, operators: Sequence[str] = ()) -> RoleBasedOperationConfig[Config]:
+    """Return the options of all operations.
+
+    Args:
+        model: Those of model requests.
+        tool: Those of tool calls that say nothing else.
+        operators: Who is asked about calls of writing tools that were interrupted.
+    """
+
+    def resolve(operation_id: DurableOperationId, found: object | None, name: str) -> Config | Literal[False]:
+        if found is None:
+            return tool
+        tool_found = cast("ToolsetTool[Any]", found)
+        if is_in_workflow(tool_found, name):
+            return False
+        definition = tool_found.tool_def
+        options = cast("Mapping[str, Any]", definition.metadata or {}).get("signoff")
+        if options is False:
+            return False
+        chosen = step_options_of(cast("Mapping[str, Any]", options or {}), definition)
+        if not isinstance(operation_id, ToolsetCallToolId):
+            chosen.pop("effect", None)
+        if chosen.get("effect") != "once":
+            return {**tool, **chosen}
+        return {"operators": operators, **chosen}
+
+    return RoleBasedOperationConfig(model=model, event=tool, capability=tool, tool=tool, resolve_tool=resolve)
+
+
+def wait_asked_by(error: Exception) -> float | None:
+    """Return in how many seconds a provider wants to be asked again, or None if it did not say."""
+    return getattr(error, "retry_after", None) if isinstance(error, ModelAPIError) else None
+
+
+RETRY: Final = RetryPolicy(retried=is_worth_retrying, retry_after=wait_asked_by)

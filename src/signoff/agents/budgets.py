@@ -1,0 +1,83 @@
+"""What a turn may use up: requests, tool calls, tokens, money, time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from pydantic_ai.exceptions import UsageLimitExceeded
+from pydantic_ai.usage import UsageLimits
+
+REQUESTS = 50
+"""How many model requests a turn may make that says nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What each turn of a conversation may use up. Over it, the turn fails, and its history stays valid.
+
+    Attributes:
+        requests: Model requests.
+        tool_calls: Successful tool calls.
+        tokens: Tokens of all requests and responses together.
+        cost: US dollars, as far as Pydantic AI knows the model's prices.
+        seconds: Time in which the model or a tool was at work, looked at before each model request. Waiting for people
+            costs none.
+
+    Example::
+
+        app.register(agent, budget=Budget(requests=20, cost=Decimal("0.50"), seconds=120))
+    """
+
+    requests: int | None = REQUESTS
+    tool_calls: int | None = None
+    tokens: int | None = None
+    cost: Decimal | float | None = None
+    seconds: float | None = None
+
+    @property
+    def limits(self) -> UsageLimits:
+        """What Pydantic AI looks after."""
+        return UsageLimits(
+            request_limit=self.requests,
+            tool_calls_limit=self.tool_calls,
+            total_tokens_limit=self.tokens,
+            cost_limit=None if self.cost is None else Decimal(str(self.cost)),
+        )
+
+
+class Stopwatch:
+    """Counts the time in which at least one thing is at work.
+
+    Args:
+        now: The run's clock, which replays.
+    """
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._at_work = 0
+        self._since = now()
+        self._seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Count the time until this is left."""
+        if self._at_work == 0:
+            self._since = self._now()
+        self._at_work += 1
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            if self._at_work == 0:
+                self._seconds += (self._now() - self._since).total_seconds()
+
+    def check(self, limit: float | None) -> None:
+        """Raises UsageLimitExceeded: no time is left for another request."""
+        if limit is not None and self._seconds >= limit:
+            raise UsageLimitExceeded(
+                f"The turn was at work for {self._seconds:.1f} s, and its budget is {limit:g} s"
+            )

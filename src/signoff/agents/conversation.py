@@ -1,0 +1,440 @@
+"""``Conversation``: a session of an agent, from any process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self, cast, overload
+
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+from signoff import codec
+from signoff.agents.decisions import Decision, Said, said, said_in_words
+from signoff.agents.history import PROMPT, Histories, Prompt
+from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts
+from signoff.agents.record import STEER
+from signoff.agents.session_turns import AT_ONCE, SessionTurns
+from signoff.agents.turns import CONTEXT, TurnRequest
+from signoff.agents.waiting import Rest, asked_by, rest_of
+from signoff.client import App, AsyncClient, result_of
+from signoff.errors import (
+    Detached,
+    InvalidState,
+    InvalidValue,
+    NotFound,
+    ResumeRefused,
+)
+from signoff.people.questions import Question
+from signoff.people.responders import Responder
+from signoff.people.resumptions import LIFETIME_SECONDS, Response
+from signoff.records import Entry, LiveText, Promise
+from signoff.start_options import check_id, check_session
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEvent:
+    """Something that happened in a conversation.
+
+    Attributes:
+        id: Its place; ``events(after=id)`` goes on behind it.
+        run_id: The turn's run.
+        entry: What its journal has of it.
+    """
+
+    id: int
+    run_id: str
+    entry: Entry
+
+
+class Conversation:
+    """A session of a registered agent. Nothing of it is in this process: any number of processes may have it.
+
+    Args:
+        client: Where its runs are. One that is given is not closed with the conversation.
+        agent: Under which name the agent is registered.
+        session_id: The session.
+        token_seconds: How long resume tokens are good.
+
+    Example::
+
+        chat = app.conversation("support", session_id="conv-42")
+        turn = await chat.run("delete temp files", context={"tenant": "t1"})
+        while isinstance(turn, Paused):
+            turn = await chat.respond(turn.pending[0].id, Approve(), user_id="ana")
+        print(turn.output)
+    """
+
+    def __init__(
+        self, client: AsyncClient, agent: str, *, session_id: str, token_seconds: float = LIFETIME_SECONDS
+    ) -> None:
+        self._client = client
+        self.agent = agent
+        self.session_id = cast("str", check_session(session_id))
+        self._token_seconds = token_seconds
+        self._histories = Histories(client, agent)
+        self._turns = SessionTurns(client, agent, self.session_id)
+        self._waiting: set[asyncio.Task[Rest]] = set()
+        self._is_open = False
+        self._app: App | None = None
+        self._listeners = 0
+
+    @classmethod
+    def on(cls, app: App, agent: str, *, session_id: str) -> Self:
+        """Return a session of an agent, with a client of its own; see ``Signoff.conversation``."""
+        chat = cls(AsyncClient(app), agent, session_id=session_id)
+        chat._app = app
+        return chat
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.detach()
+
+    # Turns
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        context: Any = None,
+        id: str | None = None,
+        user_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Outcome:
+        """Say something, and wait until the turn has its answer or waits for people.
+
+        While an earlier turn waits for people, the agent is set up to queue this one behind it (what comes back then is
+        ``Paused`` with reason ``queued``), to cancel it, or to take what is said as the answer to its question.
+
+        Args:
+            prompt: What is said.
+            context: What the agent's tools get as ``ctx.deps``, or what they are made of; JSON.
+            id: A chosen id for the turn's run; saying it twice with one id says it once, unless it answers a question.
+            user_id: Who says it.
+            timeout_seconds: The turn's own deadline, counted from its start.
+
+        Raises:
+            NotSerializable, PayloadTooLarge: The prompt or the context cannot be stored.
+            RunCancelled: The turn was aborted.
+            Detached: ``detach`` was called meanwhile.
+            Exception: What the turn failed with; if its class is not imported here, ``RunFailed``.
+        """
+        await self._open()
+        if id is not None and await self._turns.has(id):
+            return await self.wait(id)
+        waiting = await self._turns.waiting()
+        if waiting is not None:
+            run, questions, on_message = waiting
+            if on_message == "answer" and isinstance(prompt, str) and len(questions) == 1:
+                (question,) = questions
+                asked = Question.from_json(question.data or "null")
+                await self._answer(question, said_in_words(question.id, asked, prompt), user_id)
+                return await self.wait(run.id)
+            if on_message == "cancel":
+                await self._client.cancel(run.id, reason="a new message came", by=user_id)
+        request: TurnRequest = {"prompt": PROMPT.dump_python(prompt, mode="json")}
+        if context is not None:
+            request["context"] = context
+        handle = await self._client.start(
+            self.agent,
+            request,
+            id=id,
+            session_id=self.session_id,
+            started_by=None if user_id is None else _user(user_id),
+            timeout_seconds=timeout_seconds,
+        )
+        return await self.wait(handle.id)
+
+    async def wait(self, run_id: str | None = None) -> Outcome:
+        """Wait until a turn, by default the last one, has its answer or waits for people.
+
+        Raises:
+            NotFound: There is no such turn.
+        """
+        await self._open()
+        run = await self._turns.last() if run_id is None else await self._turns.get(run_id)
+        async with self._listening():
+            waiting = asyncio.create_task(rest_of(self._client, run.id), name=f"signoff turn {run.id}")
+            self._waiting.add(waiting)
+            try:
+                await asyncio.wait({waiting})
+            finally:
+                self._waiting.discard(waiting)
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+        if waiting.cancelled():
+            raise Detached(run.id)
+        return await self._outcome(waiting.result())
+
+    async def resume(
+        self,
+        token: str,
+        user_input: object = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+    ) -> Outcome:
+        """Answer what a turn waits for by its resume token, and wait for what comes next.
+
+        Args:
+            token: ``Paused.resume_token``.
+            user_input: For one question a decision, or a plain value: for an approval ``True``, ``False``,
+                ``"approved"`` or ``"denied"``. For several ``{question_id: answer}``.
+            context: What the turn's context is from now on; None leaves it.
+            user_id: Who answers.
+            groups: The groups they are in.
+            roles: The roles they have.
+
+        Raises:
+            ResumeRefused: The token is wrong, used, expired or foreign, or for several questions. Nothing is changed.
+            WrongAnswer, NotAllowed, AlreadySettled: The answer is not taken. The token is as good as before.
+        """
+        await self._open()
+        backend, responder = self._client.backend, Responder(user_id, frozenset(groups), frozenset(roles))
+        resumption = await backend.find_resumption(self.session_id, token)
+        given = _by_question(user_input, tuple(resumption.questions))
+        responses: dict[str, Response] = {}
+        for id, each in given.items():
+            promise = await self._client.promises.get(id)
+            meant = said(id, Question.from_json(promise.data or "null"), each)
+            responses[id] = Response(meant.value, meant.note, meant.alike)
+        run = await self._turns.get(resumption.run_id)
+        if context is not None:
+            await backend.check_responses(self.session_id, token, responses, responder)
+            await self._give_context(run.id, context, resumption.token_id)
+        await backend.resume(self.session_id, token, responses, responder)
+        return await self.wait(run.id)
+
+    async def respond(
+        self,
+        question_id: str,
+        decision: Decision,
+        *,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        request_id: str | None = None,
+    ) -> Outcome:
+        """Answer one question of the session, and wait for what comes next of its turn.
+
+        Args:
+            question_id: The question, of a turn or of one of its sub-agents.
+            decision: ``Approve()``, ``Deny(reason)``, ``Edit(arguments)`` or ``Reply(value)``.
+            user_id: Who answers.
+            groups: The groups they are in.
+            roles: The roles they have.
+            request_id: Makes a repetition of this very answer a success without effect.
+
+        Raises:
+            NotFound: The session has no such question.
+            WrongAnswer, NotAllowed, AlreadySettled, RequestConflict: The answer is not taken.
+        """
+        await self._open()
+        question = await self._client.promises.get(question_id)
+        turn = await self._turns.that_asked(question)
+        meant = said(question_id, Question.from_json(question.data or "null"), decision)
+        await self._answer(question, meant, user_id, groups, roles, request_id)
+        return await self.wait(turn.id)
+
+    async def steer(self, text: str, *, user_id: str | None = None) -> str:
+        """Say something to the turn that runs: the model reads it with its next request.
+
+        Returns:
+            The turn's run.
+
+        Raises:
+            InvalidState: No turn runs; say it with ``run``.
+        """
+        await self._open()
+        run = await self._turns.active()
+        if run is None:
+            raise InvalidState(self.session_id, "idle", "steer")
+        await self._client.signal(run.id, STEER, text, by=user_id)
+        return run.id
+
+    async def abort(self, reason: str | None = None, *, user_id: str | None = None) -> None:
+        """Close the turn that runs or waits: its open calls are denied, and no model is asked any more.
+
+        Turns queued behind it go on. Without such a turn nothing happens. It returns when the turn is closed.
+        """
+        await self._open()
+        run = await self._turns.active()
+        if run is None:
+            return
+        await self._client.cancel(run.id, reason=reason, by=user_id)
+        async with self._listening():
+            await self._client.backend.wait(run.id)
+
+    async def detach(self) -> None:
+        """Stop waiting here: calls that wait raise ``Detached``. The runs stay as they are."""
+        waiting = list(self._waiting)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def fork(self, session_id: str, *, at: str | None = None) -> Conversation:
+        """Begin another session with what was said in this one, up to a turn that has ended.
+
+        Args:
+            session_id: The new session.
+            at: The turn's run; by default the last one that has ended.
+
+        Raises:
+            NotFound: There is no such turn here.
+            InvalidState: It has not ended.
+            InvalidValue: The new session has runs already.
+            IdConflict: It was begun as a fork at another turn.
+        """
+        await self._open()
+        run = await self._turns.get(at) if at is not None else await self._turns.last_ended()
+        if not run.state.is_final:
+            raise InvalidState(run.id, run.state.value, "fork")
+        client = self._client if self._app is None else AsyncClient(self._app)
+        forked = Conversation(client, self.agent, session_id=session_id, token_seconds=self._token_seconds)
+        forked._app = self._app
+        id = check_id(f"fork-{session_id}")
+        try:
+            session = await self._client.sessions.get(session_id)
+        except NotFound:
+            pass
+        else:
+            first = await self._client.list(session_id=session.id, limit=AT_ONCE)
+            if all(each.id != id for each in first.items) and session.last_position > 0:
+                raise InvalidValue(
+                    "session_id", f"session {session_id!r} has runs already; fork into a new one"
+                )
+        await self._client.start(self.agent, {"fork": run.id}, id=id, session_id=session_id)
+        return forked
+
+    # Looking
+
+    async def messages(self) -> Sequence[Any]:
+        """Return the history of the turns that have ended, as the next turn gets it."""
+        await self._open()
+        try:
+            last = await self._turns.last_ended()
+        except NotFound:
+            return []
+        return await self._histories.up_to(last.id)
+
+    async def pending(self) -> Sequence[Pending]:
+        """Return the open questions of the turn that runs or waits."""
+        await self._open()
+        run = await self._turns.active()
+        if run is None:
+            return []
+        _, questions = await asked_by(self._client.backend, run)
+        return [Pending.of(each) for each in questions]
+
+    @overload
+    def events(self, after: int = 0, *, live: Literal[False] = False) -> AsyncGenerator[TurnEvent]: ...
+    @overload
+    def events(self, after: int = 0, *, live: Literal[True]) -> AsyncGenerator[TurnEvent | LiveText]: ...
+    async def events(self, after: int = 0, *, live: bool = False) -> AsyncGenerator[Any]:
+        """Iterate over what happens in the session's turns, live, until all of them have ended.
+
+        Args:
+            after: The ``id`` of the last event that is known; 0: from the beginning.
+            live: Whether what steps say while they run comes in between, as ``LiveText``, which has no ``id``. Models
+                say what they have so far with ``Durable(stream=True)``.
+        """
+        await self._open()
+        position, seq = after >> _SEQ_BITS, (after & _SEQ_MASK) - 1
+        while (run := await self._turns.at_or_after(position)) is not None:
+            assert run.position is not None
+            known = seq if run.position == position else -1
+            async with self._listening():
+                backend = self._client.backend
+                events = (backend.follow_live if live else backend.follow)(run.id, after=known)
+                async for event in events:
+                    if isinstance(event, Entry):
+                        event = TurnEvent((run.position << _SEQ_BITS) + event.seq + 1, run.id, event)
+                    yield event
+            position, seq = run.position + 1, -1
+
+    # Inside
+
+    async def _open(self) -> None:
+        if not self._is_open:
+            await self._client.backend.open()
+            self._is_open = True
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncGenerator[None]:
+        """Listen on the store as long as somebody waits: a service has a conversation for each request."""
+        self._listeners += 1
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            if self._listeners == 0 and self._app is not None:
+                await self._client.close()
+
+    async def _outcome(self, rest: Rest) -> Outcome:
+        run = rest.run
+        if run.state.is_final:
+            result_of(run)  # raises what it failed with
+            parts = result_parts(run.result)
+            messages = parts.get("messages")
+            if messages is None:
+                everything = await self._histories.up_to(run.id)
+                added = [message for message in everything if message.run_id == run.id]
+            else:
+                added = ModelMessagesTypeAdapter.validate_python(messages)
+            return Finished(parts.get("output"), added, parts.get("usage", {}), run.id)
+        pending = [Pending.of(question) for question in rest.questions]
+        token = await self._client.backend.create_resumption(
+            self.session_id, run.id, rest.questions, lifetime_seconds=self._token_seconds
+        )
+        reason = pending[0].reason if rest.asking.id == run.id else QUEUED
+        return Paused(reason, pending[0].payload, pending, token, run.id)
+
+    async def _answer(
+        self,
+        question: Promise,
+        meant: Said,
+        user_id: str | None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        request_id: str | None = None,
+    ) -> None:
+        await self._client.answer(
+            question.id,
+            meant.value,
+            user_id=user_id,
+            groups=groups,
+            roles=roles,
+            note=meant.note,
+            request_id=request_id,
+            digest=Question.from_json(question.data or "null").digest,
+            alike=meant.alike,
+        )
+
+    async def _give_context(self, run_id: str, context: Mapping[str, Any], token_id: str) -> None:
+        codec.encode(context, path="context")
+        await self._client.signal(run_id, CONTEXT, dict(context), request_id=f"context-{token_id}")
+
+
+_SEQ_BITS: Final = 32
+_SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
+
+
+def _user(user_id: str) -> str:
+    return user_id if user_id.startswith("user:") else f"user:{user_id}"
+
+
+def _by_question(given: object, questions: Sequence[str]) -> Mapping[str, object]:
+    """Return what is said to which question. Raises ResumeRefused."""
+    if isinstance(given, Mapping):
+        by_id = cast("Mapping[str, object]", given)
+        if by_id and all(id in questions for id in by_id):
+            return by_id
+    if len(questions) != 1:
+        raise ResumeRefused("several", questions)
+    return {questions[0]: cast("object", given)}

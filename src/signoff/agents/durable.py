@@ -1,0 +1,282 @@
+"""``Durable``: the capability that makes an agent of Pydantic AI durable."""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, ClassVar, cast
+
+from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai.agent import EventStreamHandler
+from pydantic_ai.durable_exec import (
+    JSON_CODEC,
+    BaseDurabilityCapability,
+    CallToolResult,
+    DurabilityEngineSpec,
+    DurableOperationBackend,
+    conversation_id_from_run_id,
+)
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
+
+from signoff.agents.approvals import Policy, check_policy
+from signoff.agents.backend import RETRY, Config, StepBackend, config_of
+from signoff.agents.changes import Known
+from signoff.agents.gate import EDITED, Gate, as_edited
+from signoff.agents.record import note_call
+from signoff.agents.speaking import speaking
+from signoff.agents.tools import KEY, NEEDS_APPROVAL
+from signoff.agents.whole import WholeAnswers
+from signoff.context import Context, current_context
+from signoff.engine.retry import RetryPolicy
+from signoff.errors import NotSerializable, OutsideWorkflow
+from signoff.people.responders import check_names
+
+DepsFactory = Callable[[Any], Any]
+
+_live: contextvars.ContextVar[_Live] = contextvars.ContextVar("signoff_agent_deps")
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    deps: Any
+
+
+def _not_serializable(error: Exception) -> BaseException:
+    return NotSerializable("result", f"a durable agent keeps what its steps return as JSON: {error}")
+
+
+class Durable(BaseDurabilityCapability[AgentDepsT]):
+    """Makes an agent durable: inside a workflow its model requests and tool calls are steps of the run.
+
+    After a crash nothing that has finished is done again. Outside workflows the agent is as without it.
+
+    Args:
+        name: What its steps are called; by default the agent's name. It must never change.
+        deps: Makes what tools get as ``ctx.deps`` (clients, connections) of what ``agent.run(deps=...)`` was given,
+            on the worker and for each step. It may be async, or return an async context manager, which is left at the
+            step's end. By default they get what was given.
+        approvals: What people must agree to, besides tools with ``requires_approval=True``: the names of tools, what to
+            do by a tool's name, or a function of a ``ToolCall`` that returns ``approve()``, ``deny(reason)``,
+            ``ask(...)``, or a bool: whether to ask.
+        barrier: Whether no approved tool of a response starts before all of its questions are answered.
+        operators: Whom to ask when a tool has changed between a question and its answer, and when a call of one that
+            writes was interrupted; by default the app's ``operators``.
+        retry: When model requests and tool calls are tried again; by default what may pass is, up to 8 times.
+        model_timeout: Seconds one attempt at a model request may take.
+        models: Models that runs may choose by these names, besides the agent's own.
+        event_stream_handler: Gets the events of model requests live, and those of tools in steps of their own.
+        stream: Whether model requests are streamed, and what the model says and thinks is said live
+            (``StepInfo.live``) while it does. Turned on or off it changes the names of steps: runs that have begun go
+            on under the code they began with.
+
+    Raises:
+        RegistrationError: ``approvals`` is no policy.
+        InvalidValue: An operator is nobody's name.
+
+    Example::
+
+        agent = Agent("openai:gpt-5", name="support", capabilities=[Durable(approvals=["delete_file"])])
+
+        @app.workflow
+        async def clean_up(ctx: Context, wish: str) -> str:
+            return (await agent.run(wish)).output
+    """
+
+    engine_spec: ClassVar[DurabilityEngineSpec] = DurabilityEngineSpec(
+        engine_name="Signoff",
+        durable_unit_noun="step",
+        durable_container_noun="workflow",
+        codec=JSON_CODEC,
+        serialization_failure=_not_serializable,
+        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
+        # Steps run on the worker's loop, workflow code on the run's own: no session outlives its step.
+        toolset_lifecycles={"function": "enter-never", "mcp": "enter-never", "dynamic": "enter-never"},
+        tool_config_key=KEY,
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        deps: DepsFactory | None = None,
+        approvals: Policy | None = None,
+        barrier: bool = False,
+        operators: Sequence[str] = (),
+        retry: RetryPolicy = RETRY,
+        model_timeout: float | None = None,
+        models: Mapping[str, Model] | None = None,
+        event_stream_handler: EventStreamHandler[AgentDepsT] | None = None,
+        stream: bool = False,
+    ) -> None:
+        super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
+        self._deps = deps
+        check_policy(approvals)
+        self.approvals = approvals
+        self.barrier = barrier
+        self._streams = stream
+        self.operators = check_names("operators", operators)
+        self._model_config: Config = {"retry": retry, "timeout": model_timeout}
+        self._tool_config: Config = {"retry": retry}
+
+    # What Pydantic AI asks of an engine
+
+    @property
+    def in_durable_context(self) -> bool:
+        """Whether workflow code runs here."""
+        return _here() is not None
+
+    def get_durable_operation_backend(self) -> DurableOperationBackend[Config]:
+        """Return what runs operations as steps."""
+        return StepBackend(
+            self.name, config_of(self._model_config, self._tool_config, self.operators), self._unit
+        )
+
+    def get_default_run_id(self) -> str | None:
+        """Return an id for this run of the agent that is the same at every replay."""
+        context = _here()
+        return None if context is None else str(context.uuid4())
+
+    def get_default_conversation_id(self, run_id: str) -> str | None:
+        """Return the session, else an id made of the agent's run."""
+        context = _here()
+        if context is None:
+            return None
+        return context.session_id or conversation_id_from_run_id(run_id)
+
+    def get_run_clock(self) -> Callable[[], datetime] | None:
+        """Return the run's own clock, which replays."""
+        context = _here()
+        return None if context is None else context.now
+
+    async def get_run_start_time(self, run_id: str) -> datetime | None:
+        """Return when this run of the agent began."""
+        context = _here()
+        return None if context is None else context.now()
+
+    @property
+    def has_wrap_run_event_stream(self) -> bool:
+        """Whether model requests are streamed."""
+        return super().has_wrap_run_event_stream or (self._streams and self.in_durable_context)
+
+    def _model_stream_event_handler(self) -> EventStreamHandler[AgentDepsT] | None:
+        handler = super()._model_stream_event_handler()
+        return speaking(handler) if self._streams else handler
+
+    # In a step
+
+    def get_wrapper_model(self, model: Model) -> Model | None:
+        """Return a model whose answers are checked to be whole before they are journaled."""
+        return WholeAnswers(model) if _at_step_of.get(None) is self else None
+
+    async def _unit(self, body: Callable[[], Awaitable[object]]) -> object:
+        """Run an operation in its step, with live dependencies."""
+        _at_step_of.set(self)
+        async with AsyncExitStack() as stack:
+            if self._deps is not None:
+                made = self._deps(_stored.get())
+                if inspect.isawaitable(made):
+                    made = await made
+                if isinstance(made, AbstractAsyncContextManager):
+                    made = await stack.enter_async_context(cast("AbstractAsyncContextManager[object]", made))
+                _live.set(_Live(made))
+            return await body()
+
+    @contextmanager
+    def _durable_run_context_scope(self, ctx: RunContext[AgentDepsT]) -> Generator[RunContext[AgentDepsT]]:
+        live = _live.get(None)
+        with super()._durable_run_context_scope(ctx) as guarded:
+            yield guarded if live is None else replace(guarded, deps=live.deps)
+
+    # In workflow code
+
+    async def wrap_run(
+        self, ctx: RunContext[AgentDepsT], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
+    ) -> AgentRunResult[Any]:
+        """Remember what the dependencies are made of, and what is known of tools."""
+        if not self.in_durable_context:
+            return await super().wrap_run(ctx, handler=handler)
+        stored, known = _stored.set(ctx.deps), _known.set({})
+        try:
+            return await super().wrap_run(ctx, handler=handler)
+        finally:
+            _stored.reset(stored)
+            _known.reset(known)
+
+    async def prepare_tools(
+        self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]
+    ) -> list[ToolDefinition]:
+        """Have tools that Pydantic AI would defer come to ``wrap_tool_execute``, where people are asked."""
+        if not self.in_durable_context:
+            return tool_defs
+        return [_asked_here(each) if each.defer else each for each in tool_defs]
+
+    async def after_model_request(
+        self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
+    ) -> ModelResponse:
+        """Record what was known of the tools that the model calls, as they may have changed when people answer."""
+        calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        if self.in_durable_context and calls:
+            await Gate.of(self, ctx).record(calls, _known.get())
+        return response
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: Callable[[dict[str, Any]], Awaitable[Any]],
+    ) -> Any:
+        """Ask whoever must agree, then run the tool."""
+        if not self.in_durable_context:
+            return await handler(args)
+        gate = Gate.of(self, ctx)
+
+        async def through_pauses(arguments: dict[str, Any]) -> Any:
+            note_call(call.tool_call_id)
+            return await gate.run_through_pauses(call, arguments, handler)
+
+        if ctx.tool_call_approved:
+            return as_edited(await through_pauses(args), _edit_of(ctx.tool_call_metadata))
+        return await gate.run(call, tool_def, args, through_pauses, _known.get()[call.tool_name])
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        """Ask about calls that come together: behind a barrier, or deferred while they were checked."""
+        if not self.in_durable_context:
+            return None
+        return await Gate.of(self, ctx).resolve(requests, _known.get())
+
+    def recorded(self, payload: object) -> Any:
+        """Return, or raise, what a tool call's step has recorded."""
+        return self._unwrap_tool_result(JSON_CODEC.load(CallToolResult, payload))
+
+
+_at_step_of: contextvars.ContextVar[Durable[Any]] = contextvars.ContextVar("signoff_agent_step")
+_stored: contextvars.ContextVar[Any] = contextvars.ContextVar("signoff_agent_stored", default=None)
+_known: contextvars.ContextVar[dict[str, Known]] = contextvars.ContextVar("signoff_agent_known")
+
+
+def _here() -> Context | None:
+    try:
+        return current_context()
+    except OutsideWorkflow:
+        return None
+
+
+def _asked_here(definition: ToolDefinition) -> ToolDefinition:
+    metadata = {**(definition.metadata or {}), NEEDS_APPROVAL: definition.kind}
+    return replace(definition, kind="function", metadata=metadata)
+
+
+def _edit_of(metadata: object) -> Mapping[str, Any] | None:
+    return cast("Mapping[str, Any]", metadata).get(EDITED) if isinstance(metadata, Mapping) else None

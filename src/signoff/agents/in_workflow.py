@@ -1,0 +1,60 @@
+"""Tools whose body is workflow code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
+from pydantic_ai.toolsets.function import FunctionToolsetTool
+
+from signoff.errors import RegistrationError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MARK: Final = "__signoff_in_workflow__"
+
+
+def in_workflow(function: F) -> F:
+    """Make a tool's body workflow code: it may wait for people, and goes on where it stopped, on any worker.
+
+    It uses ``signoff.current_context()`` as a workflow does. What it does beyond that must go through steps. Its
+    dependencies (``ctx.deps``) are what ``agent.run(deps=...)`` was given, not what ``Durable(deps=...)`` makes.
+
+    Args:
+        function: An async function.
+
+    Raises:
+        RegistrationError: It is not async.
+
+    Example::
+
+        @agent.tool_plain
+        @in_workflow
+        async def deploy(service: str) -> str:
+            ctx = signoff.current_context()
+            plan = await ctx.step("plan", make_plan, service)
+            answer = await ctx.wait_for_user(f"Deploy {service}?", metadata=plan)
+            return await ctx.step("deploy", run, plan, effect="once") if answer.approved else "not deployed"
+    """
+    if not inspect.iscoroutinefunction(function):
+        name = getattr(function, "__name__", function)
+        raise RegistrationError(
+            f"@in_workflow: {name!r} must be an async function, since it is workflow code"
+        )
+    # methods take no attributes, their functions do
+    setattr(getattr(function, "__func__", function), _MARK, True)
+    return function
+
+
+def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
+    """Whether a tool's body is workflow code."""
+    toolset = tool.toolset
+    while isinstance(toolset, WrapperToolset):
+        toolset = toolset.wrapped
+    if not isinstance(toolset, FunctionToolset):
+        return False
+    own_name = tool.original_name if isinstance(tool, FunctionToolsetTool) else None
+    found = toolset.tools.get(own_name or name)
+    return found is not None and getattr(found.function, _MARK, False)

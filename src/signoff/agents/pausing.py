@@ -1,0 +1,262 @@
+"""``pause``: a plain tool leaves, and is called again, or answered for, when somebody has answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, cast, get_args
+
+from pydantic import TypeAdapter
+
+from signoff import codec
+from signoff.agents.approvals import check_timeout
+from signoff.context import Context
+from signoff.errors import OutsideWorkflow, RegistrationError
+from signoff.people.actions import Action
+from signoff.people.answers import Answer
+from signoff.people.responders import check_names
+
+Reason = Literal["approval_required", "await_input", "external_event", "constraints_conflict"]
+Then = Literal["tool", "model"]
+
+MARK: Final = "signoff_paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What a tool waits for.
+
+    Attributes:
+        reason: Why it left.
+        payload: What people are shown.
+        then: Who gets the answer.
+        prompt: What they read.
+        assignees: Who may answer.
+        timeout: After how many seconds nobody's answer is a refusal.
+        schema: What a form's answer must fit, as JSON Schema; None: what the reason says.
+    """
+
+    reason: Reason
+    payload: dict[str, Any]
+    then: Then
+    prompt: str | None
+    assignees: list[str]
+    timeout: float | None
+    schema: dict[str, Any] | None
+
+
+class _Left(BaseException):
+    """Takes a tool's code to its end; no ``except Exception`` stops it."""
+
+
+class ToolPaused(BaseException):
+    """In workflow code: a tool has left, and waits for this."""
+
+    def __init__(self, pause: Pause) -> None:
+        super().__init__(pause.reason)
+        self.pause = pause
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of a tool, in its step."""
+
+    answers: list[Answered]  # that no pause has had yet
+    left_for: Pause | None = None  # the code may have swallowed that it left
+
+    def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
+        """Return the answer to a pause; None: nobody was asked that."""
+        for index, (asked, answer) in enumerate(self.answers):
+            if (asked.reason, asked.prompt) == (reason, prompt):
+                del self.answers[index]
+                return answer
+        return None
+
+
+Answered = tuple[Pause, Answer]
+
+_call: contextvars.ContextVar[_Call] = contextvars.ContextVar("signoff_tool_call")
+_answers: contextvars.ContextVar[tuple[Answered, ...]] = contextvars.ContextVar(
+    "signoff_tool_answers", default=()
+)
+
+
+class Resumed(Awaitable[Answer]):
+    """An answer that is there: ``await`` it, or read ``value`` in a plain function.
+
+    Attributes:
+        value: The answer.
+    """
+
+    def __init__(self, value: Answer) -> None:
+        self.value = value
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        yield from ()
+        return self.value
+
+
+def pause(
+    reason: Reason,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    then: Then = "tool",
+    prompt: str | None = None,
+    assignees: Sequence[str] = (),
+    timeout: float | None = None,
+    answer_type: Any = None,
+) -> Resumed:
+    """Leave the tool until somebody has answered.
+
+    With ``then="tool"`` the tool is called again from its beginning, and this ``pause``, known by its reason and
+    prompt, then gives the answer: what comes before it is done twice. With ``then="model"`` the answer is the tool's
+    result.
+
+    Args:
+        reason: ``approval_required`` asks for a yes or no, ``await_input`` for a text, ``external_event`` for what
+            comes from elsewhere, ``constraints_conflict`` which of ``payload["options"]``, or what to do.
+        payload: What people are shown.
+        then: Who gets the answer: the ``tool`` or the ``model``.
+        prompt: What they read; by default the tool's name and the reason.
+        assignees: Who may answer; by default anybody.
+        timeout: After how many seconds nobody's answer is a refusal, which the model reads.
+        answer_type: A pydantic model (or any type) that the answer must fit, asked for by a form.
+
+    Returns:
+        The answer, to be awaited: an ``Answer``, its ``value`` an ``answer_type`` if there is one. In a plain function,
+        ``pause(...).value``.
+
+    Raises:
+        OutsideWorkflow: This is no tool of a durable run.
+        RegistrationError: There is no such reason.
+        InvalidValue: An assignee or a time is none.
+
+    Example::
+
+        @agent.tool_plain
+        async def transfer(cents: int) -> str:
+            if cents > 10_000 and not (await pause("approval_required", {"limit": 10_000})).approved:
+                return "not transferred"
+            return await bank.transfer(cents)
+    """
+    call = _call.get(None)
+    if call is None:
+        raise OutsideWorkflow("pause(...)", "(it is for tools that run as steps of a durable agent)")
+    if reason not in get_args(Reason):
+        raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(get_args(Reason))}")
+    if then not in get_args(Then):
+        raise RegistrationError(f"pause: then is 'tool' or 'model', not {then!r}")
+    answer = call.answer_of(reason, prompt)
+    if answer is not None:
+        return Resumed(answer if answer_type is None else _typed(answer, answer_type))
+    if call.left_for is None:
+        schema = None if answer_type is None else TypeAdapter(answer_type).json_schema()
+        data = dict(payload or {})
+        codec.encode(data, path="payload")  # refused here, where it is written
+        asked = list(check_names("assignees", assignees))
+        call.left_for = Pause(reason, data, then, prompt, asked, check_timeout(timeout), schema)
+    raise _Left(reason)
+
+
+def _typed(answer: Answer, declared: Any) -> Answer:
+    adapter: TypeAdapter[Any] = TypeAdapter(declared)
+    return replace(answer, value=adapter.validate_python(answered(answer, adapter.json_schema())))
+
+
+def answered(answer: Answer, schema: Mapping[str, Any] | None) -> Any:
+    """Return what was answered, without the form around what is no object."""
+    if schema is None or schema.get("type") == "object":
+        return answer.value
+    return cast("dict[str, Any]", answer.value)["value"]
+
+
+async def run_unit(body: Callable[[], Awaitable[object]]) -> object:
+    """Run a tool in its step; returns what its step records, also if it left."""
+    call = _Call(list(_answers.get()))
+    token = _call.set(call)
+    try:
+        result = await body()
+    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        # task groups and clean-up may put another error over the leaving
+        if call.left_for is None:
+            raise
+        result = None
+    finally:
+        _call.reset(token)
+    if call.left_for is None:
+        return result
+    return {"kind": MARK, **{name: getattr(call.left_for, name) for name in Pause.__slots__}}
+
+
+def check_left(payload: object) -> None:
+    """Raise ToolPaused if a step has recorded that its tool left."""
+    recorded = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+    if recorded.get("kind") == MARK:
+        raise ToolPaused(Pause(**{name: recorded[name] for name in Pause.__slots__}))
+
+
+def with_answers(answers: Sequence[Answered]) -> contextvars.Token[tuple[Answered, ...]]:
+    """Have the next call of a tool get these answers."""
+    return _answers.set(tuple(answers))
+
+
+def without_answers(token: contextvars.Token[tuple[Answered, ...]]) -> None:
+    """Undo ``with_answers``."""
+    _answers.reset(token)
+
+
+async def ask_for(
+    context: Context, pause: Pause, tool: str, arguments: dict[str, Any], about: dict[str, Any]
+) -> Answer:
+    """Ask what a tool has left for.
+
+    Args:
+        context: The run's.
+        pause: What it has left for.
+        tool: The tool.
+        arguments: With which it was called.
+        about: What else people are shown of the call; its ``agent`` is named in the question.
+
+    Raises:
+        SignalTimeout, QuestionCancelled
+    """
+    text = pause.prompt or f"{about['agent']}: {tool} waits ({pause.reason.replace('_', ' ')})"
+    shown = {
+        **about,
+        "tool": tool,
+        "arguments": arguments,
+        "reason": pause.reason,
+        "payload": pause.payload,
+    }
+    asked: dict[str, Any] = {
+        "assignees": pause.assignees,
+        "timeout_seconds": pause.timeout,
+        "metadata": shown,
+    }
+    options = pause.payload.get("options")
+    if pause.schema is not None:
+        is_object = pause.schema.get("type") == "object"
+        return await context.wait_for_user(
+            text, input_type="form", answer_type=pause.schema if is_object else _field(pause.schema), **asked
+        )
+    if pause.reason == "approval_required":
+        return await context.wait_for_user(text, action=Action(tool, arguments), **asked)
+    if pause.reason == "constraints_conflict" and isinstance(options, list) and options:
+        offered = [str(each) for each in cast("list[object]", options)]
+        return await context.wait_for_user(text, input_type="select", options=offered, **asked)
+    return await context.wait_for_user(text, input_type="text", **asked)
+
+
+def _field(schema: dict[str, Any]) -> dict[str, Any]:
+    inner = {name: value for name, value in schema.items() if name != "$defs"}
+    return {
+        "type": "object",
+        "properties": {"value": inner},
+        "required": ["value"],
+        "additionalProperties": False,
+        "$defs": schema.get("$defs", {}),
+    }

@@ -1,0 +1,34 @@
+"""Flows: event-driven graphs that pause at durable barriers."""
+
+from signoff.flows.chunks import Chunk
+from signoff.flows.data import Data, Resume
+from signoff.flows.errors import (
+    ChunkFailed,
+    DuplicateInterrupt,
+    ExecutionClosed,
+    FlowChanged,
+    MissingResource,
+    PendingInterrupts,
+    ResumedTooOften,
+    UnknownInterrupt,
+)
+from signoff.flows.executions import Execution, Executions, Interrupt
+from signoff.flows.flow import Flow
+
+__all__ = [
+    "Chunk",
+    "ChunkFailed",
+    "Data",
+    "DuplicateInterrupt",
+    "Execution",
+    "ExecutionClosed",
+    "Executions",
+    "Flow",
+    "FlowChanged",
+    "Interrupt",
+    "MissingResource",
+    "PendingInterrupts",
+    "Resume",
+    "ResumedTooOften",
+    "UnknownInterrupt",
+]

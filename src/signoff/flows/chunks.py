@@ -1,0 +1,233 @@
+"""A chunk: a function that runs as a step, with all that it leaves in one record."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import types
+import typing
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, cast
+
+from pydantic import TypeAdapter
+
+from signoff import codec
+from signoff.context import Context
+from signoff.engine.calls import Effect
+from signoff.engine.retry import RetryPolicy
+from signoff.engine.steps import current_step
+from signoff.errors import InvalidValue, RegistrationError
+from signoff.flows.data import Data, Left, Record, Resume, Surroundings, Write
+from signoff.flows.errors import DuplicateInterrupt
+from signoff.flows.pausing import Pause
+
+Condition = Callable[[Data[Any]], Any]
+"""Says which way to go. It is workflow code: it looks at its data and nothing else."""
+
+MARK: Final = "signoff_chunk"
+
+LIVE: Final = "chunk"
+BEGUN: Final = "begun"
+"""What a chunk says live when it begins: the journal has it only when it has ended."""
+
+NEVER_BETTER: Final = (RegistrationError, InvalidValue, DuplicateInterrupt)
+"""What no further attempt mends."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A registered chunk.
+
+    Attributes:
+        name: Its name: what a graph, a journal and a snapshot know it by.
+        function: What it runs.
+        retry: When to try again; None: as any step.
+        timeout: Seconds one attempt may take.
+        effect: ``once``: if the worker dies inside, a person is asked.
+        non_retryable: Exceptions after which there is no further attempt.
+        input_type: What its data holds.
+    """
+
+    name: str
+    function: Callable[[Data[Any]], Any]
+    retry: RetryPolicy | None = None
+    timeout: float | None = None
+    effect: Effect = "repeatable"
+    non_retryable: tuple[type[BaseException], ...] = ()
+    input_type: Any = field(default=Any)
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        """Whether its function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a line is at.
+
+    Attributes:
+        input: The value.
+        event: What began the line.
+        index: Of an item of ``for_each``, its place.
+        items: The place of each item that the line is within, and of how many; the outermost first.
+    """
+
+    input: Any
+    event: str
+    index: int | None = None
+    items: tuple[tuple[int, int], ...] = ()
+
+    def with_input(self, input: Any) -> Moment:
+        """Return the moment behind what has made this one's value another."""
+        return Moment(input, self.event, self.index, self.items)
+
+    def of_item(self, item: Any, index: int, count: int) -> Moment:
+        """Return the moment of an item of the list that this one has."""
+        return Moment(item, self.event, index, (*self.items, (index, count)))
+
+    @property
+    def text(self) -> str:
+        """The value as JSON."""
+        return codec.encode(self.input, path="input")
+
+    def data(self, around: Surroundings, resume: Resume | None = None, input_type: Any = Any) -> Data[Any]:
+        """Return what a chunk is given. Raises InvalidValue if the value is not what it declares."""
+        given = codec.decode(self.text, input_type, path="input")
+        return Data(given, self.event, self.index, resume, around)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a chunk."""
+
+    output: Any
+    writes: Sequence[Write] = ()
+    events: tuple[tuple[str, Any], ...] = ()
+    pause: Pause | None = None
+
+
+async def run_chunk(
+    ctx: Context,
+    chunk: Chunk,
+    place: str,
+    moment: Moment,
+    resume: Resume | None,
+    around: Surroundings,
+) -> Outcome:
+    """Run a chunk as one step of the run.
+
+    Args:
+        ctx: The run's context.
+        chunk: What to run.
+        place: Its place in the graph, which is the step's name.
+        moment: What it is given.
+        resume: The answer, if it runs again with one.
+        around: What it may know of its execution.
+    """
+
+    def data() -> Data[Any]:
+        return moment.data(around, resume, chunk.input_type)
+
+    async def run_async() -> Any:
+        given = data()
+        current_step().live(BEGUN, LIVE)
+        try:
+            output = await cast("Awaitable[Any]", chunk.function(given))
+        except BaseException as error:
+            output = _left(given, error)
+        return _recorded(given.record, output, moment.items)
+
+    def run_plain() -> Any:
+        given = data()
+        current_step().live(BEGUN, LIVE)
+        try:
+            output = chunk.function(given)
+        except BaseException as error:
+            output = _left(given, error)
+        return _recorded(given.record, output, moment.items)
+
+    recorded = await ctx.step(
+        place,
+        run_async if chunk.is_async else run_plain,
+        retry=chunk.retry,
+        timeout=chunk.timeout,
+        effect=chunk.effect,
+        non_retryable=(*NEVER_BETTER, *chunk.non_retryable),
+        returns=Any,
+    )
+    if not isinstance(recorded, dict) or MARK not in recorded:
+        return Outcome(recorded)  # a person has said what came of it
+    found = cast("dict[str, Any]", recorded)
+    left = found["pause"]
+    return Outcome(
+        found["output"],
+        [(what, key, value) for what, key, value in found["writes"]],
+        tuple((name, value) for name, value in found["events"]),
+        None if left is None else Pause(**left),
+    )
+
+
+def _left(given: Data[Any], error: BaseException) -> None:
+    """Raise what a chunk failed with, unless it has only left: task groups put an error of theirs around that."""
+    if given.record.pause is None:
+        raise error
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        others = group.split(Left)[1]
+        if others is not None:
+            raise others
+    elif not isinstance(error, Left):
+        raise error
+
+
+def _recorded(record: Record, output: Any, items: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    if record.pause is not None:
+        output = None
+    left: dict[str, Any] = {
+        MARK: 1,
+        "output": json.loads(codec.encode(output, path="output")),
+        "writes": [list(each) for each in record.writes],
+        "events": [list(each) for each in record.events],
+        "pause": None if record.pause is None else asdict(record.pause),
+    }
+    if items:
+        left["items"] = [list(each) for each in items]
+    return left
+
+
+def input_type_of(function: Callable[..., Any], name: str) -> Any:
+    """Return what a chunk's data holds, as it declares it with ``data: Data[T]``.
+
+    Raises:
+        RegistrationError: It does not take one parameter, or what it declares cannot be read.
+    """
+    taken = list(inspect.signature(function).parameters.values())
+    if len(taken) != 1 or taken[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        raise RegistrationError(f"chunk {name!r} takes one parameter, its data")
+    holder = types.SimpleNamespace(__annotations__={"data": taken[0].annotation})
+    nonlocals = inspect.getclosurevars(function).nonlocals
+    try:
+        hints = typing.get_type_hints(holder, getattr(function, "__globals__", {}), dict(nonlocals))
+    except NameError as error:
+        raise RegistrationError(f"chunk {name!r}: what it declares cannot be read: {error}") from None
+    declared = hints["data"]
+    if typing.get_origin(declared) is not Data:
+        return Any
+    (inner,) = typing.get_args(declared)
+    TypeAdapter(inner)
+    return inner
+
+
+@functools.cache
+def condition_input(condition: Condition) -> Any:
+    """Return what a condition's data holds, as it declares it; any plain data if it does not say."""
+    try:
+        return input_type_of(condition, "condition")
+    except (RegistrationError, TypeError, ValueError):
+        return Any

@@ -1,0 +1,298 @@
+"""What a chunk is given: its input, the state, and how it pauses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Generic, Literal, TypeVar, cast
+
+from signoff import codec
+from signoff.errors import InvalidValue, RegistrationError
+from signoff.flows.errors import DuplicateInterrupt
+from signoff.flows.pausing import (
+    INTERRUPT,
+    OPTIONS,
+    TYPES,
+    Pause,
+    check_question,
+    check_target,
+    checked,
+    plain,
+)
+from signoff.people.forms import form_of
+from signoff.start_options import check_id
+
+T = TypeVar("T")
+
+
+class Left(BaseException):
+    """Takes a chunk's code to its end; no ``except Exception`` stops it."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """An answer that a chunk is run again with.
+
+    Attributes:
+        value: What was answered; for an approval ``{"approved": ...}``.
+        user_id: Who answered, if they said.
+        note: What they added in words.
+        count: How often the chunk was resumed; 1 the first time.
+    """
+
+    value: Any
+    user_id: str | None
+    note: str | None
+    count: int
+
+
+class Done:
+    """Is awaited, and is done already: ``await data.set_state(...)`` and without ``await`` are the same."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
+
+
+class Paused:
+    """A pause that was asked for: ``await`` it, or return it from a plain function."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from ()
+        raise Left
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a chunk may know of its execution while it runs.
+
+    Attributes:
+        execution_id: The run.
+        chunk: Its place in the graph.
+        state: The state when it began.
+        listened: The events that lines of the graph begin with.
+        interrupts: The chosen ids of the interrupts that are open.
+        resources: What the worker provides of what the flow requires.
+    """
+
+    execution_id: str
+    chunk: str
+    state: Mapping[str, Any]
+    listened: Collection[str]
+    interrupts: Collection[str]
+    resources: Mapping[str, Any]
+
+
+Change = Literal["set", "append", "add", "delete"]
+Write = tuple[Change, str, Any]
+"""What is done to a key of the state."""
+
+
+def written(state: dict[str, Any], writes: Sequence[Write]) -> None:
+    """Do to a state what a chunk has done to it.
+
+    Raises:
+        TypeError: Something is appended to what is no list, or added to what is no number.
+    """
+    for what, key, value in writes:
+        match what:
+            case "set":
+                state[key] = value
+            case "append":
+                known = state.get(key, [])
+                if not isinstance(known, list):
+                    raise TypeError(f"state.{key} is no list that something could be appended to: {known!r}")
+                state[key] = [*cast("list[Any]", known), value]
+            case "add":
+                number = state.get(key, 0)
+                if isinstance(number, bool) or not isinstance(number, (int, float)):
+                    raise TypeError(f"state.{key} is no number that something could be added to: {number!r}")
+                state[key] = number + value
+            case "delete":
+                state.pop(key, None)
+
+
+@dataclass
+class Record:
+    """What a chunk leaves: it commits as a whole, or not at all."""
+
+    writes: list[Write] = field(default_factory=list[Write])
+    events: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    pause: Pause | None = None
+
+
+class Data(Generic[T]):
+    """What a chunk is given.
+
+    Attributes:
+        input: What the chunk before it returned; an instance of ``T`` for a chunk that declares ``data: Data[T]``.
+        event: The name of what began this line: an event, ``state.key``, a chunk, or ``start``.
+        index: Of an item of ``for_each``, its place.
+        execution_id: The execution's id.
+        resume: The answer, if this is a chunk that resumes to itself; else None.
+    """
+
+    def __init__(
+        self,
+        input: T,
+        event: str,
+        index: int | None,
+        resume: Resume | None,
+        around: Surroundings,
+    ) -> None:
+        self.input = input
+        self.event = event
+        self.index = index
+        self.resume = resume
+        self.execution_id = around.execution_id
+        self._around = around
+        self._state = {key: json.loads(codec.encode(value)) for key, value in around.state.items()}
+        self.record = Record()
+
+    @property
+    def is_resume(self) -> bool:
+        """Whether this chunk runs again with an answer."""
+        return self.resume is not None
+
+    # State
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state as it was when the chunk began, with what the chunk has written."""
+        return MappingProxyType(self._state)
+
+    def get_state(self, key: str, default: Any = None) -> Any:
+        """Return a key of the state."""
+        return self._state.get(key, default)
+
+    def set_state(self, key: str, value: Any) -> Done:
+        """Write a key of the state, together with the chunk's result.
+
+        Raises:
+            NotSerializable, PayloadTooLarge: The value cannot be stored.
+        """
+        return self._write("set", key, plain(value, f"state.{key}"))
+
+    def append_state(self, key: str, value: Any) -> Done:
+        """Append to a list in the state, together with the chunk's result; one that is not there is begun.
+
+        Unlike a ``set_state`` of what was read, it loses nothing that chunks beside this one append.
+
+        Raises:
+            TypeError: It is no list.
+            NotSerializable, PayloadTooLarge: The value cannot be stored.
+        """
+        return self._write("append", key, plain(value, f"state.{key}"))
+
+    def add_state(self, key: str, number: float = 1) -> Done:
+        """Add to a number in the state, together with the chunk's result; one that is not there is 0.
+
+        Unlike a ``set_state`` of what was read, it loses nothing that chunks beside this one add.
+
+        Raises:
+            TypeError: It is no number.
+        """
+        return self._write("add", key, number)
+
+    def del_state(self, key: str) -> Done:
+        """Remove a key of the state, together with the chunk's result; one that is not there is left so."""
+        return self._write("delete", key, None)
+
+    def _write(self, what: Change, key: str, value: Any) -> Done:
+        write: Write = (what, checked(key, "state key"), value)
+        written(self._state, [write])
+        self.record.writes.append(write)
+        return Done()
+
+    # Events, resources
+
+    def emit(self, event: str, value: Any = None) -> Done:
+        """Emit an event, together with the chunk's result.
+
+        Raises:
+            NotSerializable, PayloadTooLarge: The value cannot be stored.
+        """
+        self.record.events.append((checked(event, "event"), plain(value, f"event {event}")))
+        return Done()
+
+    def require(self, name: str) -> Any:
+        """Return a resource that the flow requires and this worker provides.
+
+        Raises:
+            RegistrationError: The flow does not say that it requires it.
+        """
+        if name not in self._around.resources:
+            raise RegistrationError(
+                f"chunk {self._around.chunk!r} uses {name!r}: say flow.requires({name!r})"
+            )
+        return self._around.resources[name]
+
+    # Pausing
+
+    def pause_for(
+        self,
+        type: str = "approval",
+        payload: Any = None,
+        *,
+        resume_to: str | dict[str, str] = "next",
+        interrupt_id: str | None = None,
+        max_resumes: int | None = 1,
+        schema: Any = None,
+        **options: Any,
+    ) -> Paused:
+        """Leave the chunk until somebody has answered. What it wrote and emitted before is committed.
+
+        Args:
+            type: ``approval``, ``text``, ``select``, ``multiselect`` or ``form``; any other word is a form, too, which
+                takes what ``schema`` says (without one: any JSON).
+            payload: What people are shown; its ``question`` is what they read, its ``options`` what they select from.
+            resume_to: ``next``: the answer is the chunk's result. ``self``: the chunk runs again, with ``data.resume``.
+                ``{"event": name}``: the line ends here, and the flow emits the event with the answer.
+            interrupt_id: A chosen id, unique among what is open in the execution; by default the question's.
+            max_resumes: With ``self``: how often the chunk may be resumed; None: unbounded.
+            schema: A pydantic model, a type or a JSON Schema that a form's answer must fit.
+            options: What else ``Context.wait_for_user`` knows: ``assignees``, ``timeout_seconds``, ``quorum`` ...
+
+        Raises:
+            RegistrationError: The target, the type, the schema or an option is none, or the chunk pauses twice at once.
+            DuplicateInterrupt: The id is taken.
+            NotSerializable: The payload cannot be stored.
+
+        Example::
+
+            asked = {"question": f"Refund {data.input}?"}
+            return await data.pause_for("approval", asked, assignees=["group:finance"])
+        """
+        if self.record.pause is not None:
+            raise RegistrationError(
+                f"chunk {self._around.chunk!r} pauses twice at once; pause in chunks side by side"
+            )
+        check_target(resume_to, self._around.listened, self._around.chunk)
+        if max_resumes is not None and max_resumes < 1:
+            raise InvalidValue("max_resumes", f"it is at least 1, or None for unbounded, not {max_resumes}")
+        if interrupt_id is not None:
+            check_id(interrupt_id)
+            if interrupt_id in self._around.interrupts:
+                raise DuplicateInterrupt(interrupt_id)
+        for name in options:
+            if name not in OPTIONS:
+                raise RegistrationError(f"pause_for has no option {name!r}; there are: {', '.join(OPTIONS)}")
+        if schema is not None and type in TYPES and type != "form":
+            raise RegistrationError(f"pause_for: schema belongs to a form, not to type {type!r}")
+        if isinstance(payload, Mapping) and INTERRUPT in payload:
+            raise RegistrationError(
+                f"pause_for: {INTERRUPT!r} is Signoff's own; call it otherwise in the payload"
+            )
+        pause = Pause(
+            checked(type, "type"),
+            plain(payload, "payload"),
+            resume_to,
+            interrupt_id,
+            max_resumes,
+            None if schema is None else form_of("pause_for", "schema", schema),
+            {name: plain(value, name) for name, value in options.items()},
+        )
+        check_question(pause)
+        self.record.pause = pause
+        return Paused()

@@ -1,0 +1,113 @@
+"""What goes wrong with flows, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from signoff.errors import CannotRunHere, SignoffError
+
+
+class ChunkFailed(SignoffError):
+    """A chunk of a flow failed for good, and with it the execution.
+
+    Attributes:
+        chunk: Its place in the graph.
+        input: What it was given, as JSON; shortened if it is long.
+        reason: What it failed with.
+    """
+
+    def __init__(self, chunk: str, input: str, reason: str) -> None:
+        super().__init__(f"chunk {chunk!r} failed on {input}: {reason}")
+        self.chunk = chunk
+        self.input = input
+        self.reason = reason
+
+
+class ResumedTooOften(SignoffError):
+    """A chunk that resumes to itself has paused once more than it may."""
+
+    def __init__(self, chunk: str, max_resumes: int) -> None:
+        super().__init__(
+            f"chunk {chunk!r} was resumed {max_resumes} times and pauses again; raise max_resumes (None: unbounded)"
+        )
+        self.chunk = chunk
+        self.max_resumes = max_resumes
+
+
+class DuplicateInterrupt(SignoffError, ValueError):
+    """An interrupt id that another open interrupt of the execution has."""
+
+    def __init__(self, interrupt_id: str) -> None:
+        super().__init__(
+            f"interrupt {interrupt_id!r} is open already in this execution; choose another interrupt_id"
+        )
+        self.interrupt_id = interrupt_id
+
+
+class MissingResource(CannotRunHere):
+    """A worker runs an execution without a resource that the flow requires. Retry the run where it is provided."""
+
+    def __init__(self, flow: str, names: Sequence[str]) -> None:
+        super().__init__(
+            f"flow {flow!r} requires {', '.join(names)}, which this worker does not provide; "
+            "register it with app.register(flow, resources={...}) there, then retry the run"
+        )
+        self.flow = flow
+        self.names = list(names)
+
+
+class FlowChanged(CannotRunHere):
+    """An execution began with another graph than its flow has now. Nothing of it is lost.
+
+    Attributes:
+        flow: The flow.
+        changes: What differs, a line each; ``-`` was there, ``+`` is there now.
+    """
+
+    def __init__(self, flow: str, changes: Sequence[str]) -> None:
+        told = "\n  ".join(changes)
+        super().__init__(
+            f"flow {flow!r} is not the graph that this execution began with:\n  {told}\n"
+            "Restore it, or say with @flow.migrate which chunk is which now; then retry the run"
+        )
+        self.flow = flow
+        self.changes = list(changes)
+
+
+class PendingInterrupts(SignoffError):
+    """An execution cannot be closed while somebody is asked."""
+
+    def __init__(self, execution_id: str, interrupt_ids: Sequence[str]) -> None:
+        super().__init__(
+            f"execution {execution_id!r} waits for {', '.join(interrupt_ids)}; "
+            "answer them first, or close(pending_interrupts='cancel')"
+        )
+        self.execution_id = execution_id
+        self.interrupt_ids = list(interrupt_ids)
+
+
+class ExecutionClosed(SignoffError):
+    """An execution has ended and takes nothing more."""
+
+    def __init__(self, execution_id: str, what: str) -> None:
+        super().__init__(f"execution {execution_id!r} is closed and takes no {what}; start another one")
+        self.execution_id = execution_id
+        self.what = what
+
+
+class UnknownInterrupt(SignoffError, LookupError):
+    """There is no such interrupt in an execution."""
+
+    def __init__(self, execution_id: str, interrupt_id: str, pending: Sequence[str]) -> None:
+        there = f"pending are {', '.join(pending)}" if pending else "nothing is pending"
+        super().__init__(f"execution {execution_id!r} has no interrupt {interrupt_id!r}; {there}")
+        self.execution_id = execution_id
+        self.interrupt_id = interrupt_id
+        self.pending = list(pending)
+
+
+def shortened(value: Any, limit: int = 200) -> str:
+    """Return how a value is told in an error."""
+    text = str(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."

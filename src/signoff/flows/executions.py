@@ -1,0 +1,335 @@
+"""Executions of a flow, from outside: any process may start, answer, tell and close them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncGenerator, Collection, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, Literal, cast
+
+from signoff.client import AsyncClient, AsyncHandle, result_of
+from signoff.errors import InvalidState, InvalidValue, NotFound
+from signoff.flows.errors import ExecutionClosed, PendingInterrupts, UnknownInterrupt
+from signoff.flows.machine import REFUSED, SIGNAL
+from signoff.flows.pausing import INTERRUPT
+from signoff.people.questions import Question
+from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, RunState
+from signoff.snapshots import Snapshot
+from signoff.stores.paging import PromiseFilter
+
+_AT_ONCE: Final = 200
+_SOONEST: Final = 0.01
+_LATEST: Final = 0.25
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """What a chunk waits for.
+
+    Attributes:
+        id: What ``continue_with`` takes.
+        type: Which kind of answer, as ``pause_for`` said.
+        payload: What people are shown.
+        chunk: The chunk's place in the graph.
+        resume_to: ``next``, ``self`` or ``{"event": name}``.
+        question_id: The question in the inbox.
+        question: What people read.
+        schema: The JSON Schema that the answer must fit.
+    """
+
+    id: str
+    type: str
+    payload: Any
+    chunk: str
+    resume_to: str | dict[str, str]
+    question_id: str
+    question: str
+    schema: dict[str, Any]
+
+    @classmethod
+    def of(cls, promise: Promise) -> Interrupt | None:
+        """Read one from its question; None if it is a question of something else."""
+        asked = Question.from_json(promise.data or "null")
+        about = cast("Mapping[str, Any] | None", asked.metadata.get(INTERRUPT))
+        if about is None:
+            return None
+        payload: Any = {key: value for key, value in asked.metadata.items() if key != INTERRUPT}
+        if about["is_wrapped"]:
+            payload = payload["payload"]
+        return cls(
+            about["id"] or promise.id,
+            about["type"],
+            payload,
+            about["chunk"],
+            about["resume_to"],
+            promise.id,
+            asked.text,
+            asked.answer_schema,
+        )
+
+
+class Executions:
+    """The executions of a flow.
+
+    Args:
+        client: Where they are.
+        flow: The flow's name.
+
+    Example::
+
+        execution = await Executions(client, "ticket-approval").attach("ticket-T-001")
+    """
+
+    def __init__(self, client: AsyncClient, flow: str) -> None:
+        self._client = client
+        self._flow = flow
+
+    async def start(self, input: Any = None, *, id: str | None = None, **options: Any) -> Execution:
+        """Start an execution. It is durable when this returns, and any worker of the group runs it.
+
+        Args:
+            input: What its first chunks get.
+            id: A chosen id. Starting twice with one id starts once.
+            options: What else ``AsyncClient.start`` knows.
+
+        Raises:
+            IdConflict: The id belongs to another flow or another input.
+            InvalidValue, NotSerializable, PayloadTooLarge: The input cannot be taken.
+        """
+        await self._client.backend.open()
+        handle = await self._client.start(self._flow, input, id=id, **options)
+        return Execution(self._client, handle.id)
+
+    async def attach(self, execution_id: str) -> Execution:
+        """Return an execution that any process has started.
+
+        Raises:
+            NotFound: There is no such execution of this flow.
+        """
+        await self._client.backend.open()
+        run = await self._client.backend.get_run(execution_id)
+        if run.workflow != self._flow:
+            raise NotFound(f"execution of flow {self._flow!r}", execution_id)
+        return Execution(self._client, execution_id)
+
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Execution:
+        """Have an execution go on here as it was saved in another store. The same snapshot is loaded once.
+
+        Args:
+            snapshot: What ``Execution.save`` returned.
+            by: Who loads it, for the audit trail.
+
+        Raises:
+            SnapshotRefused: The execution lives here, or has lived here.
+            InvalidValue: It is no snapshot of this flow's, or was changed; nothing is loaded.
+        """
+        await self._client.backend.open()
+        workflow = _workflow_of(snapshot)
+        if workflow not in (None, self._flow):
+            raise InvalidValue("runs.0.run.workflow", f"it is of {workflow!r}, not of flow {self._flow!r}")
+        return Execution(self._client, (await self._client.load(snapshot, by=by)).id)
+
+
+class Execution:
+    """One execution. Nothing of it is in this process.
+
+    Attributes:
+        id: The run's id.
+    """
+
+    def __init__(self, client: AsyncClient, id: str) -> None:
+        self.id = id
+        self._client = client
+        self._handle = AsyncHandle(client.backend, id)
+
+    async def status(self) -> RunState:
+        """Return the run's state."""
+        return await self._handle.status()
+
+    async def get_pending_interrupts(self, *, wait_seconds: float = 10.0) -> dict[str, Interrupt]:
+        """Return what is waited for, by the interrupts' ids, the oldest first.
+
+        Args:
+            wait_seconds: How long to wait at most for an execution that still moves to come to rest.
+        """
+        await self._at_rest(wait_seconds)
+        found: dict[str, Interrupt] = {}
+        async for promise in self._questions(PromiseState.PENDING):
+            interrupt = Interrupt.of(promise)
+            if interrupt is not None:
+                found[interrupt.id] = interrupt
+        return found
+
+    async def continue_with(
+        self,
+        interrupt_id: str,
+        value: Any = None,
+        *,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Answer an interrupt. It returns when the answer is durable, not when what follows is done.
+
+        Args:
+            interrupt_id: The interrupt.
+            value: The answer, such as ``{"approved": True}``.
+            user_id: Who answers; ``groups`` and ``roles`` are theirs, as for ``AsyncClient.answer``.
+            note: What they add in words.
+            request_id: Makes a repetition of this very answer a success without effect.
+
+        Raises:
+            UnknownInterrupt: The execution has no such interrupt.
+            WrongAnswer, NotAllowed: The answer is not taken; the interrupt stays open.
+            AlreadySettled: Somebody was first, or it was cancelled; who, is said.
+            RequestConflict: The request id was used with another value.
+        """
+        promise = await self._find(interrupt_id)
+        await self._client.answer(
+            promise.id,
+            value,
+            user_id=user_id,
+            groups=groups,
+            roles=roles,
+            note=note,
+            request_id=request_id,
+        )
+
+    async def emit(self, event: str, value: Any = None, *, request_id: str | None = None) -> bool:
+        """Emit an event from outside. It returns when it is durable; an event that no line begins with does nothing.
+
+        Returns:
+            False if ``request_id`` says that this very event was emitted before.
+
+        Raises:
+            ExecutionClosed: The execution has ended.
+            RequestConflict: The request id was used with another value.
+        """
+        return await self._tell({"emit": event, "value": value}, request_id, "events")
+
+    async def close(
+        self,
+        *,
+        pending_interrupts: Literal["refuse", "cancel"] = "refuse",
+        timeout_seconds: float | None = None,
+    ) -> Any:
+        """Have the execution take nothing more, finish what is under way, and end; returns its state.
+
+        An execution that has ended gives its state again.
+
+        Args:
+            pending_interrupts: ``refuse``, or ``cancel``: what is asked is withdrawn, on record, and their lines end.
+            timeout_seconds: How long to wait for the end.
+
+        Raises:
+            PendingInterrupts: Somebody is asked, and it is to be refused then.
+            TimeoutError: It did not end in time; it does later.
+            ChunkFailed, RunCancelled: What the execution has ended with.
+        """
+        if pending_interrupts not in ("refuse", "cancel"):
+            raise InvalidValue(
+                "pending_interrupts", f"it is 'refuse' or 'cancel', not {pending_interrupts!r}"
+            )
+        async with asyncio.timeout(timeout_seconds):
+            run = await self._client.backend.get_run(self.id)
+            request = uuid.uuid4().hex
+            try:
+                await self._tell({"close": pending_interrupts, "id": request}, None, "close")
+            except ExecutionClosed:
+                return await self.result()
+            async for entry in self._handle.events(after=run.first_seq - 1):
+                if (interrupts := _refused(entry, request)) is not None:
+                    raise PendingInterrupts(self.id, interrupts)
+            return await self.result()
+
+    async def result(self, timeout_seconds: float | None = None) -> Any:
+        """Wait for the end and return the state.
+
+        Raises:
+            TimeoutError: It did not end in time.
+            ChunkFailed, RunCancelled: What it has ended with.
+        """
+        async with asyncio.timeout(timeout_seconds):
+            return result_of(await self._client.backend.wait(self.id))
+
+    async def save(self) -> dict[str, Any]:
+        """Return the execution as JSON data, to be loaded into another store. Here it goes on, too."""
+        return await self._client.save(self.id)
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Stop the execution where it is; what is asked is cancelled on record."""
+        await self._handle.cancel(reason)
+
+    def events(self, after: int = -1) -> AsyncGenerator[Entry]:
+        """Iterate over the journal, live, until the end."""
+        return self._handle.events(after)
+
+    # Inside
+
+    async def _tell(self, told: dict[str, Any], request_id: str | None, what: str) -> bool:
+        try:
+            return await self._client.signal(self.id, SIGNAL, told, request_id=request_id)
+        except InvalidState:
+            raise ExecutionClosed(self.id, what) from None
+
+    async def _questions(self, state: PromiseState | None) -> AsyncGenerator[Promise]:
+        after: str | None = None
+        which = PromiseFilter(PromiseKind.QUESTION, state, self.id)
+        while True:
+            page = await self._client.backend.list_promises(which, after=after, limit=_AT_ONCE)
+            for promise in page.items:
+                yield promise
+            after = page.next
+            if after is None:
+                return
+
+    async def _find(self, interrupt_id: str) -> Promise:
+        try:
+            promise = await self._client.promises.get(interrupt_id)
+        except (NotFound, InvalidValue):
+            pass
+        else:
+            if promise.run_id == self.id and promise.kind is PromiseKind.QUESTION:
+                return promise
+        found: Promise | None = None
+        async for each in self._questions(None):
+            interrupt = Interrupt.of(each)
+            if interrupt is None or interrupt.id != interrupt_id:
+                continue
+            if found is None or found.state is not PromiseState.PENDING:
+                found = each
+        if found is None:
+            raise UnknownInterrupt(
+                self.id, interrupt_id, list(await self.get_pending_interrupts(wait_seconds=0))
+            )
+        return found
+
+    async def _at_rest(self, seconds: float) -> None:
+        until, pause = monotonic() + seconds, _SOONEST
+        while (state := await self.status()) is not RunState.PAUSED and not state.is_final:
+            left = until - monotonic()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, _LATEST)
+
+
+def _refused(entry: Entry, request: str) -> list[str] | None:
+    """Return which interrupts an entry refuses a close for; None if it is about something else."""
+    if entry.kind is not EntryKind.PROGRESSED or entry.name != REFUSED:
+        return None
+    said = json.loads(entry.value or "{}")
+    return said["interrupts"] if request in said["requests"] else None
+
+
+def _workflow_of(snapshot: Snapshot) -> Any:
+    """Return whose run a snapshot is; None if it does not say, as it is none."""
+    try:
+        return snapshot["runs"][0]["run"]["workflow"]
+    except (LookupError, TypeError):
+        return None

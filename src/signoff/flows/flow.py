@@ -1,0 +1,423 @@
+"""``Flow``: a graph of chunks joined by events, and what it is made of."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Self, TypeVar, overload
+
+from pydantic import ValidationError
+
+from signoff import codec
+from signoff.client import App, AsyncClient
+from signoff.engine.calls import Effect, check_name
+from signoff.engine.retry import RetryPolicy
+from signoff.errors import InvalidValue, RegistrationError
+from signoff.flows.building import Point, Step, chunk_op, flow_op
+from signoff.flows.chunks import Chunk, Condition, input_type_of
+from signoff.flows.data import Data
+from signoff.flows.executions import Execution, Executions
+from signoff.flows.graph import (
+    GRAPH,
+    ChunkOp,
+    FlowOp,
+    Graph,
+    Op,
+    Root,
+    Source,
+    SourceKind,
+    all_operations,
+)
+from signoff.flows.mermaid import to_mermaid
+from signoff.flows.resolving import resolved
+from signoff.snapshots import Snapshot
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Migration = Callable[[Mapping[str, Any], Sequence[str]], Mapping[str, str]]
+"""Says which old chunk is which now: given the old graph as plain data and what differs, ``{old: new}``."""
+
+
+class Flow:
+    """A graph of chunks. An execution of it is a run: durable, on any worker that registers the flow.
+
+    Args:
+        name: Its name in the store. It must never change.
+        input: The type of what an execution is started with.
+        output: The type of the state that an execution ends with.
+        auto_close_timeout: After how many seconds without anything to do an execution closes by itself; never while
+            somebody is asked. None: only ``close`` ends it.
+
+    Example::
+
+        flow = Flow("ticket-approval")
+
+        @flow.chunk
+        async def ask(data):
+            return await data.pause_for("approval", {"question": f"Refund ticket {data.input}?"})
+
+        @flow.chunk
+        async def commit(data):
+            await data.set_state("decision", data.input)
+
+        flow.to(ask).to(commit)
+        app.register(flow)
+        execution = await flow.start("T-001", id="ticket-T-001")
+    """
+
+    def __init__(
+        self, name: str, *, input: Any = Any, output: Any = Any, auto_close_timeout: float | None = 10.0
+    ) -> None:
+        check_name("flow name", name)
+        if not name.strip():
+            raise RegistrationError("a flow needs a name: Flow('ticket-approval')")
+        if auto_close_timeout is not None and not auto_close_timeout >= 0:
+            raise InvalidValue(
+                "auto_close_timeout", f"it is in seconds, or None for never, not {auto_close_timeout}"
+            )
+        self.name = name
+        self.input = input
+        self.output = output
+        self.auto_close_timeout = auto_close_timeout
+        self.chunks: dict[str, Chunk] = {}
+        self.conditions: dict[str, Condition] = {}
+        self.flows: dict[str, Flow] = {}
+        self.required: set[str] = set()
+        self.migration: Migration | None = None
+        self.open_ops: list[Op] = []
+        self.roots: list[Root] = []
+        self._bound: Executions | None = None
+
+    # What it is made of
+
+    @overload
+    def chunk(self, function: F) -> F: ...
+    @overload
+    def chunk(
+        self,
+        *,
+        name: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        effect: Effect = "repeatable",
+        non_retryable: tuple[type[BaseException], ...] = (),
+    ) -> Callable[[F], F]: ...
+    def chunk(
+        self,
+        function: F | None = None,
+        *,
+        name: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        effect: Effect = "repeatable",
+        non_retryable: tuple[type[BaseException], ...] = (),
+    ) -> F | Callable[[F], F]:
+        """Register a function as a chunk: it runs as a step, and what it writes, emits and returns commits together.
+
+        Args:
+            function: An async or a plain function of one parameter, its ``Data``.
+            name: Its name, by default the function's. It must never change.
+            retry: When to try again; by default 8 attempts with exponential back-off.
+            timeout: Seconds one attempt may take.
+            effect: ``once``: if the worker dies inside, a person is asked what is true.
+            non_retryable: Exceptions after which there is no further attempt.
+
+        Raises:
+            RegistrationError: The name is taken, or the function cannot be a chunk.
+        """
+
+        def register(decorated: F) -> F:
+            chosen = name or decorated.__name__
+            check_name("chunk name", chosen)
+            if chosen in self.chunks:
+                raise RegistrationError(f"flow {self.name!r} has a chunk {chosen!r} already")
+            declared = input_type_of(decorated, chosen)
+            self.chunks[chosen] = Chunk(chosen, decorated, retry, timeout, effect, non_retryable, declared)
+            return decorated
+
+        return register if function is None else register(function)
+
+    def condition(self, function: F) -> F:
+        """Register a condition under its function's name, for graphs that come from JSON.
+
+        A condition is workflow code: it looks at its data and does nothing else.
+
+        Raises:
+            RegistrationError: The name is taken.
+        """
+        name = function.__name__
+        if self.conditions.get(name, function) is not function:
+            raise RegistrationError(f"flow {self.name!r} has a condition {name!r} already")
+        self.conditions[name] = function
+        return function
+
+    def requires(self, *names: str) -> Self:
+        """Say which live resources the chunks use; each worker has ``app.register(flow, resources={...})``."""
+        for name in names:
+            check_name("resource name", name)
+        self.required.update(names)
+        return self
+
+    def migrate(self, function: Migration) -> Migration:
+        """Register what says which chunk of an older graph is which now, for executions that began with it.
+
+        The function gets the old graph as plain data and what differs, a line each, and returns ``{old: new}``. Such
+        an execution goes on along the graph that it began with.
+
+        Example::
+
+            @flow.migrate
+            def renamed(graph, changes):
+                return {"ask": "ask_finance"}
+        """
+        self.migration = function
+        return function
+
+    # The graph
+
+    def to(self, step: Step, **moves: Mapping[str, str]) -> Point:
+        """Begin a line at the start of an execution; see ``Point.to``."""
+        return self._root([Source("start")], "or").to(step, **moves)
+
+    def batch(self, *steps: Step | tuple[str, Step | Point], **named: Any) -> Point:
+        """Begin with lines side by side; see ``Point.batch``."""
+        return self._root([Source("start")], "or").batch(*steps, **named)
+
+    def for_each(self, *, concurrency: int | None = None) -> Point:
+        """Begin with a line for each item of the input; see ``Point.for_each``."""
+        return self._root([Source("start")], "or").for_each(concurrency=concurrency)
+
+    def if_(self, condition: Condition | str) -> Point:
+        """Begin with a choice; see ``Point.if_``."""
+        return self._root([Source("start")], "or").if_(condition)
+
+    def match(
+        self, subject: Condition | str | None = None, *, hits: Literal["first", "all"] = "first"
+    ) -> Point:
+        """Begin with a choice; see ``Point.match``."""
+        return self._root([Source("start")], "or").match(subject, hits=hits)
+
+    def when(
+        self,
+        *sources: str | Mapping[str, str] | Callable[..., Any],
+        mode: Literal["and", "or"] = "and",
+    ) -> Point:
+        """Begin a line when events come.
+
+        Args:
+            sources: Names of events; ``{"state": key}`` for writes to a key of the state; ``{"chunk": name}`` or a
+                chunk's function for the end of a chunk.
+            mode: Of several: ``and`` waits for one of each and gives a dict of them, ``or`` begins with any.
+
+        Raises:
+            RegistrationError: There is none, or one twice.
+        """
+        if mode not in ("and", "or"):
+            raise RegistrationError(f"when: mode is 'and' or 'or', not {mode!r}")
+        on = [self._source(each) for each in sources]
+        if not on or len(set(on)) < len(on):
+            raise RegistrationError("when needs events, each of them once")
+        return self._root(on, mode if len(on) > 1 else "or")
+
+    def branch(self) -> Point:
+        """Begin a line that is given to ``batch``."""
+        return Point(self, [], -1)
+
+    def _root(self, on: list[Source], mode: Literal["and", "or"]) -> Point:
+        root = Root(on, mode)
+        self.roots.append(root)
+        return Point(self, root.then, -1)
+
+    def _source(self, given: str | Mapping[str, str] | Callable[..., Any]) -> Source:
+        if isinstance(given, str):
+            return Source("event", given)
+        if callable(given):
+            return Source("chunk", self.name_of(given))
+        kinds: tuple[SourceKind, ...] = ("event", "state", "chunk")
+        found: list[SourceKind] = [kind for kind in kinds if set(given) == {kind}]
+        if not found:
+            raise RegistrationError(
+                f"when: {given!r} is no event, and neither {{'state': key}} nor {{'chunk': name}}"
+            )
+        return Source(found[0], given[found[0]])
+
+    @property
+    def graph(self) -> Graph:
+        """The graph as data: what an execution goes along.
+
+        Raises:
+            RegistrationError: It is not complete, or names something that is not there.
+        """
+        return resolved(self)
+
+    # As data
+
+    def to_json(self) -> str:
+        """Return the graph as JSON. Chunks and conditions are in it by their names."""
+        return json.dumps(self.graph.to_json(), indent=2)
+
+    def from_json(self, text: str) -> Self:
+        """Take the graph from JSON, made of the chunks, conditions and flows that are registered here.
+
+        Args:
+            text: What ``to_json`` wrote, or somebody.
+
+        Raises:
+            InvalidValue: It is no graph; the path to what is wrong is named.
+            RegistrationError: It names something that is not registered, or this flow has lines already.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise InvalidValue("graph", f"it is no JSON: {error}") from None
+        return self._take(data)
+
+    def to_yaml(self) -> str:
+        """Return the graph as YAML; see ``to_json``. Needs PyYAML."""
+        return _yaml().safe_dump(self.graph.to_json(), sort_keys=False, allow_unicode=True)
+
+    def from_yaml(self, text: str) -> Self:
+        """Take the graph from YAML; see ``from_json``. Needs PyYAML."""
+        yaml = _yaml()
+        try:
+            data = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InvalidValue("graph", f"it is no YAML: {error}") from None
+        return self._take(data)
+
+    def _take(self, data: Any) -> Self:
+        if self.roots:
+            raise RegistrationError(f"flow {self.name!r} has lines already")
+        try:
+            graph = GRAPH.validate_python(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            path = ".".join(str(part) for part in first["loc"]) or "graph"
+            raise InvalidValue(path, first["msg"]) from None
+        if graph.name != self.name:
+            raise InvalidValue("name", f"the graph is of flow {graph.name!r}, not of {self.name!r}")
+        self.roots = graph.roots
+        try:
+            checked = self.graph
+            if _without_ids(graph) != _without_ids(checked):
+                raise RegistrationError(
+                    f"flow {self.name!r}: a flow within it is not the one that is registered here"
+                )
+        except RegistrationError:
+            self.roots = []
+            raise
+        return self
+
+    def to_mermaid(self) -> str:
+        """Return the graph as a Mermaid flowchart."""
+        return to_mermaid(self.graph)
+
+    # Executions
+
+    def bind(self, app: App) -> None:
+        """Have ``start`` and ``attach`` use an app; ``app.register`` does it."""
+        self._bound = Executions(AsyncClient(app), self.name)
+
+    @property
+    def _executions(self) -> Executions:
+        if self._bound is None:
+            raise RegistrationError(f"flow {self.name!r} is not registered: app.register(flow)")
+        return self._bound
+
+    async def start(self, input: Any = None, *, id: str | None = None, **options: Any) -> Execution:
+        """Start an execution; see ``Executions.start``."""
+        if self.input is not Any:
+            codec.decode(codec.encode(input, path="input"), self.input, path="input")
+        return await self._executions.start(input, id=id, **options)
+
+    async def attach(self, execution_id: str) -> Execution:
+        """Return an execution that any process has started. Raises NotFound."""
+        return await self._executions.attach(execution_id)
+
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Execution:
+        """Have an execution go on here as it was saved in another store; see ``Executions.load``."""
+        return await self._executions.load(snapshot, by=by)
+
+    # What building needs
+
+    def operation(
+        self,
+        step: Step,
+        capture: Mapping[str, str] | None = None,
+        write_back: Mapping[str, str] | None = None,
+    ) -> Op:
+        """Return the operation that goes to a step. Raises RegistrationError if it is none."""
+        if isinstance(step, Flow):
+            if self.flows.get(step.name, step) is not step:
+                raise RegistrationError(f"flow {self.name!r} has another flow called {step.name!r}")
+            self.flows[step.name] = step
+            return flow_op(step.name, capture, write_back)
+        if capture is not None or write_back is not None:
+            raise RegistrationError("capture and write_back belong to a flow")
+        return chunk_op(self.name_of(step))
+
+    def name_of(self, step: Step) -> str:
+        """Return the name of a chunk or flow; a function that is no chunk yet becomes one."""
+        if isinstance(step, str):
+            return step
+        if isinstance(step, Flow):
+            return step.name
+        for name, chunk in self.chunks.items():
+            if chunk.function is step:
+                return name
+        if getattr(step, "__name__", "<lambda>") == "<lambda>":
+            raise RegistrationError(
+                f"{step!r} has no name: a chunk is known by it; define it with def, or name it"
+            )
+        self.chunk(step)
+        return step.__name__
+
+    def named_condition(self, condition: Condition | str) -> str:
+        """Return the name of a condition; one without gets a number."""
+        if isinstance(condition, str):
+            return condition
+        for name, known in self.conditions.items():
+            if known is condition:
+                return name
+        name = getattr(condition, "__name__", "<lambda>")
+        if name == "<lambda>":
+            name = f"condition {len(self.conditions) + 1}"
+        if name in self.conditions:
+            raise RegistrationError(f"flow {self.name!r} has another condition {name!r}")
+        self.conditions[name] = condition
+        return name
+
+    def emitter(self, event: str) -> Callable[[Data[Any]], Any]:
+        """Return the chunk that emits an event with its input."""
+        name = f"emit {event}"
+        if name not in self.chunks:
+
+            def emit(data: Data[Any]) -> Any:
+                data.emit(event, data.input)
+                return data.input
+
+            self.chunk(name=name)(emit)
+        return self.chunks[name].function
+
+    def plain(self, value: Any) -> Any:
+        """Return a case's value as plain data. Raises NotSerializable."""
+        return json.loads(codec.encode(value, path="case"))
+
+
+def _without_ids(graph: Graph) -> Graph:
+    plain = copy.deepcopy(graph)
+    for op in all_operations(plain):
+        if isinstance(op, ChunkOp):
+            op.id = ""
+        if isinstance(op, FlowOp):
+            op.id, op.graph = "", None
+    return plain
+
+
+def _yaml() -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise RegistrationError("YAML needs PyYAML: pip install 'signoff[flows]'") from None
+    return yaml

@@ -1,0 +1,136 @@
+"""What a chunk waits for: checked where it is written, and asked as a question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast, get_args
+
+from signoff import codec
+from signoff.errors import RegistrationError
+from signoff.people.actions import Action
+from signoff.people.hours import BusinessHours
+from signoff.people.policies import Escalation, Quorum
+from signoff.people.questions import InputType, Question
+
+INTERRUPT: Final = "signoff.interrupt"
+"""What of a question's metadata says which interrupt it is."""
+
+TYPES: Final = tuple(kind for kind in get_args(InputType) if kind != "external")
+
+OPTIONS: Final[Mapping[str, Any]] = {
+    "options": list[Any],
+    "assignees": list[str],
+    "quorum": Quorum | int,
+    "exclude_requester": bool,
+    "requester": str,
+    "timeout_seconds": float,
+    "timeout_answer": Any,
+    "remind_every": float,
+    "escalations": list[Escalation],
+    "hours": BusinessHours,
+    "skippable": bool,
+    "help": str,
+    "default": Any,
+    "attachments": list[dict[str, Any]],
+    "other": str,
+    "min_choices": int,
+    "max_choices": int,
+    "min_length": int,
+    "max_length": int,
+    "proposal": Any,
+    "action": Action,
+}
+"""What else a question has, and as what it comes back from the journal; ``Context.wait_for_user`` says what each is."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What a chunk waits for.
+
+    Attributes:
+        type: Which kind of answer: what ``Context.wait_for_user`` knows, or a word of one's own.
+        payload: What people are shown.
+        resume_to: ``next``, ``self`` or ``{"event": name}``.
+        interrupt_id: A chosen id.
+        max_resumes: How often the chunk may be run again; None: unbounded.
+        schema: What the answer must fit.
+        options: What else the question has.
+    """
+
+    type: str
+    payload: Any
+    resume_to: str | dict[str, str]
+    interrupt_id: str | None
+    max_resumes: int | None
+    schema: dict[str, Any] | None
+    options: dict[str, Any]
+
+    @property
+    def event(self) -> str | None:
+        """The event that the answer becomes, if it does."""
+        return self.resume_to["event"] if isinstance(self.resume_to, dict) else None
+
+    def question(self, text: str) -> dict[str, Any]:
+        """Return how ``Context.wait_for_user`` is called for it, but for the metadata.
+
+        Args:
+            text: What people read if the payload says nothing.
+        """
+        options = {
+            name: codec.decode(codec.encode(value), OPTIONS[name]) for name, value in self.options.items()
+        }
+        is_object = isinstance(cast("object", self.payload), dict)
+        payload: dict[str, Any] = self.payload if is_object else {"question": self.payload}
+        told = payload.get("question", payload.get("prompt"))
+        kind: str = self.type if self.type in TYPES else "form"
+        if kind in ("select", "multiselect") and "options" not in options and "options" in payload:
+            options["options"] = payload["options"]
+        if kind == "form":
+            options["answer_type"] = {} if self.schema is None else self.schema
+        return {
+            "question": told if isinstance(told, str) and told.strip() else text,
+            "input_type": kind,
+            **options,
+        }
+
+
+def plain(value: Any, path: str) -> Any:
+    """Return a value as plain data. Raises NotSerializable, PayloadTooLarge."""
+    return json.loads(codec.encode(value, path=path))
+
+
+def checked(name: object, what: str) -> str:
+    """Return a name if it can be one. Raises RegistrationError."""
+    if not isinstance(name, str) or not name.strip():
+        raise RegistrationError(f"a flow's {what} is a text that is not empty, not {name!r}")
+    return name
+
+
+def check_target(target: object, listened: Collection[str], chunk: str) -> None:
+    """Raise RegistrationError unless an answer can go there."""
+    if target in ("next", "self"):
+        return
+    if isinstance(target, dict) and set(cast("dict[str, object]", target)) == {"event"}:
+        event = checked(cast("dict[str, object]", target)["event"], "event")
+        if event not in listened:
+            there = ", ".join(sorted(listened)) or "none"
+            raise RegistrationError(
+                f"chunk {chunk!r} resumes to event {event!r}, which no line begins with (flow.when); there are: {there}"
+            )
+        return
+    raise RegistrationError(f"resume_to is 'next', 'self' or {{'event': name}}, not {target!r}")
+
+
+_OF_THE_QUESTION: Final = (
+    "options", "skippable", "help", "default", "attachments", "other", "min_choices", "max_choices",
+    "min_length", "max_length", "proposal", "action",
+)  # fmt: skip
+
+
+def check_question(pause: Pause) -> None:
+    """Raise RegistrationError if the parts of its question do not fit together."""
+    asked = pause.question("?")
+    parts = {name: asked[name] for name in (*_OF_THE_QUESTION, "answer_type", "input_type") if name in asked}
+    Question.make(asked["question"], **parts)

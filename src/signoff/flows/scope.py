@@ -1,0 +1,343 @@
+"""A flow within an execution: its state, its joins, and its lines under way. A sub-flow has a scope of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from signoff import codec
+from signoff.flows.chunks import Moment, Outcome, condition_input, run_chunk
+from signoff.flows.data import Resume, Surroundings, written
+from signoff.flows.errors import ChunkFailed, ResumedTooOften, shortened
+from signoff.flows.graph import (
+    BatchOp,
+    ChunkOp,
+    CollectOp,
+    FlowOp,
+    ForEachOp,
+    IfOp,
+    Line,
+    MatchOp,
+    Op,
+    SourceKind,
+    all_operations,
+    source_names,
+)
+from signoff.flows.joins import Join
+from signoff.flows.pausing import INTERRUPT, Pause
+from signoff.flows.recorded import Recorded
+from signoff.people.answers import Answer
+
+if TYPE_CHECKING:
+    from signoff.flows.machine import Machine
+
+
+class Memory(TypedDict):
+    """What an idle execution knows."""
+
+    state: dict[str, Any]
+    joins: dict[str, dict[str, list[Any]]]
+    graph: dict[str, Any]
+
+
+class LineEnded(Exception):
+    """A line ends here, with a value."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__("a line has ended")
+        self.value = value
+
+
+class Scope:
+    """A flow within an execution.
+
+    Args:
+        machine: The execution.
+        parts: The flow.
+        path: Where it is in the execution's own flow, with a slash at its end; empty for that flow itself.
+
+    Attributes:
+        state: Its state.
+    """
+
+    def __init__(self, machine: Machine, parts: Recorded, path: str) -> None:
+        self.parts = parts
+        self.state: dict[str, Any] = {}
+        self._machine = machine
+        self._path = path
+        self._graph = parts.graph
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._listened = source_names(self._graph, "event")
+        self._joins = self._all_joins()
+        self._beginnings = self._all_beginnings()
+        self._continuations = {
+            op.name: op.then for op in all_operations(self._graph) if isinstance(op, CollectOp) and op.then
+        }
+
+    def _all_beginnings(self) -> dict[tuple[SourceKind, str], list[tuple[Join | None, str, Line]]]:
+        """Return which lines something begins, by what it is."""
+        found: dict[tuple[SourceKind, str], list[tuple[Join | None, str, Line]]] = {}
+        for index, root in enumerate(self._graph.roots):
+            join = self._joins[f"when {index}"] if root.mode == "and" else None
+            for source in root.begins:
+                found.setdefault((source.kind, source.name), []).append((join, source.label, root.then))
+        return found
+
+    def _all_joins(self) -> dict[str, Join]:
+        joins = {
+            f"when {index}": Join([source.label for source in root.begins])
+            for index, root in enumerate(self._graph.roots)
+            if root.mode == "and"
+        }
+        branches: dict[str, list[str]] = {}
+        for op in all_operations(self._graph):
+            if isinstance(op, CollectOp):
+                branches.setdefault(op.name, []).append(op.branch)
+        return joins | {f"collect {name}": Join(names) for name, names in branches.items()}
+
+    # Beginning
+
+    def begin(self, input: Any) -> Sequence[asyncio.Task[Any]]:
+        """Begin the lines of the start."""
+        return self.dispatch("start", "", input)
+
+    async def run(self, input: Any) -> Any:
+        """Run to the end of all lines; returns the value of the first of those that the start began."""
+        begun = self.begin(input)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        return begun[0].result() if begun else None
+
+    def remember(self, memory: Memory) -> None:
+        """Take over what an earlier generation of the run knew."""
+        self.state = memory["state"]
+        for name, kept in memory["joins"].items():
+            if name in self._joins:
+                self._joins[name].keep(kept)
+
+    def memory(self) -> Memory:
+        """Return what this knows while none of its lines is under way."""
+        joins = {name: kept for name, join in self._joins.items() if (kept := join.kept())}
+        return {"state": self.state, "joins": joins, "graph": self._graph.to_json()}
+
+    def dispatch(self, kind: SourceKind, name: str, value: Any) -> Sequence[asyncio.Task[Any]]:
+        """Begin the lines that something begins."""
+        begun: list[asyncio.Task[Any]] = []
+        for join, label, line in self._beginnings.get((kind, name), ()):
+            given = value if join is None else join.add(label, value)
+            if join is None or given is not None:
+                begun.append(self._spawn(line, Moment(given, label)))
+        return begun
+
+    def _spawn(self, line: Line, moment: Moment) -> asyncio.Task[Any]:
+        task = self._machine.spawn(self._line(line, moment))
+        if self._path:  # the lines of the flow itself are only the machine's
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Walking
+
+    async def _line(self, line: Line, moment: Moment) -> Any:
+        for op in line:
+            moment = moment.with_input(await self._op(op, moment))
+            for side in op.sides:
+                self._spawn(side, moment)
+        return moment.input
+
+    async def _op(self, op: Op, moment: Moment) -> Any:
+        match op:
+            case ChunkOp():
+                return await self._chunk(op, moment)
+            case IfOp():
+                for case in op.cases:
+                    if self._holds(case.when, moment):
+                        return await self._line(case.then, moment)
+                return await self._line(op.otherwise or [], moment)
+            case MatchOp():
+                return await self._match(op, moment)
+            case BatchOp():
+                lines = [(line, moment) for line in op.branches.values()]
+                return dict(zip(op.branches, await self._all(lines, op.concurrency), strict=True))
+            case ForEachOp():
+                return await self._for_each(op, moment)
+            case CollectOp():
+                given = self._joins[f"collect {op.name}"].add(op.branch, moment.input)
+                if given is not None and op.name in self._continuations:
+                    self._spawn(self._continuations[op.name], moment.with_input(given))
+                raise LineEnded(moment.input)
+            case FlowOp():
+                return await self._flow(op, moment)
+
+    async def _match(self, op: MatchOp, moment: Moment) -> Any:
+        subject = moment.input if op.subject is None else self._value(op.subject, moment)
+        hits = [
+            case.then
+            for case in op.cases
+            if (self._holds(case.when, moment) if case.when is not None else _same(case.value, subject))
+        ]
+        if not hits:
+            return await self._line(op.default or [], moment)
+        if op.hits == "first":
+            return await self._line(hits[0], moment)
+        return await self._all([(line, moment) for line in hits], None)
+
+    async def _for_each(self, op: ForEachOp, moment: Moment) -> list[Any]:
+        if not isinstance(cast("object", moment.input), list):
+            raise ChunkFailed(
+                f"{self._path}for_each",
+                shortened(moment.text),
+                "it goes through a list, and this is none",
+            )
+        items = cast("list[Any]", moment.input)
+        lines = [(op.each, moment.of_item(item, index, len(items))) for index, item in enumerate(items)]
+        return await self._all(lines, op.concurrency)
+
+    async def _all(self, lines: Sequence[tuple[Line, Moment]], concurrency: int | None) -> list[Any]:
+        if concurrency is None:
+            return await asyncio.gather(*(self._spawn(line, moment) for line, moment in lines))
+        slots = asyncio.Semaphore(concurrency)
+
+        is_joined = True
+
+        async def in_turn(line: Line, moment: Moment) -> Any:
+            nonlocal is_joined
+            async with slots:
+                try:
+                    return await self._line(line, moment) if is_joined else None
+                except asyncio.CancelledError:
+                    is_joined = False  # nobody waits any more for those that have not begun
+                    raise
+
+        return await asyncio.gather(*(self._machine.spawn(in_turn(*each)) for each in lines))
+
+    async def _flow(self, op: FlowOp, moment: Moment) -> Any:
+        inner = Scope(self._machine, self.parts.flows[op.flow], f"{self._path}{op.id or op.flow}/")
+        given: Any = moment.input
+        for target, source in op.capture.items():
+            value = moment.input if source == "input" else self.state.get(source.removeprefix("state."))
+            if target == "input":
+                given = value
+            else:
+                inner.state[target.removeprefix("state.")] = value
+        output = await inner.run(given)
+        for target, source in op.write_back.items():
+            value = output if source == "output" else inner.state.get(source.removeprefix("state."))
+            self._write(target.removeprefix("state."), value)
+        return output
+
+    # Conditions
+
+    def _value(self, name: str, moment: Moment) -> Any:
+        condition = self.parts.conditions[name]
+        try:
+            return condition(moment.data(self._around(name), input_type=condition_input(condition)))
+        except Exception as error:
+            raise ChunkFailed(f"{self._path}{name}", shortened(moment.text), repr(error)) from error
+
+    def _holds(self, name: str, moment: Moment) -> bool:
+        return bool(self._value(name, moment))
+
+    def _around(self, chunk: str) -> Surroundings:
+        machine = self._machine
+        return Surroundings(
+            machine.ctx.run_id, chunk, dict(self.state), self._listened, machine.chosen, machine.resources
+        )
+
+    # Chunks
+
+    async def _chunk(self, op: ChunkOp, moment: Moment) -> Any:
+        place = f"{self._path}{op.id}"
+        chunk = self.parts.chunks[op.chunk]
+        resume: Resume | None = None
+        while True:
+            try:
+                outcome = await run_chunk(
+                    self._machine.ctx, chunk, place, moment, resume, self._around(place)
+                )
+                self._commit(outcome)
+                pause = outcome.pause
+                if pause is None:
+                    break
+                count = 0 if resume is None else resume.count
+                if pause.resume_to == "self" and pause.max_resumes is not None and count >= pause.max_resumes:
+                    raise ResumedTooOften(place, pause.max_resumes)
+                answer = await self._ask(pause, place)
+            except Exception as error:
+                raise ChunkFailed(place, shortened(moment.text), repr(error)) from error
+            value = answered(answer)
+            if pause.event is not None:
+                self.dispatch("event", pause.event, value)
+                raise LineEnded(value)
+            if pause.resume_to == "next":
+                outcome = Outcome(value)
+                break
+            resume = Resume(value, answer.user_id, answer.note, count + 1)
+        self.dispatch("chunk", op.id, outcome.output)
+        return outcome.output
+
+    def _commit(self, outcome: Outcome) -> None:
+        self._machine.journaled += 1
+        written(self.state, outcome.writes)
+        for name, value in outcome.events:
+            self.dispatch("event", name, value)
+        for key in dict.fromkeys(key for _, key, _ in outcome.writes):
+            if key in self.state:
+                self.dispatch("state", key, self.state[key])
+
+    def _write(self, key: str, value: Any) -> None:
+        self.state[key] = value
+        self.dispatch("state", key, value)
+
+    async def _ask(self, pause: Pause, place: str) -> Answer:
+        machine = self._machine
+        if machine.closing == "cancel":
+            raise asyncio.CancelledError
+        if pause.interrupt_id is not None:
+            machine.claim(pause.interrupt_id)
+        is_wrapped = not isinstance(pause.payload, dict)
+        payload: dict[str, Any] = {"payload": pause.payload} if is_wrapped else pause.payload
+        about = {
+            "id": pause.interrupt_id,
+            "type": pause.type,
+            "chunk": place,
+            "resume_to": pause.resume_to,
+            "is_wrapped": is_wrapped,
+        }
+        asked = pause.question(f"{self.parts.name}: {place} waits ({pause.type})")
+        call = machine.ctx.wait_for_user(
+            asked.pop("question"), **asked, metadata={**payload, INTERRUPT: about}
+        )
+        call.begin()
+        name = pause.interrupt_id or call.id
+        task = asyncio.current_task()
+        assert task is not None
+        machine.interrupts[name] = task
+        try:
+            if machine.closing is not None:
+                await machine.reopen()
+            return await call
+        finally:
+            machine.interrupts.pop(name, None)
+            machine.chosen.discard(pause.interrupt_id or "")
+
+
+def answered(answer: Answer) -> Any:
+    """Return what an answer is in a flow, as plain data."""
+    if answer.skipped:
+        return None
+    if answer.approved is None:
+        return json.loads(codec.encode(answer.value))
+    value: dict[str, Any] = {"approved": answer.approved}
+    if answer.proposal is not None:
+        value["proposal"] = answer.proposal
+    if answer.note is not None:
+        value["note"] = answer.note
+    return value
+
+
+def _same(value: Any, subject: Any) -> bool:
+    """JSON's equality: true is not 1."""
+    return codec.encode(value) == codec.encode(subject)

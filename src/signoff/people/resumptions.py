@@ -1,0 +1,226 @@
+"""Resume tokens: secrets by which whoever has started a turn answers what it asks, once.
+
+A token is bound to its namespace, its session, its run and the questions that were open when it was made; only its hash
+is kept. That it was used is known by its questions, too, since their answers bear a request id that is made of its id:
+a crash leaves no token that was used half.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from signoff.errors import (
+    AlreadySettled,
+    InvalidValue,
+    NotFound,
+    RequestConflict,
+    ResumeRefused,
+    SignoffError,
+    StoreError,
+)
+from signoff.people.answers import answer, get_question
+from signoff.people.audit import record_refusal
+from signoff.people.cases import Case
+from signoff.people.checks import check_answer, read_value
+from signoff.people.questions import Question
+from signoff.people.responders import Responder
+from signoff.people.rules import Alike
+from signoff.records import Promise, PromiseState, TokenKind
+from signoff.stores.base import Store
+from signoff.tokens import find_token, new_token
+
+LIFETIME_SECONDS: Final = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What a resume token is good for.
+
+    Attributes:
+        token_id: By which it is known; no secret.
+        run_id: The run that goes on.
+        questions: Which questions it answers: their ids, and the digests of what was shown.
+    """
+
+    token_id: str
+    run_id: str
+    questions: Mapping[str, str]
+
+    @property
+    def request_id(self) -> str:
+        """What its answers are known by."""
+        return f"resume:{self.token_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer to one of the questions of a resume token."""
+
+    value: Any
+    note: str | None = None
+    alike: Alike | None = None
+
+
+class ResumptionBackend(Protocol):
+    """What knows resume tokens: a store in this process, or a server."""
+
+    async def create_resumption(
+        self, session_id: str, run_id: str, questions: Collection[Promise], *, lifetime_seconds: float
+    ) -> str: ...
+    async def find_resumption(self, session_id: str, secret: str) -> Resumption: ...
+    async def check_responses(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None: ...
+    async def resume(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None: ...
+
+
+async def create_resumption(
+    store: Store,
+    session_id: str,
+    run_id: str,
+    questions: Collection[Promise],
+    *,
+    lifetime_seconds: float = LIFETIME_SECONDS,
+) -> str:
+    """Make a token by which open questions are answered once; returns the secret, which nobody can be told again.
+
+    Args:
+        store: Where the questions are.
+        session_id: The session it is good in.
+        run_id: The run that goes on.
+        questions: The questions.
+        lifetime_seconds: How long it is good.
+
+    Raises:
+        InvalidValue: The lifetime is no number of seconds above 0.
+    """
+    if not 0 < lifetime_seconds < math.inf:
+        raise InvalidValue("lifetime_seconds", f"{lifetime_seconds} is no number of seconds above 0")
+    shown = {each.id: Question.from_json(each.data or "null").digest for each in questions}
+    data = {"session": session_id, "run": run_id, "questions": shown}
+    expires_at = store.clock.now() + lifetime_seconds
+    secret, new = new_token(TokenKind.RESUME, f"run:{run_id}", data=json.dumps(data), expires_at=expires_at)
+    await store.create_token(new)
+    return secret
+
+
+async def find_resumption(store: Store, session_id: str, secret: str) -> Resumption:
+    """Return what a token is good for. Nothing is changed.
+
+    Raises:
+        ResumeRefused: It is unknown, used, too old, or of another session or namespace.
+    """
+    token = await find_token(store, TokenKind.RESUME, secret)
+    if token is None or token.namespace != store.namespace:
+        raise ResumeRefused("unknown")
+    data: dict[str, Any] = json.loads(token.data or "{}")
+    found = Resumption(token.id, data["run"], data["questions"])
+    reason: str | None = None
+    if data["session"] != session_id:
+        reason = "foreign"
+    elif token.revoked_at is not None:
+        reason = "used"
+    elif not token.is_open(store.clock.now()):
+        reason = "expired"
+    if reason is not None:
+        refusal = ResumeRefused(reason)
+        await _record_ended(store, found, refusal)
+        raise refusal
+    return found
+
+
+async def resume(
+    store: Store,
+    session_id: str,
+    secret: str,
+    responses: Mapping[str, Response],
+    responder: Responder,
+) -> None:
+    """Answer the questions of a token, and have it open nothing any more.
+
+    All answers are checked before the first one is given.
+
+    Args:
+        store: Where the questions are.
+        session_id: The session.
+        secret: The token.
+        responses: The answers by the questions' ids.
+        responder: Who answers.
+
+    Raises:
+        ResumeRefused: As ``find_resumption`` does; or a question is none of the token's, or it was used meanwhile.
+        SignoffError: What ``answer`` refuses. The token is as good as before.
+    """
+    resumption = await check_responses(store, session_id, secret, responses, responder)
+    for id, response in responses.items():
+        try:
+            await answer(
+                store,
+                id,
+                response.value,
+                user_id=responder.user_id,
+                groups=responder.groups,
+                roles=responder.roles,
+                note=response.note,
+                request_id=resumption.request_id,
+                digest=resumption.questions[id],
+                alike=response.alike,
+            )
+        except RequestConflict:
+            raise ResumeRefused("used") from None
+    await store.revoke_token(resumption.token_id)
+
+
+async def check_responses(
+    store: Store,
+    session_id: str,
+    secret: str,
+    responses: Mapping[str, Response],
+    responder: Responder,
+) -> Resumption:
+    """Say why answers would not be taken, or what their token is good for. No question is changed.
+
+    Raises:
+        ResumeRefused, NotAllowed, QuestionClaimed, WrongAnswer, AlreadySettled
+    """
+    resumption = await find_resumption(store, session_id, secret)
+    for id, response in responses.items():
+        if id not in resumption.questions:
+            raise ResumeRefused("question")
+        promise = await get_question(store, id)
+        try:
+            _check_response(store, resumption, promise, response, responder)
+        except SignoffError as error:
+            await record_refusal(store, promise, responder.user_id, error, request_id=resumption.request_id)
+            raise
+    return resumption
+
+
+def _check_response(
+    store: Store, resumption: Resumption, promise: Promise, response: Response, responder: Responder
+) -> None:
+    if promise.state is not PromiseState.PENDING:
+        if promise.request_id == resumption.request_id:
+            return
+        raise AlreadySettled(promise.id, promise.state.value, promise.settled_by, promise.settled_at)
+    Case.of(promise, store.clock.now()).check_responder(responder)
+    question = Question.from_json(promise.data or "null")
+    check_answer(promise.id, question, read_value(question, response.value), resumption.questions[promise.id])
+
+
+async def _record_ended(store: Store, resumption: Resumption, refusal: ResumeRefused) -> None:
+    """Record with its questions that somebody came with a token that is good for them no more, or not there."""
+    for id in resumption.questions:
+        try:
+            question = await get_question(store, id)
+        except (NotFound, StoreError):
+            continue
+        await record_refusal(
+            store, question, None, refusal, request_id=resumption.request_id, attempt="resume"
+        )

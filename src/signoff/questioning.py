@@ -1,0 +1,83 @@
+"""Questions to people in workflow code."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from signoff.engine.calls import PromiseCall
+from signoff.engine.execution import Execution
+from signoff.errors import QuestionCancelled, RegistrationError, SignalTimeout
+from signoff.people.answers import Answer, read_answer
+from signoff.people.hours import BusinessHours
+from signoff.people.policies import Policy, check_deadline
+from signoff.people.questions import Question
+from signoff.records import CallKind, Entry, NewPromise
+from signoff.start_options import check_seconds
+
+
+class QuestionCall(PromiseCall):
+    """A question to a person; awaiting it gives an ``Answer``."""
+
+    kind = CallKind.QUESTION
+    __slots__ = ("closes_after", "declared", "hours", "policy", "question")
+
+    def __init__(
+        self,
+        execution: Execution,
+        question: Question,
+        policy: Policy,
+        timeout_seconds: float | None,
+        declared: Any,
+        hours: BusinessHours | None = None,
+    ) -> None:
+        super().__init__(execution, question.text, timeout=timeout_seconds)
+        self.question = question
+        self.policy = policy
+        self.declared = declared
+        self.hours = hours
+        self.closes_after: float | None = timeout_seconds
+
+    def begin(self) -> asyncio.Future[Answer]:
+        if self.future is None and self._execution.last_n + 1 not in self._execution.past.opened:
+            if self.hours is not None:
+                now, timeout = self._execution.loop.time(), self.timeout
+                self.policy = self.policy.in_hours(self.hours, now, timeout)
+                self.closes_after = None if timeout is None else self.hours.after(now, timeout) - now
+            self.data = self.question.to_json(self.policy)
+        return super().begin()
+
+    def new_promise(self, now: float) -> NewPromise:
+        new = super().new_promise(now)
+        if self.closes_after is not None:
+            new = replace(new, due_at=now + self.closes_after)
+        may_be_approved_by_rule = self.question.action is not None and self.policy.quorum is None
+        if self.policy.is_plain and not may_be_approved_by_rule:
+            return new
+        first_act = 0.0 if may_be_approved_by_rule else self.policy.first_act
+        return replace(
+            new,
+            data=self.question.to_json(replace(self.policy, asked_at=now)),
+            due_at=None if self.policy.deadline is not None else new.due_at,  # it has an answer then
+            assignees=self.policy.assignees,
+            act_at=None if first_act is None else now + first_act,
+        )
+
+    def answered(self, entry: Entry) -> Answer:
+        return read_answer(self.question, entry, self.declared)
+
+    def cancelled(self, entry: Entry) -> Exception:
+        return QuestionCancelled(self.id, entry.fact("by"), entry.fact("note"))
+
+    def timed_out(self) -> Exception:
+        return SignalTimeout(f"an answer to {self.name!r}", self.timeout or 0.0)
+
+    def options(self, *, timeout_seconds: float) -> QuestionCall:
+        """Change the deadline before the question is asked."""
+        if self.future is not None:
+            raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
+        self.timeout = self.closes_after = check_seconds("timeout_seconds", timeout_seconds)
+        if self.policy.deadline is not None:
+            self.policy = replace(self.policy, deadline=check_deadline(timeout_seconds))
+        return self

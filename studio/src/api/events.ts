@@ -1,0 +1,126 @@
+/**
+ * One stream of the server's events for all tabs of a browser: over HTTP/1.1 it has six connections to a server, which
+ * as many streams would use up. One tab leads, which has the stream, and tells the others; when it goes, another leads.
+ */
+
+export interface Told {
+  type: string;
+  data: string;
+}
+
+/**
+ * By the type of an event. `open` is told once there is a stream, `error` if there is none for now, and `gap` also when
+ * another stream has begun.
+ */
+export type Listeners = Readonly<Record<string, (told: Told) => void>>;
+
+const TRY_AGAIN_MILLISECONDS = 5_000;
+/** A tab that leads and does not answer for so long is frozen, or about to go. */
+const PATIENCE_MILLISECONDS = 3_000;
+
+const plain = (type: string): Told => ({ type, data: "{}" });
+
+/**
+ * Listen to events until the function that is returned is called.
+ *
+ * `who` is whoever is known to listen, with what they may see: nobody is told by somebody else's tab.
+ */
+export function follow(url: string, who: string, listeners: Listeners): () => void {
+  // there are no locks where the page did not come over https or from this machine
+  const isShared = "locks" in navigator && "BroadcastChannel" in window;
+  return isShared ? share(url, `signoff.events ${who} ${url}`, listeners) : stream(url, listeners);
+}
+
+function share(url: string, name: string, listeners: Listeners): () => void {
+  const channel = new BroadcastChannel(name);
+  const giveUp = new AbortController();
+  let isOpen = false;
+  let isLeading = false;
+  let close: (() => void) | undefined;
+  let release: (() => void) | undefined;
+  let timer: number | undefined;
+
+  const hear = (told: Told) => listeners[told.type]?.(told);
+  const begin = () => {
+    window.clearTimeout(timer);
+    hear(plain(isOpen ? "gap" : "open"));
+    isOpen = true;
+  };
+  const relay = (told: Told) => {
+    if (told.type === "open") begin();
+    else hear(told);
+    if (isLeading) channel.postMessage(told);
+  };
+  const connect = () => {
+    window.clearTimeout(timer);
+    const types = Object.keys(listeners);
+    close ??= stream(url, Object.fromEntries(types.map((type) => [type, relay])));
+  };
+  const ask = () => {
+    if (close !== undefined) return;
+    channel.postMessage(plain("is anybody there"));
+    window.clearTimeout(timer);
+    timer = window.setTimeout(connect, PATIENCE_MILLISECONDS);
+  };
+  const look = () => document.visibilityState === "visible" && ask();
+
+  channel.onmessage = ({ data: told }: MessageEvent<Told>) => {
+    if (told.type === "is anybody there") {
+      if (isLeading && isOpen) channel.postMessage(plain("here"));
+    } else if (close !== undefined) return;
+    else if (told.type === "open") begin();
+    else if (told.type !== "here") hear(told);
+    else if (isOpen) window.clearTimeout(timer);
+    else begin();
+  };
+  navigator.locks
+    .request(name, { signal: giveUp.signal }, () => {
+      isLeading = true;
+      if (close !== undefined && isOpen) channel.postMessage(plain("open"));
+      connect();
+      return new Promise<void>((resolve) => {
+        release = resolve;
+      });
+    })
+    .catch((error: unknown) => {
+      if (!giveUp.signal.aborted) throw error;
+    });
+  document.addEventListener("visibilitychange", look);
+  ask();
+  return () => {
+    giveUp.abort();
+    document.removeEventListener("visibilitychange", look);
+    window.clearTimeout(timer);
+    close?.();
+    channel.close();
+    release?.();
+  };
+}
+
+/** A stream of one's own. */
+function stream(url: string, listeners: Listeners): () => void {
+  let source: EventSource;
+  let timer: number | undefined;
+  const connect = (isAgain: boolean) => {
+    source = new EventSource(url);
+    for (const [name, listener] of Object.entries(listeners)) {
+      if (name === "open") continue;
+      source.addEventListener(name, ({ type, data }: MessageEvent<string>) => listener({ type, data }));
+    }
+    let isNew = true;
+    source.addEventListener("open", () => {
+      // after a cut the browser connects again and says where it was, but not after a refusal
+      if (isNew) listeners[isAgain ? "gap" : "open"]?.(plain(isAgain ? "gap" : "open"));
+      isNew = false;
+    });
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED)
+        timer = window.setTimeout(() => connect(true), TRY_AGAIN_MILLISECONDS);
+    });
+  };
+  connect(false);
+  return () => {
+    window.clearTimeout(timer);
+    source.close();
+  };
+}

@@ -1,0 +1,204 @@
+/** A flow's graph as its execution began with it; the journal has it as the value of a step. */
+
+import type { Item } from "../runs/timeline";
+
+export type Line = readonly Op[];
+
+export interface Branch {
+  label: string;
+  line: Line;
+}
+
+interface Operation {
+  /** Lines that begin beside what follows. */
+  sides: readonly Line[];
+}
+
+export interface Chunk extends Operation {
+  kind: "chunk";
+  id: string;
+  chunk: string;
+}
+
+/** Of an `if`, or of a `match` whose first hit counts, one branch is taken. */
+export interface Choice extends Operation {
+  kind: "choice";
+  label: string;
+  branches: readonly Branch[];
+}
+
+/** Branches side by side, whose results are joined. */
+export interface Batch extends Operation {
+  kind: "batch";
+  label: string;
+  branches: readonly Branch[];
+}
+
+export interface ForEach extends Operation {
+  kind: "for each";
+  each: Line;
+}
+
+export interface Collect extends Operation {
+  kind: "collect";
+  name: string;
+  branch: string;
+  then: Line;
+}
+
+export interface Within extends Operation {
+  kind: "flow";
+  id: string;
+  graph: Graph;
+}
+
+export type Op = Chunk | Choice | Batch | ForEach | Collect | Within;
+
+export interface Source {
+  kind: "start" | "event" | "state" | "chunk";
+  name: string;
+}
+
+export interface Root {
+  begins: readonly Source[];
+  mode: "and" | "or";
+  then: Line;
+}
+
+export interface Graph {
+  name: string;
+  roots: readonly Root[];
+}
+
+const STEP = ":graph";
+
+/** Return the graph that a run goes along; undefined for one that is no execution of a flow. */
+export function graphOf(items: readonly Item[]): Graph | undefined {
+  const found = items.findLast(({ kind, name, value }) => kind === "step" && isGraph(name, value));
+  return found === undefined ? undefined : known(found.value as Told);
+}
+
+function isGraph(step: string, value: unknown): boolean {
+  const { name, roots, format } = (value ?? {}) as Partial<Told>;
+  return typeof name === "string" && step === name + STEP && Array.isArray(roots) && format === 1;
+}
+
+const read = new WeakMap<Told, Graph | undefined>();
+
+/** Read each graph once; one that is not as it was written, such as where a part of it is masked, is none. */
+function known(told: Told): Graph | undefined {
+  if (!read.has(told)) {
+    try {
+      read.set(told, graphFrom(told));
+    } catch {
+      read.set(told, undefined);
+    }
+  }
+  return read.get(told);
+}
+
+// As `signoff.flows.graph` writes it
+
+interface Told {
+  name: string;
+  roots: { begins: Source[]; mode: "and" | "or"; then: ToldOp[] }[];
+  format: number;
+}
+
+type ToldOp = { sides: ToldOp[][] } & (
+  | { op: "chunk"; id: string; chunk: string }
+  | { op: "if"; cases: { when: string; then: ToldOp[] }[]; otherwise: ToldOp[] | null }
+  | {
+      op: "match";
+      hits: "first" | "all";
+      subject: string | null;
+      cases: { value: unknown; when: string | null; then: ToldOp[] }[];
+      default: ToldOp[] | null;
+    }
+  | { op: "batch"; branches: Record<string, ToldOp[]> }
+  | { op: "for_each"; each: ToldOp[] }
+  | { op: "collect"; name: string; branch: string; then: ToldOp[] }
+  | { op: "flow"; flow: string; id?: string; graph: Told | null }
+);
+
+function graphFrom({ name, roots }: Told): Graph {
+  return { name, roots: roots.map(({ begins, mode, then }) => ({ begins, mode, then: lineFrom(then) })) };
+}
+
+function lineFrom(line: readonly ToldOp[]): Line {
+  return line.map(opFrom);
+}
+
+function opFrom(told: ToldOp): Op {
+  const sides = told.sides.map(lineFrom);
+  switch (told.op) {
+    case "chunk":
+      return { kind: "chunk", id: told.id || told.chunk, chunk: told.chunk, sides };
+    case "if": {
+      const branches = told.cases.map(({ when, then }) => ({ label: when, line: lineFrom(then) }));
+      const otherwise = { label: "else", line: lineFrom(told.otherwise ?? []) };
+      return { kind: "choice", label: "if", branches: [...branches, otherwise], sides };
+    }
+    case "match": {
+      const cases = told.cases.map(({ when, value, then }) => ({
+        label: when ?? JSON.stringify(value),
+        line: lineFrom(then),
+      }));
+      const branches = [...cases, { label: "default", line: lineFrom(told.default ?? []) }];
+      const label = told.subject === null ? "match" : `match ${told.subject}`;
+      if (told.hits === "first") return { kind: "choice", label, branches, sides };
+      return { kind: "batch", label: `${label}, all that fit`, branches, sides };
+    }
+    case "batch": {
+      const branches = Object.entries(told.branches).map(([label, line]) => ({
+        label,
+        line: lineFrom(line),
+      }));
+      return { kind: "batch", label: "batch", branches, sides };
+    }
+    case "for_each":
+      return { kind: "for each", each: lineFrom(told.each), sides };
+    case "collect":
+      return { kind: "collect", name: told.name, branch: told.branch, then: lineFrom(told.then), sides };
+    case "flow": {
+      const graph = told.graph === null ? { name: told.flow, roots: [] } : graphFrom(told.graph);
+      return { kind: "flow", id: told.id || told.flow, graph, sides };
+    }
+    default:
+      throw new TypeError("no operation of a graph");
+  }
+}
+
+/** What a line begins with, in words. */
+export function sourceLabel({ kind, name }: Source): string {
+  if (kind === "start") return "start";
+  return kind === "chunk" ? `after ${name}` : `${kind} ${name}`;
+}
+
+/** Return all lines of a graph and in them, but for those of flows within. */
+export function linesOf(graph: Graph): Line[] {
+  return graph.roots.flatMap(({ then }) => linesFrom(then));
+}
+
+function linesFrom(line: Line): Line[] {
+  return [line, ...line.flatMap((op) => [...linesIn(op), ...op.sides].flatMap(linesFrom))];
+}
+
+function linesIn(op: Op): readonly Line[] {
+  switch (op.kind) {
+    case "choice":
+    case "batch":
+      return op.branches.map(({ line }) => line);
+    case "for each":
+      return [op.each];
+    case "collect":
+      return [op.then];
+    default:
+      return [];
+  }
+}
+
+/** Return the operations of a line and of all lines in it, but for those of flows within. */
+export function operationsOf(line: Line): Op[] {
+  return linesFrom(line).flat();
+}

@@ -1,0 +1,79 @@
+/** What the server finds in the inbox: asked where not all of it is here, or where only the server knows. */
+
+import { useInfiniteQuery, useQueries } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { api, given } from "../api/client";
+import type { Filter } from "./filter";
+import type { Question } from "./question";
+import { assigneesOf, PAGE, type QuestionPage, type useInbox, type View, withNews } from "./useInbox";
+
+type Inbox = ReturnType<typeof useInbox>;
+
+/** What lists of questions are narrowed by: the inbox itself, or what was found in it. */
+export interface Source extends Pick<
+  Inbox,
+  "questions" | "fetchNextPage" | "hasNextPage" | "isFetching" | "isError" | "error"
+> {
+  /** How many were looked through. */
+  looked: number;
+  isLooking: boolean;
+}
+
+export function useFound(inbox: Inbox, view: View, names: ReadonlySet<string>, filter: Filter): Source {
+  const { workflow, group } = filter;
+  const text = [filter.q, filter.run].filter((each) => each !== undefined).join(" ");
+  const isOfRuns = workflow !== undefined || group !== undefined;
+  const isAsked = isOfRuns || (text !== "" && inbox.hasNextPage);
+  const assignee = assigneesOf(view, names);
+  const which = {
+    ...(assignee && { assignee }),
+    ...(workflow !== undefined && { workflow }),
+    ...(group !== undefined && { group }),
+  };
+  const found = useInfiniteQuery({
+    queryKey: ["questions", "found", { ...which, text }],
+    queryFn: async ({ pageParam, signal }) => {
+      const query = { ...which, limit: PAGE, ...(text && { text }), ...(pageParam && { after: pageParam }) };
+      const read = await given(api.GET("/v1/questions", { params: { query }, signal }));
+      return read as unknown as QuestionPage;
+    },
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.next,
+    enabled: isAsked,
+    staleTime: 0,
+    refetchOnWindowFocus: false,
+  });
+  const { data, hasNextPage } = found;
+  const pages = data?.pages;
+  const news = useMemo(() => newsOf(inbox.told, pages), [inbox.told, pages]);
+  const asked = useQueries({
+    queries: (isOfRuns ? news : []).map((each) => ({
+      queryKey: ["asked by", each.id, workflow, group],
+      queryFn: async () => {
+        const { run_id } = each;
+        if (run_id === undefined) return undefined;
+        const query = { ...which, run_id, limit: PAGE };
+        const { items } = await given(api.GET("/v1/questions", { params: { query } }));
+        return items.some(({ id }) => id === each.id) ? each.id : undefined;
+      },
+      staleTime: Infinity,
+    })),
+    combine: (all) => all.map((each) => each.data).filter((each) => each !== undefined),
+  });
+  const questions = useMemo(() => {
+    if (pages === undefined) return isOfRuns ? [] : inbox.questions;
+    const listed = new Set([...pages.flatMap(({ items }) => items.map(({ id }) => id)), ...asked]);
+    const all = withNews(pages, inbox.told, !hasNextPage);
+    return isOfRuns ? all.filter(({ id }) => listed.has(id)) : all;
+  }, [pages, hasNextPage, isOfRuns, inbox.questions, inbox.told, asked]);
+  if (!isAsked) return { ...inbox, looked: inbox.questions.length, isLooking: false };
+  return { ...found, questions, looked: (pages?.length ?? 0) * PAGE, isLooking: found.isLoading };
+}
+
+/** What was asked since the pages were read. */
+function newsOf(told: Inbox["told"], pages: readonly QuestionPage[] | undefined): Question[] {
+  const known = new Set(pages?.flatMap(({ items }) => items.map(({ id }) => id)));
+  return [...told.values()].filter(
+    (each): each is Question => each !== "gone" && each.state === "pending" && !known.has(each.id),
+  );
+}

@@ -1,0 +1,17 @@
+/** How many runs of a group may run, and how often they start. */
+
+import type { Group } from "./group";
+
+export function Limits({ group: { max_running, starts_per } }: { group: Group }) {
+  if (max_running === undefined && starts_per === undefined) return <span className="soft">none</span>;
+  return (
+    <>
+      {max_running !== undefined && <span>{max_running} at once</span>}
+      {starts_per !== undefined && (
+        <span>
+          {starts_per.count} starts in {starts_per.seconds} s
+        </span>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,137 @@
+"""A conversation's agent for tests: its model does what it is told in plain words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from signoff import Signoff
+from signoff.agents import Conversation, Durable
+from signoff.clock import Clock
+from tests.support import new_app, running
+
+
+class ObedientModel:
+    """Calls ``<tool>`` for each further word of ``<tool> <word> ...``, then tells what came of it."""
+
+    def __init__(self, tools: Sequence[str], *, argument: str = "path") -> None:
+        self.tools = tools
+        self.argument = argument
+        self.prefix = ""
+        self.seen: list[list[str]] = []
+        self.asked = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.seen.append(texts_of(messages))
+        self.asked.set()
+        await self.gate.wait()
+        last = messages[-1].parts
+        results = [part.model_response_str() for part in last if isinstance(part, ToolReturnPart)]
+        prompts = [str(part.content) for part in last if isinstance(part, UserPromptPart)]
+        if any("bomb" in each for each in results):
+            raise ValueError("the model cannot read that")
+        if results:
+            return ModelResponse(parts=[TextPart("; ".join(["did: " + ", ".join(results), *prompts]))])
+        word, *rest = (self.prefix + prompts[-1]).split() or [""]
+        if word == "break":
+            raise ValueError("the model is broken")
+        if word in self.tools:
+            turn = len(self.seen)
+            calls = [each.rpartition(":") for each in rest]
+            return ModelResponse(
+                parts=[
+                    ToolCallPart(tool or word, {self.argument: argument}, f"{word}-{turn}-{argument}")
+                    for tool, _, argument in calls
+                ]
+            )
+        return ModelResponse(parts=[TextPart("heard " + prompts[-1])])
+
+
+class Chats:
+    """A process with an agent: ``rm`` needs approval, ``cat`` does not."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        durable: dict[str, Any] | None = None,
+        clock: Clock | None = None,
+        while_reading: Callable[[], None] = lambda: None,
+        **registered: Any,
+    ) -> None:
+        self.app: Signoff = new_app(folder, clock=clock)
+        self.while_reading = while_reading
+        self.removed: list[str] = []
+        self.read: list[str] = []
+        self.deps: list[Any] = []
+        self.slow = asyncio.Event()
+        self.hangs = True
+        self.model = ObedientModel(["rm", "cat"])
+        self.agent = Agent(
+            FunctionModel(self.model),
+            name="support",
+            deps_type=dict[str, Any],
+            capabilities=[Durable(**(durable or {}))],
+        )
+        self.agent.tool(requires_approval=True)(self.rm)
+        self.agent.tool_plain(self.cat)
+        self.app.register(self.agent, **registered)
+
+    async def rm(self, ctx: RunContext[dict[str, Any]], path: str) -> str:
+        """Remove a file."""
+        if path == "slow" and self.hangs:
+            self.slow.set()
+            await asyncio.Event().wait()
+        self.deps.append(ctx.deps)
+        self.removed.append(path)
+        return f"removed {path}"
+
+    async def cat(self, path: str) -> str:
+        """Read a file."""
+        if path == "missing":
+            raise FileNotFoundError(path)
+        if path == "slow" and self.hangs:
+            self.slow.set()
+            await asyncio.Event().wait()
+        self.while_reading()
+        self.read.append(path)
+        return f"text of {path}"
+
+    def conversation(self, session_id: str) -> Conversation:
+        return self.app.conversation("support", session_id=session_id)
+
+    @asynccontextmanager
+    async def running(self, **options: Any) -> AsyncIterator[Chats]:
+        async with running(self.app, **options) as self.client:
+            yield self
+
+
+def texts_of(messages: Sequence[ModelMessage]) -> list[str]:
+    """Return what was said, by the user and the agent."""
+    return [
+        str(part.content)
+        for message in messages
+        for part in message.parts
+        if isinstance(part, (UserPromptPart, TextPart))
+    ]
+
+
+def returns_of(messages: Sequence[ModelMessage]) -> list[ToolReturnPart]:
+    """Return what tools have returned."""
+    return [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]

@@ -1,0 +1,391 @@
+"""Who must agree to a tool call, with which arguments it runs then, and what the model is told."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
+from pydantic_ai.messages import ToolReturnPart, UserPromptPart
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import ExternalToolset
+
+from signoff import Alike, Context, Signoff, WrongAnswer
+from signoff.agents import Durable, ToolCall, approve, ask, deny
+from signoff.errors import InvalidValue, RegistrationError
+from signoff.testing import MemoryStore, environment
+from signoff.testing.environment import Environment
+from tests.agents.scripts import Script, asked, calls, returns, says
+from tests.support import in_asyncio
+
+REMOVE = ("remove", {"path": "a"})
+
+
+class Scene:
+    """An app with an agent that may remove paths, and what was removed."""
+
+    def __init__(self, *turns: Any, is_gated: bool = True, **options: Any) -> None:
+        self.app = Signoff(MemoryStore())
+        self.script = Script(*turns)
+        self.removed: list[str] = []
+        self.agent = Agent(self.script.model, name="tidy", deps_type=Any, capabilities=[Durable(**options)])
+
+        @self.agent.tool_plain(requires_approval=is_gated)
+        async def remove(path: str) -> str:  # pyright: ignore[reportUnusedFunction]
+            """Remove what is there."""
+            if not path:
+                raise ModelRetry("which?")
+            self.removed.append(path)
+            return f"removed {path}"
+
+        @self.app.workflow
+        async def work(ctx: Context) -> list[Any]:
+            result = await self.agent.run("tidy up", deps={"tenant": "t1"})
+            self.messages = result.all_messages()
+            return returns(self.messages)
+
+        self.work = work
+
+    async def questions(self, env: Environment) -> dict[str, str]:
+        """The ids of what is asked, by the path that it is about."""
+        await env.idle()
+        found = (await env.client.questions()).items
+        return {asked(each)["action"]["arguments"]["path"]: each.id for each in found}
+
+
+@in_asyncio
+async def test_a_tool_that_requires_approval_shows_tool_arguments_and_conversation_and_runs_if_approved() -> (
+    None
+):
+    scene = Scene(calls(REMOVE), says("done"))
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        shown = asked(question)
+        assert shown["text"] == "tidy wants to call remove"
+        assert shown["action"] == {"tool": "remove", "arguments": {"path": "a"}}
+        assert shown["help"] == "Remove what is there."
+        assert shown["metadata"]["conversation"] == [
+            {"who": "user", "text": "tidy up"},
+            {"who": "agent", "text": 'remove({"path":"a"})'},
+        ]
+        assert scene.removed == []
+        await env.client.answer(question.id, True, user_id="ana")
+        assert await run.result() == [["remove", "removed a", "success"]]
+        assert scene.removed == ["a"]
+
+
+@in_asyncio
+async def test_the_model_reads_why_a_call_was_denied_and_it_is_not_made() -> None:
+    scene = Scene(calls(REMOVE), says("done"))
+    async with environment(scene.app) as env:
+        env.people.answer("tidy*", approved=False, note="it is still needed")
+        assert await env.run(scene.work) == [["remove", "it is still needed", "denied"]]
+        assert scene.removed == []
+
+
+@in_asyncio
+async def test_nobodys_answer_in_time_and_a_withdrawn_question_are_denials() -> None:
+    scene = Scene(calls(REMOVE), calls(REMOVE), says("done"), approvals={"remove": ask(timeout=60)})
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        await env.sleep(61)
+        (again,) = (await scene.questions(env)).values()
+        await env.client.inbox.cancel(again, by="ana")
+        late, withdrawn = await run.result()
+        assert (late[2], withdrawn[2]) == ("denied", "denied")
+        assert "in time" in late[1]
+        assert "withdrawn" in withdrawn[1]
+
+
+@in_asyncio
+async def test_what_a_person_edits_is_what_runs_and_the_history_and_the_model_say_so() -> None:
+    scene = Scene(calls(REMOVE), says("done"))
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        (question,) = (await scene.questions(env)).values()
+        for wrong in ({"path": 7}, {}, {"path": "b", "force": True}):
+            with pytest.raises(WrongAnswer):
+                await env.client.answer(question, {"approved": True, "edited": wrong})
+        await env.client.answer(question, {"approved": True, "edited": {"path": "b"}}, user_id="ana")
+        await run.result()
+        assert scene.removed == ["b"]
+        (request,) = [each for each in scene.messages if each.kind == "request"][1:]
+        returned, told = request.parts
+        assert isinstance(returned, ToolReturnPart)
+        assert returned.metadata == {"signoff": {"arguments": {"path": "b"}, "edited_by": "ana"}}
+        assert isinstance(told, UserPromptPart)
+        assert '{"path": "b"}' in str(told.content)
+
+
+@in_asyncio
+async def test_edits_that_only_the_tool_itself_refuses_are_asked_about_again_and_consume_nothing() -> None:
+    app, script, moved = (
+        Signoff(MemoryStore()),
+        Script(calls(("move", {"to": "b"})), says("done")),
+        list[str](),
+    )
+
+    def is_free(ctx: RunContext[None], to: str) -> None:
+        if to == "taken":
+            raise ModelRetry("that place is taken")
+
+    agent = Agent(script.model, name="a", capabilities=[Durable()])
+
+    @agent.tool_plain(requires_approval=True, args_validator=is_free)
+    async def move(to: str) -> None:
+        moved.append(to)
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go")).output
+
+    async with environment(app) as env:
+        run = await env.start(work)
+        await env.idle()
+        (first,) = (await env.client.questions()).items
+        await env.client.answer(first.id, {"approved": True, "edited": {"to": "taken"}})
+        await env.idle()
+        (second,) = (await env.client.questions()).items
+        assert "that place is taken" in asked(second)["help"]
+        assert moved == []
+        await env.client.answer(second.id, {"approved": True, "edited": {"to": "c"}})
+        assert await run.result() == "done"
+        assert moved == ["c"]
+
+
+@in_asyncio
+async def test_all_approvals_of_a_response_are_visible_at_once_and_each_starts_when_its_own_is_answered() -> (
+    None
+):
+    scene = Scene(calls(("remove", {"path": "a"}), ("remove", {"path": "b"})), says("done"))
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        questions = await scene.questions(env)
+        assert set(questions) == {"a", "b"}
+        await env.client.answer(questions["b"], True)
+        await env.idle()
+        assert scene.removed == ["b"]
+        await env.client.answer(questions["a"], True)
+        await run.result()
+        assert scene.removed == ["b", "a"]
+
+
+@in_asyncio
+async def test_behind_a_barrier_no_approved_tool_starts_before_all_are_answered() -> None:
+    scene = Scene(
+        calls(("remove", {"path": "a"}), ("remove", {"path": "b"}), ("remove", {"path": "c"})),
+        says("done"),
+        barrier=True,
+    )
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        questions = await scene.questions(env)
+        await env.client.answer(questions["b"], {"approved": True, "edited": {"path": "b2"}}, user_id="ana")
+        await env.client.answer(questions["c"], False, note="no")
+        await env.idle()
+        assert scene.removed == []
+        await env.client.answer(questions["a"], True)
+        assert [outcome for _, _, outcome in await run.result()] == ["success", "success", "denied"]
+        assert sorted(scene.removed) == ["a", "b2"]
+        assert "ana" in str(scene.messages)
+
+
+def by_call(call: ToolCall) -> Any:
+    path = call.arguments["path"]
+    return {"ok": approve(), "no": deny("never"), "who": ask("Really?", assignees=["user:ana"])}.get(path)
+
+
+async def by_call_later(call: ToolCall) -> Any:
+    assert (call.deps, call.agent, call.run_id) == ({"tenant": "t1"}, "tidy", "r")
+    await asyncio.sleep(0)
+    return by_call(call)
+
+
+@pytest.mark.parametrize("policy", [by_call, by_call_later, {"remove": by_call}])
+@pytest.mark.parametrize("is_gated", [True, False])
+@in_asyncio
+async def test_a_policy_approves_denies_asks_or_leaves_it_to_the_tool(policy: Any, is_gated: bool) -> None:
+    wanted = calls(*(("remove", {"path": path}) for path in ("ok", "no", "who", "else")))
+    scene = Scene(wanted, says("done"), is_gated=is_gated, approvals=policy)
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work, id="r")
+        questions = await scene.questions(env)
+        assert set(questions) == ({"who", "else"} if is_gated else {"who"})
+        assert set(scene.removed) == ({"ok"} if is_gated else {"ok", "else"})
+        for path, question in questions.items():
+            shown = asked(await env.client.promises.get(question))
+            assert shown["text"] == ("Really?" if path == "who" else "tidy wants to call remove")
+            await env.client.answer(question, True, user_id="ana")
+        outcomes = [(content, outcome) for _, content, outcome in await run.result()]
+        assert outcomes == [
+            ("removed ok", "success"),
+            ("never", "denied"),
+            ("removed who", "success"),
+            ("removed else", "success"),
+        ]
+
+
+@pytest.mark.parametrize("policy", [["remove"], {"remove": True}, lambda call: call.tool == "remove"])
+@in_asyncio
+async def test_a_policy_may_name_tools_or_be_a_predicate(policy: Any) -> None:
+    scene = Scene(calls(REMOVE), says("done"), is_gated=False, approvals=policy)
+    async with environment(scene.app) as env:
+        await env.start(scene.work)
+        assert set(await scene.questions(env)) == {"a"}
+
+
+@pytest.mark.parametrize("policy", ["remove", 7, [7], {"remove": "yes"}, {"remove": {"verdict": "banana"}}])
+def test_what_is_no_policy_is_refused_where_it_is_written(policy: Any) -> None:
+    with pytest.raises(RegistrationError, match="approvals"):
+        Durable(approvals=policy)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"assignees": "user:ana"}, "assignees"),
+        ({"assignees": ["ana:x"]}, "assignees"),
+        ({"timeout": -1}, "timeout"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": "5"}, "timeout"),
+        ({"approvers": 0}, "approvers"),
+        ({"approvers": True}, "approvers"),
+    ],
+)
+def test_nobody_is_asked_who_is_none_or_in_no_time(wrong: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidValue, match=field):
+        ask(**wrong)
+
+
+def test_operators_are_named_one_by_one() -> None:
+    with pytest.raises(InvalidValue, match="operators"):
+        Durable(operators="role:operator")
+
+
+@pytest.mark.parametrize(
+    "policy", [lambda call: "yes", lambda call: {"verdict": "banana"}, {"remove": lambda call: 7}]
+)
+@in_asyncio
+async def test_a_policy_that_says_nothing_sensible_lets_nothing_happen(policy: Any) -> None:
+    scene = Scene(calls(REMOVE), is_gated=False, approvals=policy)
+    async with environment(scene.app) as env:
+        with pytest.raises(RegistrationError, match="approvals"):
+            await env.run(scene.work)
+        assert scene.removed == []
+
+
+@in_asyncio
+async def test_a_model_that_reuses_a_call_id_or_changes_an_argument_asks_again() -> None:
+    scene = Scene(
+        calls(("remove", {"path": "a"}, "call-1")),
+        calls(("remove", {"path": "a"}, "call-1")),
+        calls(("remove", {"path": "b"}, "call-1")),
+        says("done"),
+    )
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        seen: list[str] = []
+        for path in ("a", "a", "b"):
+            questions = await scene.questions(env)
+            assert set(questions) == {path}
+            seen.append(questions[path])
+            await env.client.answer(questions[path], True, request_id=f"r-{len(seen)}")
+        await run.result()
+        assert len(set(seen)) == 3
+        assert scene.removed == ["a", "a", "b"]
+
+
+@in_asyncio
+async def test_a_rule_for_the_session_approves_later_calls_of_it_and_of_no_other() -> None:
+    turns = (calls(REMOVE), says("one"), calls(REMOVE), says("two"), calls(REMOVE), says("three"))
+    scene = Scene(*turns)
+    async with environment(scene.app) as env:
+        first = await env.start(scene.work, session_id="s1")
+        (question,) = (await scene.questions(env)).values()
+        await env.client.answer(question, True, user_id="ana", alike=Alike(session=True))
+        await first.result()
+        await env.run(scene.work, session_id="s1")
+        assert scene.removed == ["a", "a"]
+        await env.start(scene.work, session_id="s2")
+        assert set(await scene.questions(env)) == {"a"}
+
+
+@in_asyncio
+async def test_a_tool_may_ask_itself_in_its_body() -> None:
+    app, script, sent = (
+        Signoff(MemoryStore()),
+        Script(calls(("pay", {"cents": 900})), says("done")),
+        list[int](),
+    )
+    agent = Agent(script.model, name="a", capabilities=[Durable()])
+
+    @agent.tool
+    async def pay(ctx: RunContext[None], cents: int) -> str:
+        if cents > 500 and not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={"limit": 500})
+        sent.append(cents)
+        return "paid"
+
+    @app.workflow
+    async def work(ctx: Context) -> list[Any]:
+        return returns((await agent.run("go")).all_messages())
+
+    async with environment(app) as env:
+        run = await env.start(work)
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        assert asked(question)["metadata"]["limit"] == 500
+        await env.client.answer(question.id, {"approved": True, "edited": {"cents": 800}})
+        assert (await run.result())[0][1:] == ["paid", "success"]
+        assert sent == [800]
+
+
+@in_asyncio
+async def test_what_is_run_elsewhere_is_asked_for_and_its_result_goes_to_the_model() -> None:
+    app = Signoff(MemoryStore())
+    script = Script(calls(("scan", {"page": 1}), ("ship", {"order": "o-1"})), says("done"))
+    scan = ToolDefinition(
+        name="scan",
+        parameters_json_schema={"type": "object", "properties": {"page": {"type": "integer"}}},
+        return_schema={"type": "string"},
+    )
+    agent = Agent(
+        script.model, name="a", toolsets=[ExternalToolset([scan], id="desk")], capabilities=[Durable()]
+    )
+
+    @agent.tool_plain
+    async def ship(order: str) -> str:
+        raise CallDeferred(metadata={"carrier": "dhl"})
+
+    @app.workflow
+    async def work(ctx: Context) -> list[Any]:
+        return returns((await agent.run("go")).all_messages())
+
+    async with environment(app) as env:
+        run = await env.start(work)
+        await env.idle()
+        by_tool = {asked(each)["metadata"]["tool"]: each for each in (await env.client.questions()).items}
+        assert asked(by_tool["ship"])["metadata"]["carrier"] == "dhl"
+        with pytest.raises(WrongAnswer):
+            await env.client.answer(by_tool["scan"].id, {"result": 7})
+        await env.client.answer(by_tool["scan"].id, {"result": "a letter"})
+        await env.client.answer(by_tool["ship"].id, {"result": "parcel 12"})
+        assert await run.result() == [["scan", "a letter", "success"], ["ship", "parcel 12", "success"]]
+
+
+@in_asyncio
+async def test_a_policy_is_asked_once_and_a_changed_policy_does_not_change_the_past() -> None:
+    verdicts = [ask("first")]
+    scene = Scene(calls(REMOVE), says("done"), approvals=lambda call: verdicts[0])
+    async with environment(scene.app, hot_runs=0) as env:
+        run = await env.start(scene.work)
+        (question,) = (await scene.questions(env)).values()
+        verdicts[0] = deny("not any more")
+        await env.sleep(timedelta(days=30))
+        await env.client.answer(question, True)
+        assert await run.result() == [["remove", "removed a", "success"]]

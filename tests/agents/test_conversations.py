@@ -1,0 +1,246 @@
+"""Conversations: turns that finish or wait for people, answered from any process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from signoff import AlreadySettled, NotFound, RunCancelled
+from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused
+from signoff.errors import Detached, NotSerializable
+from signoff.stores.base import Change
+from tests.agents.chats import Chats, returns_of, texts_of
+from tests.support import in_asyncio, opened
+
+
+@in_asyncio
+async def test_a_turn_without_questions_is_finished_at_once(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        turn = await chats.conversation("c").run("hello")
+    assert isinstance(turn, Finished)
+    assert turn.output == "heard hello"
+    assert turn.usage["requests"] == 1
+    assert texts_of(turn.messages) == ["hello", "heard hello"]
+
+
+@in_asyncio
+async def test_a_second_turn_sees_what_the_first_has_said(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        await chat.run("one")
+        await chat.run("two")
+        turn = await chats.conversation("c").run("three")
+    assert isinstance(turn, Finished)
+    assert texts_of(turn.messages) == ["three", "heard three"], "a turn returns what it has added"
+    assert chats.model.seen[-1] == ["one", "heard one", "two", "heard two", "three"]
+
+
+@in_asyncio
+async def test_a_turn_waits_for_an_approval_and_goes_on_with_its_answer(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a")
+        assert isinstance(turn, Paused)
+        assert (turn.reason, turn.payload["tool"], turn.payload["arguments"]) == (
+            "approval_required",
+            "rm",
+            {"path": "a"},
+        )
+        assert chats.removed == []
+        turn = await chat.respond(turn.pending[0].id, Approve(), user_id="ana")
+    assert isinstance(turn, Finished)
+    assert chats.removed == ["a"]
+    assert turn.output == "did: removed a"
+
+
+@in_asyncio
+async def test_a_denial_is_read_by_the_model_and_an_edit_is_what_runs(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a b")
+        assert isinstance(turn, Paused)
+        a, b = sorted(turn.pending, key=lambda each: str(each.arguments))
+        turn = await chat.respond(a.id, Edit({"path": "a2"}))
+        assert isinstance(turn, Paused)
+        assert [each.id for each in turn.pending] == [b.id]
+        turn = await chat.respond(b.id, Deny("keep b"))
+    assert isinstance(turn, Finished)
+    assert chats.removed == ["a2"]
+    assert [part.outcome for part in returns_of(turn.messages)] == ["success", "denied"]
+    assert "keep b" in str(returns_of(turn.messages)[1].content)
+
+
+@in_asyncio
+async def test_another_process_answers_and_another_one_goes_on(tmp_path: Path) -> None:
+    first = Chats(tmp_path)
+    async with first.running():
+        turn = await first.conversation("c").run("rm a")
+    assert isinstance(turn, Paused)
+    second = Chats(tmp_path)
+    async with second.running():
+        turn = await second.conversation("c").respond(turn.pending[0].id, Approve())
+    assert isinstance(turn, Finished)
+    assert (first.removed, second.removed) == ([], ["a"])
+    assert len(first.model.seen) == len(second.model.seen) == 1, "no request is made again"
+
+
+@in_asyncio
+async def test_of_two_who_answer_one_approval_at_once_one_wins_and_the_history_says_which(
+    tmp_path: Path,
+) -> None:
+    async with Chats(tmp_path).running() as chats, opened(Chats(tmp_path).app) as other:
+        for number in range(8):
+            chat = chats.conversation(f"c{number}")
+            turn = await chat.run("rm a")
+            assert isinstance(turn, Paused)
+            there = Conversation(other, "support", session_id=f"c{number}")
+            id = turn.pending[0].id
+            chats.removed.clear()
+            outcomes = await asyncio.gather(
+                chat.respond(id, Approve(), user_id="ana"),
+                there.respond(id, Deny("not that one"), user_id="bob"),
+                return_exceptions=True,
+            )
+            losers = [each for each in outcomes if isinstance(each, AlreadySettled)]
+            winners = [each for each in outcomes if isinstance(each, Finished)]
+            assert (len(losers), len(winners)) == (1, 1)
+            (returned,) = returns_of(winners[0].messages)
+            if losers[0] is outcomes[1]:
+                assert (chats.removed, returned.outcome) == (["a"], "success")
+            else:
+                assert (chats.removed, returned.outcome) == ([], "denied")
+                assert returned.content == "not that one"
+
+
+@in_asyncio
+async def test_a_question_of_another_session_is_not_found(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        turn = await chats.conversation("c").run("rm a")
+        assert isinstance(turn, Paused)
+        with pytest.raises(NotFound):
+            await chats.conversation("d").respond(turn.pending[0].id, Approve())
+        assert len(await chats.conversation("c").pending()) == 1
+
+
+@in_asyncio
+async def test_a_context_that_is_no_json_is_refused_when_the_turn_starts(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        with pytest.raises(NotSerializable, match="context"):
+            await chats.conversation("c").run("hello", context={"client": object()})
+        with pytest.raises(NotFound):
+            await chats.conversation("c").wait()
+
+
+@in_asyncio
+async def test_tools_get_what_a_factory_makes_of_the_context_and_an_answer_may_change_it(
+    tmp_path: Path,
+) -> None:
+    chats = Chats(tmp_path, durable={"deps": lambda context: {**context, "live": True}})
+    async with chats.running():
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a", context={"tenant": "t1"})
+        assert isinstance(turn, Paused)
+        turn = await chat.resume(turn.resume_token, user_input="approved", context={"tenant": "t2"})
+    assert isinstance(turn, Finished)
+    assert chats.deps == [{"tenant": "t2", "live": True}]
+
+
+# Leaving, aborting
+
+
+@in_asyncio
+async def test_detaching_and_cancelling_who_waits_leave_the_approval_open(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        chats.model.gate.clear()
+        waiting = asyncio.create_task(chat.run("rm a"))
+        await chats.model.asked.wait()
+        await chat.detach()
+        with pytest.raises(Detached):
+            await waiting
+        waiting = asyncio.create_task(chat.wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        chats.model.gate.set()
+        turn = await chat.wait()
+        assert isinstance(turn, Paused)
+        turn = await chat.respond(turn.pending[0].id, Approve())
+        assert isinstance(turn, Finished)
+    assert chats.removed == ["a"]
+
+
+@in_asyncio
+async def test_aborting_denies_open_calls_asks_no_model_and_closes_the_turn(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a b")
+        assert isinstance(turn, Paused)
+        asked = len(chats.model.seen)
+        await chat.abort(reason="user closed tab")
+        assert len(chats.model.seen) == asked
+        with pytest.raises(RunCancelled, match="user closed tab"):
+            await chat.wait()
+        with pytest.raises(AlreadySettled):
+            await chat.respond(turn.pending[0].id, Approve())
+        history = await chat.messages()
+        assert [part.outcome for part in returns_of(history)] == ["denied", "denied"]
+        assert all("user closed tab" in str(part.content) for part in returns_of(history))
+        turn = await chat.run("hello")
+    assert isinstance(turn, Finished)
+    assert chats.removed == []
+    assert chats.model.seen[-1][0] == "rm a b"
+    assert "user closed tab" in chats.model.seen[-1][1]
+
+
+@in_asyncio
+async def test_what_was_done_before_an_abort_stays_in_the_history(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a b")
+        assert isinstance(turn, Paused)
+        id = next(each.id for each in turn.pending if each.arguments == {"path": "a"})
+        await chat.respond(id, Approve())
+        await chat.abort()
+        history = await chat.messages()
+    outcomes = {part.tool_call_id[-1]: part.outcome for part in returns_of(history)}
+    assert outcomes == {"a": "success", "b": "denied"}
+
+
+@in_asyncio
+async def test_nothing_to_abort_is_no_error(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        await chats.conversation("c").abort()
+
+
+@in_asyncio
+async def test_a_conversation_listens_on_the_store_only_while_somebody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Chats(tmp_path).running() as chats:
+        listening: set[object] = set()
+        listen = chats.app.store.listen
+
+        def counted(tell: Callable[[Change], None]) -> Callable[[], None]:
+            stop, one = listen(tell), object()
+            listening.add(one)
+
+            def end() -> None:
+                listening.discard(one)
+                stop()
+
+            return end
+
+        monkeypatch.setattr(chats.app.store, "listen", counted)
+        await chats.conversation("first").run("hello")
+        before = set(listening)  # the worker's
+        for number in range(3):
+            chat = chats.conversation(f"c{number}")
+            assert isinstance(await chat.run("rm a"), Paused)
+            await chat.abort()
+            assert [event async for event in chat.events()]
+        assert listening == before

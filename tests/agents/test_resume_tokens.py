@@ -1,0 +1,220 @@
+"""Resume tokens: one-time secrets, bound to a session, a turn and what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import AlreadySettled, AsyncClient, NotAllowed, Signoff, WrongAnswer
+from signoff.agents import Approve, Conversation, Deny, Finished, Paused, Reply, ask
+from signoff.errors import ResumeRefused
+from signoff.records import AuditKind
+from signoff.stores.sqlite import SqliteStore
+from signoff.testing import VirtualClock
+from tests.agents.chats import Chats
+from tests.server.conftest import serving
+from tests.support import in_asyncio
+
+WAYS = pytest.mark.parametrize("way", ["store", "server"])
+
+
+class Talk:
+    """Conversations with the agent of a process: by its store, or by a server's address alone."""
+
+    def __init__(self, chats: Chats, client: AsyncClient) -> None:
+        self.chats = chats
+        self.client = client
+
+    def conversation(self, session_id: str, **options: Any) -> Conversation:
+        return Conversation(self.client, "support", session_id=session_id, **options)
+
+
+@asynccontextmanager
+async def talking(folder: Path, way: str, **options: Any) -> AsyncIterator[Talk]:
+    chats = Chats(folder, **options)
+    if way == "store":
+        async with chats.running() as opened:
+            yield Talk(chats, opened.client)
+        return
+    async with serving(chats.app) as server, AsyncClient(server.url) as client:
+        yield Talk(chats, client)
+
+
+async def paused(chat: Conversation, prompt: str) -> tuple[Paused, str]:
+    turn = await chat.run(prompt)
+    assert isinstance(turn, Paused)
+    return turn, turn.resume_token
+
+
+async def refusal(chat: Conversation, token: str, given: object = "approved") -> str:
+    with pytest.raises(ResumeRefused) as refused:
+        await chat.resume(token, given)
+    assert token not in str(refused.value)
+    return refused.value.reason
+
+
+@WAYS
+@in_asyncio
+async def test_a_token_answers_once(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        _, token = await paused(chat, "rm a")
+        turn = await talk.conversation("c").resume(token, user_input="approved")
+        assert isinstance(turn, Finished)
+        assert talk.chats.removed == ["a"]
+        assert await refusal(chat, token) == "used"
+        assert await refusal(chat, token, "denied") == "used"
+    assert talk.chats.removed == ["a"]
+
+
+@in_asyncio
+async def test_only_the_hash_of_a_token_is_kept(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        turn, token = await paused(chats.conversation("c"), "rm a")
+        assert token not in repr(turn)
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert token.encode() not in kept
+    assert len(token) == len("sgr_") + 43, "256 bits"
+
+
+@WAYS
+@in_asyncio
+async def test_a_wrong_or_foreign_token_changes_nothing_and_says_why(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        _, token = await paused(chat, "rm a")
+        other, foreign = await paused(talk.conversation("d"), "rm b")
+        assert await refusal(chat, "nonsense") == "unknown"
+        assert await refusal(chat, token[:-1] + ("A" if token[-1] != "A" else "B")) == "unknown"
+        assert await refusal(chat, foreign) == "foreign"
+        with pytest.raises(WrongAnswer):
+            await chat.resume(token, {other.pending[0].id: True})
+        elsewhere = Signoff(SqliteStore(tmp_path / "signoff.db", namespace="acme"))
+        assert await refusal(elsewhere.conversation("support", session_id="c"), token) == "unknown"
+        await elsewhere.store.close()
+        assert len(await chat.pending()) == 1
+        assert isinstance(await chat.resume(token, True), Finished)
+    assert talk.chats.removed == ["a"]
+
+
+@WAYS
+@in_asyncio
+async def test_a_token_expires(tmp_path: Path, way: str) -> None:
+    clock = VirtualClock()
+    async with talking(tmp_path, way, clock=clock) as talk:
+        chat = talk.conversation("c", token_seconds=60)
+        _, token = await paused(chat, "rm a")
+        clock.advance(61)
+        assert await refusal(chat, token) == "expired"
+        assert len(await chat.pending()) == 1
+
+
+@WAYS
+@in_asyncio
+async def test_a_token_does_not_answer_what_was_asked_after_it_was_made(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        first, token = await paused(chat, "rm a")
+        await chat.respond(first.pending[0].id, Deny())
+        second, _ = await paused(chat, "rm b")
+        with pytest.raises(AlreadySettled):
+            await chat.resume(token, "approved")
+        with pytest.raises((ResumeRefused, WrongAnswer, AlreadySettled)):
+            await chat.resume(token, {second.pending[0].id: "approved"})
+        assert [each.arguments for each in await chat.pending()] == [{"path": "b"}]
+    assert talk.chats.removed == []
+
+
+@WAYS
+@in_asyncio
+async def test_several_questions_are_answered_by_their_ids_only(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a b")
+        with pytest.raises(ResumeRefused) as refused:
+            await chat.resume(token, "approved")
+        assert refused.value.reason == "several"
+        assert sorted(refused.value.questions) == sorted(each.id for each in turn.pending)
+        assert all(each.id in str(refused.value) for each in turn.pending)
+        answers = {
+            each.id: Approve() if each.arguments == {"path": "a"} else Deny("keep") for each in turn.pending
+        }
+        assert isinstance(await chat.resume(token, answers), Finished)
+    assert talk.chats.removed == ["a"]
+
+
+@WAYS
+@in_asyncio
+async def test_a_wrong_answer_leaves_the_token_and_all_questions_as_they_were(
+    tmp_path: Path, way: str
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a b")
+        a, b = turn.pending
+        for wrong in ("perhaps", 7, {"approved": "yes"}):
+            with pytest.raises(WrongAnswer):
+                await chat.resume(token, {a.id: True, b.id: wrong}, context={"tenant": "other"})
+        assert len(await chat.pending()) == 2
+        assert isinstance(await chat.resume(token, {a.id: True, b.id: "no"}, context={}), Finished)
+    assert talk.chats.deps == [{}]
+
+
+@WAYS
+@in_asyncio
+async def test_of_two_that_use_one_token_at_once_one_wins(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        _, token = await paused(chat, "rm a")
+        outcomes = await asyncio.gather(
+            chat.resume(token, "approved"), chat.resume(token, "denied"), return_exceptions=True
+        )
+        assert sum(isinstance(each, Finished) for each in outcomes) == 1
+        lost = next(each for each in outcomes if not isinstance(each, Finished))
+        assert isinstance(lost, ResumeRefused | AlreadySettled)
+    assert talk.chats.removed == (["a"] if outcomes[1] is lost else [])
+
+
+@WAYS
+@in_asyncio
+async def test_whoever_has_a_token_answers_what_they_are_asked_and_nothing_else(
+    tmp_path: Path, way: str
+) -> None:
+    policy = {"rm": ask("Remove?", assignees=["group:finance"])}
+    async with talking(tmp_path, way, durable={"approvals": policy}) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a")
+        for groups in ([], ["sales"]):
+            with pytest.raises(NotAllowed):
+                await chat.resume(token, True, context={"tenant": "t9"}, user_id="eve", groups=groups)
+        assert talk.chats.deps == []
+        trail = (await talk.client.inbox.history(question_id=turn.pending[0].id)).items
+        assert [(each.by, each.kind) for each in trail if each.kind is AuditKind.REFUSED] == [
+            ("eve", AuditKind.REFUSED)
+        ] * 2
+        assert isinstance(await chat.resume(token, True, user_id="ana", groups=["finance"]), Finished)
+    assert talk.chats.removed == ["a"]
+    assert talk.chats.deps == [{}]
+
+
+@WAYS
+@in_asyncio
+async def test_each_attempt_with_a_token_is_on_record_where_its_question_is(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a")
+        with pytest.raises(WrongAnswer):
+            await chat.resume(token, Reply({"approved": "x"}), user_id="ana")
+        assert await refusal(talk.conversation("d"), token) == "foreign"
+        assert isinstance(await chat.resume(token, Approve(), user_id="ana"), Finished)
+        assert await refusal(chat, token) == "used"
+        trail = (await talk.client.inbox.history(question_id=turn.pending[0].id)).items
+        refused = [json.loads(each.details or "{}") for each in trail if each.kind is AuditKind.REFUSED]
+        assert [each["error"] for each in refused] == ["WrongAnswer", "ResumeRefused", "ResumeRefused"]
+        assert not any(token in str(each) for each in trail)

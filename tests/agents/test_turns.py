@@ -1,0 +1,330 @@
+"""Turns: what is said while one waits or runs, what they may use up, forks, sub-agents, events."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.exceptions import UsageLimitExceeded
+from pydantic_ai.models.function import FunctionModel
+
+from signoff import RetryPolicy, RunCancelled
+from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool
+from signoff.errors import InvalidState, InvalidValue, NotFound, RegistrationError
+from signoff.records import EntryKind
+from signoff.testing import VirtualClock
+from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
+from tests.support import in_asyncio, new_app
+
+ONCE = RetryPolicy(max_attempts=1)
+
+# Registering
+
+
+def test_an_agent_that_is_not_durable_or_has_no_name_is_refused(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    with pytest.raises(RegistrationError, match="not durable"):
+        app.register(Agent("test", name="a"))
+    with pytest.raises(RegistrationError, match="name"):
+        app.register(Agent("test", capabilities=[Durable(name="x")]))
+    with pytest.raises(RegistrationError, match="on_message"):
+        app.register(Agent("test", name="a", capabilities=[Durable()]), on_message="drop")  # pyright: ignore[reportArgumentType]
+
+
+# While a turn waits
+
+
+@in_asyncio
+async def test_a_message_is_queued_while_a_question_is_open(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        first = await chat.run("rm a")
+        assert isinstance(first, Paused)
+        second = await chat.run("hello")
+        assert isinstance(second, Paused)
+        assert (second.reason, [each.id for each in second.pending]) == ("queued", [first.pending[0].id])
+        assert isinstance(await chat.respond(first.pending[0].id, Approve()), Finished)
+        turn = await chat.wait(second.run_id)
+    assert isinstance(turn, Finished)
+    assert chats.model.seen[-1] == ["rm a", "did: removed a", "hello"]
+
+
+@in_asyncio
+async def test_a_queued_turn_goes_on_by_its_own_token(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        await chat.run("rm a")
+        second = await chat.run("hello")
+        assert isinstance(second, Paused)
+        turn = await chat.resume(second.resume_token, "approved")
+    assert isinstance(turn, Finished)
+    assert turn.output == "heard hello"
+
+
+@in_asyncio
+async def test_a_message_cancels_the_open_turn_if_the_agent_says_so(tmp_path: Path) -> None:
+    async with Chats(tmp_path, on_message="cancel").running() as chats:
+        chat = chats.conversation("c")
+        first = await chat.run("rm a")
+        turn = await chat.run("hello")
+        assert isinstance(turn, Finished)
+        with pytest.raises(RunCancelled, match="a new message came"):
+            await chat.wait(first.run_id)
+    assert chats.removed == []
+
+
+@in_asyncio
+async def test_a_message_answers_the_open_question_if_the_agent_says_so(tmp_path: Path) -> None:
+    async with Chats(tmp_path, on_message="answer").running() as chats:
+        chat = chats.conversation("c")
+        await chat.run("rm a")
+        assert isinstance(await chat.run("yes"), Finished)
+        await chat.run("rm b")
+        turn = await chat.run("no, keep that one")
+        assert isinstance(turn, Finished)
+    assert chats.removed == ["a"]
+    (returned,) = returns_of(turn.messages)
+    assert (returned.outcome, returned.content) == ("denied", "no, keep that one")
+
+
+@in_asyncio
+async def test_a_message_said_again_does_not_cancel_its_own_turn(tmp_path: Path) -> None:
+    async with Chats(tmp_path, on_message="cancel").running() as chats:
+        chat = chats.conversation("c")
+        turns = [await chat.run("rm a", id="m-1") for _ in range(2)]
+        assert all(isinstance(turn, Paused) for turn in turns)
+        assert len(await chat.pending()) == 1
+
+
+# While a turn runs
+
+
+@in_asyncio
+async def test_what_is_said_to_a_running_turn_is_read_with_its_next_request(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        first = await chat.run("rm a")
+        assert isinstance(first, Paused)
+        await chat.steer("and be brief")
+        turn = await chat.respond(first.pending[0].id, Approve())
+        assert isinstance(turn, Finished)
+        assert texts_of(turn.messages) == ["rm a", "and be brief", "did: removed a; and be brief"]
+        with pytest.raises(InvalidState):
+            await chat.steer("too late")
+
+
+@in_asyncio
+async def test_a_follow_up_said_meanwhile_is_the_next_turn(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        chats.model.gate.clear()
+        first = asyncio.create_task(chat.run("one"))
+        await chats.model.asked.wait()
+        second = asyncio.create_task(chat.run("two"))
+        chats.model.gate.set()
+        one, two = await asyncio.gather(first, second)
+    assert (one.output, two.output) == ("heard one", "heard two")  # pyright: ignore[reportAttributeAccessIssue]
+    assert chats.model.seen[-1] == ["one", "heard one", "two"]
+
+
+@in_asyncio
+async def test_a_message_said_twice_with_one_id_is_said_once(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turns = [await chat.run("hello", id="m-1") for _ in range(2)]
+        assert turns[0] == turns[1]
+        assert len(chats.model.seen) == 1
+
+
+# Budgets
+
+
+@in_asyncio
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Budget(requests=1),
+        Budget(tool_calls=0),
+        Budget(tokens=1),
+        Budget(seconds=0),
+    ],
+)
+async def test_over_budget_a_turn_fails_and_the_next_one_goes_on(tmp_path: Path, budget: Budget) -> None:
+    async with Chats(tmp_path, budget=budget).running() as chats:
+        chat = chats.conversation("c")
+        with pytest.raises(UsageLimitExceeded):
+            await chat.run("cat a")
+        history = await chat.messages()
+    assert "UsageLimitExceeded" in texts_of(history)[-1]
+    later = Chats(tmp_path)
+    async with later.running():
+        assert isinstance(await later.conversation("c").run("hello"), Finished)
+
+
+@pytest.mark.parametrize(("seconds", "is_enough"), [(2.0, False), (4.0, True)])
+@in_asyncio
+async def test_time_at_work_is_counted(tmp_path: Path, seconds: float, is_enough: bool) -> None:
+    clock = VirtualClock()
+    chats = Chats(
+        tmp_path, clock=clock, while_reading=lambda: clock.advance(3), budget=Budget(seconds=seconds)
+    )
+    async with chats.running():
+        turn = asyncio.ensure_future(chats.conversation("c").run("cat a"))
+        if is_enough:
+            assert isinstance(await turn, Finished)
+        else:
+            with pytest.raises(UsageLimitExceeded, match=r"at work for 3\.0 s"):
+                await turn
+
+
+@in_asyncio
+async def test_waiting_for_people_costs_no_time(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    async with Chats(tmp_path, clock=clock, budget=Budget(seconds=60)).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a")
+        assert isinstance(turn, Paused)
+        clock.advance(24 * 3600)
+        assert isinstance(await chat.respond(turn.pending[0].id, Approve()), Finished)
+
+
+def test_a_budget_of_money_is_kept_exactly() -> None:
+    assert Budget(cost=0.1).limits.cost_limit == Decimal("0.1")
+
+
+# Failures
+
+
+@in_asyncio
+async def test_a_turn_that_fails_says_why_and_the_next_one_reads_it(tmp_path: Path) -> None:
+    async with Chats(tmp_path, durable={"retry": ONCE}).running() as chats:
+        chat = chats.conversation("c")
+        with pytest.raises(ValueError, match="the model is broken"):
+            await chat.run("break")
+        turn = await chat.run("hello")
+    assert isinstance(turn, Finished)
+    assert chats.model.seen[-1] == [
+        "break",
+        "[This turn failed: ValueError]",
+        "hello",
+    ]
+
+
+# Forks
+
+
+@in_asyncio
+async def test_a_fork_goes_on_from_any_turn_and_leaves_the_session_alone(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        one = await chat.run("one")
+        await chat.run("two")
+        forked = await chat.fork(session_id="d", at=one.run_id)
+        turn = await forked.run("three")
+        assert isinstance(turn, Finished)
+        assert chats.model.seen[-1] == ["one", "heard one", "three"]
+        await chat.run("four")
+        assert chats.model.seen[-1] == ["one", "heard one", "two", "heard two", "four"]
+        await forked.run("five")
+        assert chats.model.seen[-1] == ["one", "heard one", "three", "heard three", "five"]
+
+
+@in_asyncio
+async def test_only_a_turn_of_the_session_that_has_ended_is_forked_and_only_into_a_new_one(
+    tmp_path: Path,
+) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat, other = chats.conversation("c"), chats.conversation("d")
+        foreign = await other.run("hello")
+        with pytest.raises(NotFound):
+            await chat.fork("e", at=foreign.run_id)
+        waiting = await chat.run("rm a")
+        with pytest.raises(InvalidState):
+            await chat.fork("e", at=waiting.run_id)
+        with pytest.raises(InvalidValue):
+            await other.fork("c")
+
+
+# Sub-agents
+
+
+def with_sub_agent(chats: Chats) -> None:
+    planner = Agent(
+        FunctionModel(ObedientModel(["support"], argument="task")),
+        name="planner",
+        tools=[agent_tool("support")],
+        capabilities=[Durable()],
+    )
+    chats.app.register(planner)
+
+
+@in_asyncio
+async def test_a_sub_agent_asks_and_its_question_is_answered_in_the_turn(tmp_path: Path) -> None:
+    chats = Chats(tmp_path)
+    with_sub_agent(chats)
+    async with chats.running():
+        chat = chats.app.conversation("planner", session_id="c")
+        chats.model.prefix = "rm "
+        turn = await chat.run("support x", context={"tenant": "t1"})
+        assert isinstance(turn, Paused)
+        assert (turn.payload["tool"], turn.pending[0].run_id != turn.run_id) == ("rm", True)
+        assert chats.removed == []
+        turn = await chat.respond(turn.pending[0].id, Approve())
+        assert isinstance(turn, Finished)
+    assert chats.removed == ["x"]
+    assert chats.deps == [{"tenant": "t1"}]
+    assert turn.output == "did: did: removed x"
+
+
+@in_asyncio
+async def test_aborting_a_turn_ends_its_sub_agents(tmp_path: Path) -> None:
+    chats = Chats(tmp_path)
+    with_sub_agent(chats)
+    async with chats.running():
+        chat = chats.app.conversation("planner", session_id="c")
+        chats.model.prefix = "rm "
+        turn = await chat.run("support x")
+        assert isinstance(turn, Paused)
+        await chat.abort()
+        with pytest.raises(RunCancelled):
+            await (await chats.client.get(turn.pending[0].run_id)).result(timeout=60)
+        (returned,) = returns_of(await chat.messages())
+        assert returned.outcome in ("denied", "interrupted")
+    assert chats.removed == []
+
+
+@in_asyncio
+async def test_what_a_sub_agent_fails_with_is_read_by_the_model(tmp_path: Path) -> None:
+    chats = Chats(tmp_path, durable={"retry": ONCE})
+    with_sub_agent(chats)
+    async with chats.running():
+        chats.model.prefix = "break "
+        turn = await chats.app.conversation("planner", session_id="c").run("support x")
+    assert isinstance(turn, Finished)
+    (returned,) = returns_of(turn.messages)
+    assert returned.outcome == "failed"
+    assert "the model is broken" in str(returned.content)
+
+
+# Events
+
+
+@in_asyncio
+async def test_events_tell_all_turns_in_order_and_go_on_behind_the_last_one_known(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        one = await chat.run("one")
+        two = await chat.run("two")
+        events = [event async for event in chat.events()]
+        assert [event.run_id for event in events] == sorted(
+            (event.run_id for event in events), key=[one.run_id, two.run_id].index
+        )
+        assert [event.id for event in events] == sorted({event.id for event in events})
+        ends = [event.run_id for event in events if event.entry.kind is EntryKind.SUCCEEDED]
+        assert ends == [one.run_id, two.run_id]
+        for place in (0, 3, len(events) - 1):
+            rest = [event async for event in chat.events(after=events[place].id)]
+            assert rest == events[place + 1 :]

@@ -1,0 +1,14 @@
+"""The browser of the tests."""
+
+import shutil
+
+from playwright.sync_api import expect
+
+# The shell is the same browser without windows of its own, which cost it a second of the processor for each page.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), None)
+"""Where it is; None if there is none."""
+
+# What is waited for comes within moments, but for a machine that does much else.
+expect.set_options(timeout=45_000)

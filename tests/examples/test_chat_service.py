@@ -1,0 +1,194 @@
+"""The chat service: several processes, of which any may talk, answer and listen, and any may die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from examples.website_summary.processes import REPOSITORY, free_port
+from tests.chromium import CHROMIUM
+from tests.support import PATIENCE_SECONDS
+
+WISH = {"session": "s-1", "text": "please pay back o-1", "user": "bob", "id": "m-1"}
+
+
+class Process:
+    """A process of the service or its worker."""
+
+    def __init__(self, folder: Path, *command: str) -> None:
+        kept = {name: value for name, value in os.environ.items() if name != "SIGNOFF_DEMO_MODEL"}
+        environ = kept | {
+            "PYTHONPATH": str(REPOSITORY),
+            "SIGNOFF_STORE": f"sqlite:///{folder / 'signoff.db'}",
+        }
+        with (folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *command], cwd=folder, env=environ, stdout=log, stderr=log
+            )
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+
+class Service(Process):
+    """A process of the web service."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        super().__init__(folder, "uvicorn", "examples.chat_service.service:service", "--port", str(port))
+        self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=2 * PATIENCE_SECONDS)
+        until(lambda: self.http.get("/favicon.ico").status_code == 204)
+
+    def kill(self) -> None:
+        super().kill()
+        self.http.close()
+
+    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        return self.http.post(path, json=body)
+
+    def events(self, session: str, after: int | None) -> list[dict[str, str]]:
+        """Read events until the stream ends, as it does when all turns have."""
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        found: list[dict[str, str]] = []
+        with self.http.stream("GET", f"/chat/{session}/events", headers=headers) as stream:
+            for part in stream.read().decode().split("\n\n"):
+                fields = dict(line.split(": ", 1) for line in part.splitlines() if ": " in line)
+                if fields.get("event") in ("turn", "live"):
+                    found.append(fields)
+        return found
+
+
+def until(look: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 2 * PATIENCE_SECONDS
+    while time.monotonic() < end:
+        try:
+            if found := look():
+                return found
+        except httpx.TransportError:
+            pass
+        time.sleep(0.02)
+    raise AssertionError("it did not come")
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Process]:
+    made = Process(tmp_path, "signoff", "worker", "examples.chat_service.assistant:app")
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def service(tmp_path: Path, worker: Process) -> Iterator[Service]:
+    made = Service(tmp_path)
+    yield made
+    made.kill()
+
+
+def test_a_turn_asked_in_a_process_that_is_killed_is_answered_in_another_and_readers_miss_nothing(
+    tmp_path: Path, service: Service
+) -> None:
+    asking = Service(tmp_path)
+    waiting = threading.Thread(target=lambda: _lost(asking, WISH))
+    waiting.start()
+    (question,) = until(lambda: service.http.get("/chat/s-1").json()["asked"])
+    assert question["arguments"] == {"order_id": "o-1", "cents": 4_900}
+    asking.kill()
+    waiting.join()
+    answer = {"session": "s-1", "question": question["id"], "decision": "approve", "user": "ana"}
+    done = service.post("/respond", answer).json()
+    assert (done["status"], done["output"].strip()) == ("finished", "Done: €49.00 of o-1 are paid back.")
+    said = service.http.get("/chat/s-1").json()
+    assert [each["by"] for each in said["said"]] == ["you", "desk", "desk"]
+    assert said["asked"] == []
+    again = service.post("/chat", WISH).json()
+    assert (again["status"], again["turn"]) == ("finished", done["turn"])
+    everything = service.events("s-1", None)
+    ids = [int(each["id"]) for each in everything if each["event"] == "turn"]
+    assert ids == sorted(ids)
+    assert len(ids) > 8
+    missed = service.events("s-1", ids[4])
+    assert [int(each["id"]) for each in missed if each["event"] == "turn"] == ids[5:]
+
+
+def _lost(asking: Service, wish: dict[str, Any]) -> None:
+    try:
+        asking.post("/chat", wish)
+    except httpx.TransportError:
+        return
+
+
+def test_words_come_as_they_are_said(service: Service) -> None:
+    said = {"session": "s-2", "text": "hello", "user": "bob"}
+    assert "Which order" in service.post("/chat", said).json()["output"]
+    kinds = {each["event"] for each in service.events("s-2", None)}
+    assert kinds == {"turn"}  # what was said live is gone once it is in the journal
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        ({"decision": "banana"}, 422),
+        ({"decision": "edit", "value": {"order_id": "o-1", "cents": "all"}}, 422),
+        ({"question": "nothing"}, 404),
+        ({"session": "s-9"}, 404),
+    ],
+    ids=["no decision", "wrong arguments", "no question", "another session"],
+)
+def test_a_wrong_answer_is_refused_and_the_turn_still_waits(
+    service: Service, wrong: dict[str, Any], status: int
+) -> None:
+    paused = service.post("/chat", WISH).json()
+    assert (paused["status"], paused["reason"]) == ("paused", "approval_required")
+    (question,) = paused["asked"]
+    answer = {"session": "s-1", "question": question["id"], "decision": "approve", "user": "ana"}
+    assert service.post("/respond", answer | wrong).status_code == status
+    assert service.http.get("/chat/s-1").json()["asked"] == [question]
+    token = {"session": "s-1", "token": paused["resume_token"], "answer": "denied"}
+    assert service.post("/resume", {**token, "answer": "banana"}).status_code == 422
+    assert "may not" in service.post("/resume", token).json()["output"]
+    assert service.post("/resume", token).status_code == 403
+    assert service.post("/respond", answer).status_code == 409
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; .ci/packages installs it")
+def test_the_page_says_asks_and_shows_what_became_of_it(service: Service) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme="dark")
+        trouble: list[str] = []
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.goto(f"{service.url}/#phone")
+        page.get_by_label("Message").fill("please pay back o-2")
+        page.get_by_role("button", name="Send").click()
+        card = page.get_by_role("region", name="Questions")
+        expect(card).to_contain_text("Pay back €120.00 for order o-2?")
+        other = browser.new_page()
+        other.goto(f"{service.url}/#phone")
+        other.get_by_role("button", name="Approve").click()
+        lines = page.get_by_role("list", name="What was said")
+        expect(lines).to_contain_text("Done: €120.00 of o-2 are paid back.")
+        expect(card.get_by_role("article")).to_have_count(0)
+        expect(lines.get_by_role("listitem")).to_have_text(
+            [
+                "please pay back o-2",
+                "I ask whether that can be paid back. ",
+                "Done: €120.00 of o-2 are paid back. ",
+            ]
+        )
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert trouble == []
+        browser.close()

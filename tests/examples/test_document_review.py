@@ -1,0 +1,48 @@
+"""The reviewer: the model decides when a person is asked, and what was asked outlives who asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.website_summary.processes import REPOSITORY
+
+
+def reviewed(folder: Path, text: str, said: str) -> subprocess.CompletedProcess[str]:
+    """Review a text; ``said`` is what a person types."""
+    (folder / "note.txt").write_text(text)
+    kept = {name: value for name, value in os.environ.items() if name != "SIGNOFF_DEMO_MODEL"}
+    environ = kept | {"PYTHONPATH": str(REPOSITORY), "SIGNOFF_STORE": f"sqlite:///{folder / 'signoff.db'}"}
+    command = [sys.executable, "-m", "examples.document_review", "note.txt"]
+    return subprocess.run(
+        command, check=False, cwd=folder, env=environ, input=said, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "end"),
+    [
+        ("All is said.", "", "publish: it is complete\n\nAll is said.\n"),
+        ("It is on TBD.", "Monday\npublish\n", "publish: what was open is said\n\nIt is on Monday.\n"),
+        ("It is on TBD.", "\nhold\n", "hold: something is open in it\n\nIt is on TBD.\n"),
+        ("It is on TBD.", "Monday\nbanana\nFriday\npublish\n", "what was open is said\n\nIt is on Friday.\n"),
+    ],
+    ids=["nothing to ask", "answered", "held", "no such verdict"],
+)
+def test_a_person_is_asked_only_where_the_model_cannot_know(
+    tmp_path: Path, text: str, said: str, end: str
+) -> None:
+    done = reviewed(tmp_path, text, said)
+    assert done.returncode == 0, done.stderr
+    assert "follows a script" in done.stdout
+    assert done.stdout.endswith(end)
+
+
+def test_a_review_that_nobody_answered_is_kept_for_the_next_process(tmp_path: Path) -> None:
+    left = reviewed(tmp_path, "It is on TBD.", "")
+    assert (left.returncode, "The review waits" in left.stderr) == (1, True)
+    assert reviewed(tmp_path, "It is on TBD.", "Monday\npublish\n").stdout.endswith("It is on Monday.\n")

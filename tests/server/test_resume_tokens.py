@@ -1,0 +1,167 @@
+"""Resume tokens over HTTP: what they are good for, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from signoff.server import Role, Server
+from tests.server.conftest import app_in, asked, ended, fields, kind, serving, start
+from tests.server.keyed import Keyed, keyed
+from tests.server.proxied import PROXY, refusals, through
+from tests.support import OnThread
+
+
+def turn(http: httpx.Client, name: str, **policy: Any) -> str:
+    """Start a run of a session that asks, and return its question."""
+    start(http, "approve", name, kwargs=policy, session_id=f"{name}-session")
+    return asked(http, name)
+
+
+def create(http: httpx.Client, name: str, *questions: str, **more: Any) -> httpx.Response:
+    body = {"session_id": f"{name}-session", "questions": list(questions), **more}
+    return http.post(f"/v1/runs/{name}/resume-tokens", json=body)
+
+
+def token_of(http: httpx.Client, name: str, *questions: str) -> str:
+    made = create(http, name, *questions)
+    assert made.status_code == 201, made.text
+    return made.json()["resume_token"]
+
+
+def do(http: httpx.Client, verb: str, name: str, token: str, *answers: Any, **who: Any) -> httpx.Response:
+    body = {"session_id": f"{name}-session", "resume_token": token, **who}
+    if verb != "read":
+        body["answers"] = [{"question_id": id, "value": value} for id, value in answers]
+    return http.post(f"/v1/resume-tokens/{verb}", json=body)
+
+
+def state_of(http: httpx.Client, question: str) -> str:
+    return http.get(f"/v1/questions/{question}").json()["state"]
+
+
+def test_a_token_is_read_and_checked_without_effect_and_answers_once(http: httpx.Client, name: str) -> None:
+    question = turn(http, name)
+    token = token_of(http, name, question)
+    for verb in ("read", "check"):
+        good = do(http, verb, name, token, (question, True)).json()
+        assert (good["run_id"], list(good["questions"])) == (name, [question])
+    assert state_of(http, question) == "pending"
+    answered = do(http, "answer", name, token, (question, {"approved": False}))
+    assert (answered.status_code, answered.json()) == (200, good)
+    assert ended(http, name)["result"]["approved"] is False
+    for verb in ("read", "check", "answer"):
+        again = do(http, verb, name, token, (question, {"approved": False}))
+        assert (again.status_code, kind(again), again.json()["reason"]) == (403, "ResumeRefused", "used")
+        assert token not in again.text
+
+
+@pytest.mark.parametrize("verb", ["check", "answer"])
+def test_a_wrong_answer_names_its_field_and_changes_nothing(http: httpx.Client, name: str, verb: str) -> None:
+    question = turn(http, name)
+    token = token_of(http, name, question)
+    for wrong in ("banana", None, {"approved": "yes"}, {"approved": None}):
+        refused = do(http, verb, name, token, (question, wrong), user_id="ana")
+        assert (refused.status_code, kind(refused)) == (422, "WrongAnswer")
+        assert fields(refused)
+    assert refusals(http, question) == [("ana", "WrongAnswer")] * 4
+    assert state_of(http, question) == "pending"
+    assert do(http, "answer", name, token, (question, True)).status_code == 200
+
+
+def test_what_a_token_is_not_for_is_refused(http: httpx.Client, name: str) -> None:
+    question, other = turn(http, name), turn(http, f"{name}-other")
+    token = token_of(http, name, question)
+    for session, answers, reason in (
+        (f"{name}-other", [(other, True)], "foreign"),
+        (name, [(other, True)], "question"),
+        (name, [(question, True), ("none", True)], "question"),
+    ):
+        refused = do(http, "answer", session, token, *answers)
+        assert (refused.status_code, refused.json()["reason"]) == (403, reason)
+    twice = do(http, "answer", name, token, (question, True), (question, False))
+    assert (twice.status_code, list(fields(twice))) == (422, ["answers"])
+    assert {state_of(http, each) for each in (question, other)} == {"pending"}
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "wrong"),
+    [
+        ({"session_id": "another"}, 422, "InvalidValue"),
+        ({"questions": []}, 422, "InvalidValue"),
+        ({"questions": ["none"]}, 404, "NotFound"),
+        ({"lifetime_seconds": 0}, 422, "InvalidValue"),
+        ({"lifetime_seconds": -1}, 422, "InvalidValue"),
+    ],
+    ids=str,
+)
+def test_a_token_is_made_for_a_turn_of_its_session_and_for_questions_that_are_there(
+    http: httpx.Client, name: str, change: dict[str, Any], status: int, wrong: str
+) -> None:
+    refused = create(http, name, turn(http, name), **change)
+    assert (refused.status_code, kind(refused)) == (status, wrong)
+
+
+def test_no_token_is_made_for_a_run_that_is_none(http: httpx.Client, name: str) -> None:
+    refused = create(http, name, "q")
+    assert (refused.status_code, kind(refused)) == (404, "NotFound")
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    app = app_in(tmp_path_factory.mktemp("proxied"))
+    with OnThread(lambda: serving(app, proxy=PROXY)) as served:
+        yield served
+
+
+@pytest.mark.parametrize("verb", ["check", "answer"])
+def test_who_is_not_asked_gets_nowhere_with_somebody_elses_token(
+    proxied: Server, name: str, verb: str
+) -> None:
+    with (
+        through(proxied, "op", roles="operator") as op,
+        through(proxied, "eve", roles="responder") as eve,
+        through(proxied, "ana", groups="finance", roles="responder") as ana,
+    ):
+        question = turn(op, name, assignees=["group:finance"])
+        token = token_of(op, name, question)
+        for http, said in ((eve, {}), (eve, {"user_id": "ana"}), (eve, {"groups": ["finance"]}), (op, {})):
+            refused = do(http, verb, name, token, (question, True), **said)
+            assert (refused.status_code, kind(refused)) in [(403, "NotAllowed"), (403, "AccessDenied")]
+        assert [who for who, _ in refusals(op, question)] == ["eve", "eve", "eve", "op"]
+        assert create(ana, name, question).status_code == 403
+        assert do(ana, "answer", name, token, (question, True)).status_code == 200
+        assert op.get(f"/v1/questions/{question}").json()["settled_by"] == "ana"
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
+    with OnThread(lambda: keyed(tmp_path_factory.mktemp("keyed"))) as here:
+        yield here
+
+
+def test_a_service_answers_with_a_token_only_for_people_that_it_may_act_for(keys: Keyed, name: str) -> None:
+    with (
+        keys.service("plain", [Role.OPERATOR]) as plain,
+        keys.service("front", [Role.OPERATOR], act_as=True) as front,
+    ):
+        question = turn(plain, name)
+        token = token_of(plain, name, question)
+        refused = do(plain, "answer", name, token, (question, True), user_id="ana")
+        assert (refused.status_code, kind(refused)) == (403, "AccessDenied")
+        assert do(plain, "answer", name, token, (question, True)).status_code == 403
+        assert do(front, "answer", name, token, (question, True), user_id="ana").status_code == 200
+        assert front.get(f"/v1/questions/{question}").json()["settled_by"] == "ana"
+
+
+def test_a_token_that_is_too_old_is_refused(keys: Keyed, name: str) -> None:
+    with keys.service("front", [Role.OPERATOR], act_as=True) as http:
+        question = turn(http, name)
+        token = create(http, name, question, lifetime_seconds=60).json()["resume_token"]
+        keys.clock.advance(61)
+        refused = do(http, "answer", name, token, (question, True), user_id="ana")
+        assert (refused.status_code, refused.json()["reason"]) == (403, "expired")
+        assert state_of(http, question) == "pending"
