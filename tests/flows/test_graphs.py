@@ -149,7 +149,8 @@ async def test_when_and_joins_one_of_each_and_drops_nothing() -> None:
             await execution.emit(event, value)
         await env.idle()
         joined = [{"a": 1, "b": 3}, {"a": 2, "b": 5}, {"a": 4, "b": 6}]
-        assert (await execution.close())["kept"] == joined
+        kept = (await execution.close())["kept"]
+        assert sorted(kept, key=lambda each: each["a"]) == joined  # they are kept side by side, in threads
 
 
 @in_asyncio
@@ -174,7 +175,8 @@ async def test_when_or_begins_with_any_and_says_which() -> None:
             await execution.emit(event, event)
             await env.idle()
         seen = (await execution.close())["seen"]
-        assert seen == [["b", "b"], ["a", "a"], ["state.s", 1], ["write", "written"]]
+        assert seen[:2] == [["b", "b"], ["a", "a"]]
+        assert sorted(seen[2:]) == [["state.s", 1], ["write", "written"]]  # both begun by one chunk
 
 
 @in_asyncio

@@ -10,6 +10,7 @@ import pytest
 
 from tests.postgres.folder import HeldFolder, held_folders, on_disk
 from tests.postgres.keeper import keep
+from tests.postgres.port import reserve
 
 
 def test_a_folder_is_there_until_its_last_holder_is_gone() -> None:
@@ -59,3 +60,14 @@ def test_a_folder_that_was_made_anew_is_not_removed_by_the_keeper_of_the_former_
     monkeypatch.setattr(fcntl, "flock", wait_while_it_is_made_anew)
     keep(path)
     assert (path / "held").exists()
+
+
+def test_a_port_is_reserved_while_another_servers_folder_is_being_removed() -> None:
+    gone, here = HeldFolder.hold_new(on_disk()), HeldFolder.hold_new(on_disk())
+    server, other = gone.path / "postgres-gone", here.path / "postgres-here"
+    for folder in (server, other):
+        folder.mkdir()
+    (server / "port").symlink_to("removed")  # it is listed, and when it is read it is no more
+    assert reserve(other) == int((other / "port").read_text())
+    for folder in (gone, here):
+        folder.release()
