@@ -62,12 +62,24 @@ def test_a_folder_that_was_made_anew_is_not_removed_by_the_keeper_of_the_former_
     assert (path / "held").exists()
 
 
-def test_a_port_is_reserved_while_another_servers_folder_is_being_removed() -> None:
+def test_a_port_is_reserved_while_another_servers_folder_is_being_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gone, here = HeldFolder.hold_new(on_disk()), HeldFolder.hold_new(on_disk())
     server, other = gone.path / "postgres-gone", here.path / "postgres-here"
     for folder in (server, other):
         folder.mkdir()
-    (server / "port").symlink_to("removed")  # it is listed, and when it is read it is no more
-    assert reserve(other) == int((other / "port").read_text())
+    (server / "port").write_text("15000")
+    read_text = Path.read_text
+
+    def read_once_it_is_removed(file: Path) -> str:
+        if file.parent == server:
+            shutil.rmtree(server)
+        return read_text(file)
+
+    monkeypatch.setattr(Path, "read_text", read_once_it_is_removed)
+    reserved = reserve(other)
+    monkeypatch.undo()
+    assert (reserved, server.exists()) == (int((other / "port").read_text()), False)
     for folder in (gone, here):
         folder.release()
