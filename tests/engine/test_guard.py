@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from signoff import Context
+from signoff.engine import guard
 from signoff.errors import BusyLoop, NotInStep, WaitsForNothing
 from signoff.records import EntryKind
 from tests.support import fails, in_asyncio, journaled, new_app, running
@@ -188,6 +189,40 @@ async def test_code_that_never_waits_is_stopped_and_named_and_the_worker_lives_o
         assert caught.value.where in [f"{__file__}:{begin + n} in {busy.__name__}" for n in (1, 2)]
         assert await (await client.start(fine)).result(60) == "fine"
         assert [entry.name for entry in await journaled(app, "r", EntryKind.COMPLETED)] == ["first"]
+
+
+class _Watched:
+    def __init__(self) -> None:
+        self.busy: list[float] = []
+
+    def refuse_io(self, what: str) -> None:
+        raise AssertionError(what)
+
+    def declare_busy(self, seconds: float, where: str) -> None:
+        self.busy.append(seconds)
+
+
+def test_code_that_is_not_given_the_processor_is_not_taken_for_busy_but_has_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched, begun, goes_on, clock = _Watched(), threading.Event(), threading.Event(), [1000.0]
+
+    def compute_nothing() -> None:
+        begun.set()
+        goes_on.wait()
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    thread = threading.Thread(target=guard.drive, args=(watched, compute_nothing))
+    thread.start()
+    begun.wait()
+    for clock[0] in (1000.0, 1006.0, 1029.0):
+        guard.interrupt_busy(5.0)
+    assert watched.busy == []
+    clock[0] = 1031.0
+    guard.interrupt_busy(5.0)
+    goes_on.set()
+    thread.join()
+    assert watched.busy == [31.0]
 
 
 @in_asyncio

@@ -31,6 +31,11 @@ _BLOCKING = {
 }
 
 
+# Code that computes nothing all the while, since the machine is busy elsewhere or it waits outside of asyncio,
+# is given so many times as long.
+_IDLE_PATIENCE = 6
+
+
 class Interrupted(BaseException):
     """Thrown into workflow code that runs for too long."""
 
@@ -51,6 +56,7 @@ class Watched(Protocol):
 class _Drive:
     watched: Watched
     since: float
+    computed_before: float | None = None  # the processor time of its thread when it was first looked at
     interrupted: bool = False
 
 
@@ -83,16 +89,31 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
 
 
 def interrupt_busy(limit_seconds: float) -> None:
-    """Interrupt every drive of this process that has lasted longer than ``limit_seconds``."""
+    """Interrupt every drive of this process that has computed for longer than ``limit_seconds``.
+
+    It is to be called more often than that: what a drive computed before it was first looked at does not count.
+    One that computes little, as on a machine that does not get to it, is interrupted when it lasted six times as long.
+    """
     now = time.monotonic()
     with _lock:
         for thread, busy in list(_drives.items()):
-            if now - busy.since < limit_seconds:
+            computed = _processor_time(thread)
+            if busy.computed_before is None:
+                busy.computed_before = computed
+            lasted = now - busy.since
+            if computed - busy.computed_before < limit_seconds and lasted < limit_seconds * _IDLE_PATIENCE:
                 continue
             frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
-            busy.watched.declare_busy(now - busy.since, calling_line(frame))
+            busy.watched.declare_busy(lasted, calling_line(frame))
             busy.interrupted = True
             _interrupt(thread, Interrupted)
+
+
+def _processor_time(thread: int) -> float:
+    """Return how long a living thread has computed, in seconds; where the system does not tell (macOS), the time."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.monotonic()
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
 def _interrupt(thread: int, error: type[BaseException]) -> None:

@@ -121,7 +121,7 @@ class LeaseKeeper:
     Args:
         leases: The leases.
         beat_seconds: How often to extend.
-        busy_seconds: After how long workflow code that waits for nothing is interrupted.
+        busy_seconds: After how long of computing workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the worker's loop its leases are let go.
     """
 

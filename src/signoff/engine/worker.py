@@ -77,7 +77,7 @@ class Worker:
         threads: How many plain functions of steps run at once.
         hot_runs: How many paused runs stay in memory (about 11 KiB each, an agent's turn 200 to 300, and what they
             hold) to go on without a replay.
-        busy_seconds: After how long workflow code that waits for nothing is interrupted.
+        busy_seconds: After how long of computing workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
         look_seconds: How often to look for what the store did not tell: ready runs, messages, deadlines.
