@@ -18,7 +18,7 @@ from signoff.server import Server, TrustedProxy, studio
 from tests.cli.commands import until
 from tests.server.conftest import app_in, asked, ended, path_of, serving, start
 from tests.server.proxied import PROXY, through
-from tests.studio import flows
+from tests.studio import agents, flows
 from tests.support import OnThread
 
 SOURCES = Path(__file__).parents[2] / "studio" / "src"
@@ -44,11 +44,13 @@ PLACES = {
     "approval": Place("/inbox/{place}", "/inbox/mail.1?view=all", "Send it?"),
     "form": Place("/inbox/{place}", "/inbox/form.1?view=all", "How much?"),
     "options": Place("/inbox/{place}", "/inbox/options.1?view=all", "Which?"),
+    "tool call": Place("/inbox/{place}", "/inbox/advise.7?view=all", "It was late indeed"),
     "settled": Place("/inbox/{place}", "/inbox/approved.1?view=all", "Approved by"),
     "no such question": Place("/inbox/{place}", "/inbox/none", "no question"),
     "runs": Place("/runs", "/runs", "failed"),
     "run": Place("/runs/{place}", "/runs/mail", "Waits for an answer"),
     "flow": Place("/runs/{place}", "/runs/order", "waits for a person"),
+    "conversation": Place("/runs/{place}", "/runs/advise", "adviser thought"),
     "failed run": Place("/runs/{place}", "/runs/failed", "Traceback"),
     "start": Place("/start", "/start", "ship"),
     "start of a workflow": Place("/start/{place}", "/start/ship", "Grams"),
@@ -112,6 +114,7 @@ def serving_rooms(folder: Path, **options: Any) -> AbstractAsyncContextManager[S
     proxy = TrustedProxy(PROXY.user_header, PROXY.groups_header, PROXY.roles_header, default_role=None)
     app = app_in(folder)
     flows.register(app)
+    agents.register(app)
     return serving(app, proxy=proxy, channels=channels, **options)
 
 
@@ -135,6 +138,8 @@ def _furnish(http: httpx.Client) -> None:
     start(http, "mail", "mail", "eve@example.org")
     asked(http, "mail")
     start(http, "order", "order", {"cents": 900, "items": ["pen", "glass", "cup"]})
+    start(http, "advise", "advise", "My order came two weeks late. " * 20)
+    asked(http, "advise")
     start(http, "explode", "failed")
     ended(http, "failed")
     for id in ("talk-1-a", "talk-1-b"):
