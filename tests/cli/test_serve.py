@@ -13,7 +13,7 @@ import pytest
 
 from examples.website_summary.processes import free_port
 from signoff.engine.collector import YOUNG_OBJECTS
-from tests.cli.commands import Running, signoff, until
+from tests.cli.commands import ORDERS, Running, signoff, until
 from tests.cli.conftest import Here
 
 
@@ -76,6 +76,20 @@ def test_a_worker_takes_runs_of_its_group_only(here: Here, shop: Path) -> None:
         here("start", "add", "--arg", "1", "--id", "day-1", *store, cwd=shop)
         here("start", "add", "--arg", "1", "--id", "night-1", "--group", "night", "--wait", *store, cwd=shop)
         assert state(here, shop, "day-1") == "ready"
+
+
+def test_a_worker_without_hot_runs_replays_each_that_goes_on(here: Here, shop: Path) -> None:
+    marking = (
+        "@app.workflow\nasync def marking(ctx):\n    mark('begun')\n    await ctx.wait_for_signal('go')\n"
+    )
+    (shop / "orders.py").write_text(f"{ORDERS}\n\n{marking}")
+    with Running("worker", "orders:app", "--hot-runs", "0", cwd=shop) as worker:
+        worker.wait_for("working")
+        here("start", "marking", "--id", "marking-1", cwd=shop)
+        until(lambda: state(here, shop, "marking-1") == "paused")
+        assert here("signal", "marking-1", "go", cwd=shop).code == 0
+        until(lambda: state(here, shop, "marking-1") == "succeeded")
+    assert (shop / "marks").read_text() == "begun\nbegun\n"
 
 
 def test_the_garbage_collector_leaves_a_worker_alone(here: Here, open_shop: Path) -> None:

@@ -105,6 +105,7 @@ WRONG: list[tuple[str, int, str]] = [
     ),
     ("worker orders:app --url nonsense", USAGE, "'nonsense' is no URL of a server"),
     ("worker orders:app --threads 0", USAGE, "0 is not in the range"),
+    ("worker orders:app --hot-runs -1", USAGE, "-1 is not in the range"),
     ("server nowhere:app", USAGE, "no module 'nowhere' in"),
     ("server orders:app --store sqlite:///x.db", USAGE, "give --store or MODULE:APP, not both"),
     ("server --store mysql://db/x", USAGE, "mysql:// is no database that Signoff knows"),

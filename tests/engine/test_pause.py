@@ -9,7 +9,7 @@ import os
 import random
 import sqlite3
 import weakref
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,83 @@ async def test_its_memory_is_freed_when_it_is_evicted(tmp_path: Path) -> None:
         worker.evict()
         gc.collect()
         assert len(alive) == 0
+
+
+async def _asks(ctx: Context, below: int) -> object:
+    return await (_asks(ctx, below - 1) if below else ctx.wait_for_user("?"))
+
+
+async def _says_what_is_asked(ctx: Context, below: int) -> AsyncGenerator[object]:
+    yield await _asks(ctx, below)
+
+
+async def _plain(ctx: Context) -> None:
+    await _asks(ctx, 0)
+
+
+async def _side_by_side(ctx: Context) -> None:
+    await asyncio.gather(*(_asks(ctx, 0) for _ in range(200)))
+
+
+async def _deep(ctx: Context) -> None:
+    await _asks(ctx, 400)
+
+
+async def _deep_in_a_generator(ctx: Context) -> None:
+    async for _ in _says_what_is_asked(ctx, 400):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("flow", "hot"), [(_plain, 4), (_side_by_side, 1), (_deep, 1), (_deep_in_a_generator, 1)]
+)
+@in_asyncio
+async def test_how_many_stay_in_memory_is_reckoned_by_what_they_weigh(
+    tmp_path: Path, flow: Callable[[Context], Awaitable[None]], hot: int
+) -> None:
+    app = new_app(tmp_path)
+    alive: weakref.WeakSet[Large] = weakref.WeakSet()
+
+    @app.workflow
+    async def weighed(ctx: Context) -> None:
+        large = Large()
+        alive.add(large)
+        await flow(ctx)
+        del large
+
+    async with opened(app) as client, doomed_worker(app, hot_runs=100) as worker:
+        for n in range(4):
+            await client.start(weighed, id=f"r{n}")
+            await pauses(app, f"r{n}")
+        while worker.held:  # it hears of its own commit later than we do
+            await asyncio.sleep(0.001)
+        gc.collect()
+        assert len(alive) == hot
+
+
+@in_asyncio
+async def test_one_that_weighs_more_than_all_that_may_stay_does_not_drive_out_the_others(
+    tmp_path: Path,
+) -> None:
+    app = new_app(tmp_path)
+    begun: list[str] = []
+
+    @app.workflow
+    async def flow(ctx: Context, below: int) -> None:
+        begun.append(ctx.run_id)
+        await _asks(ctx, below)
+
+    async with opened(app) as client, doomed_worker(app, hot_runs=10) as worker:
+        for id, below in (("light", 0), ("heavy", 400)):
+            await client.start(flow, below, id=id)
+            await pauses(app, id)
+        while worker.held:
+            await asyncio.sleep(0.001)
+        for question in (await client.questions()).items:
+            await client.answer(question.id, True)
+        for id in ("light", "heavy"):
+            await (await client.get(id)).result(60)
+        assert sorted(begun) == ["heavy", "heavy", "light"]
 
 
 @in_asyncio

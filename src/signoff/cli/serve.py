@@ -28,6 +28,7 @@ from signoff.cli.stopping import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
 from signoff.cli.working import WorkerOptions, opened, work
 from signoff.engine.collector import relax_collector
+from signoff.engine.worker import HOT_RUNS
 from signoff.errors import InvalidValue
 from signoff.logs import LogFormat, formatter
 from signoff.redaction import Redaction
@@ -139,6 +140,13 @@ def _working_options(command: Command) -> Command:
         click.option(
             "--grace", type=seconds, default=30.0, show_default=True, help="Seconds for steps to finish."
         ),
+        click.option(
+            "--hot-runs",
+            type=click.IntRange(min=0),
+            default=HOT_RUNS,
+            show_default=True,
+            help="Paused runs in memory, some 16 KiB each; an agent's turn counts for 12 to 30.",
+        ),
         click.option("--threads", type=count, default=32, show_default=True, help="Plain steps at once."),
         click.option("--concurrency", type=count, default=1000, show_default=True, help="Runs held at once."),
         click.option("--group", help="The group to poll.  [default: the app's]"),
@@ -182,6 +190,7 @@ def worker(
     group: str | None,
     concurrency: int,
     threads: int,
+    hot_runs: int,
     grace: float,
     build: str | None,
     retention_days: float | None,
@@ -204,7 +213,7 @@ def worker(
     elif key:
         raise click.UsageError("--key is for a server; give its --url, too")
     options = WorkerOptions(
-        group, concurrency, threads, grace, build, retention_days, metrics_host, metrics_port
+        group, concurrency, threads, hot_runs, grace, build, retention_days, metrics_host, metrics_port
     )
 
     async def run(stop: StopSignals) -> None:
@@ -334,6 +343,7 @@ def dev(
     group: str | None,
     concurrency: int,
     threads: int,
+    hot_runs: int,
     grace: float,
     watch: tuple[Path, ...],
     redact: tuple[str, ...],
@@ -352,7 +362,7 @@ def dev(
     supervision = Supervision(supervised_by)
     app, channels = load_app(address), _channels_in(channels_file)
     port = supervision.wait_for_turn()
-    options = WorkerOptions(group, concurrency, threads, grace)
+    options = WorkerOptions(group, concurrency, threads, hot_runs, grace)
 
     async def run(stop: StopSignals) -> None:
         supervision.on_end(stop.ask)

@@ -12,7 +12,7 @@ from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
 from signoff.cli.stopping import StopSignals
-from signoff.engine.worker import Worker
+from signoff.engine.worker import HOT_RUNS, Worker
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class WorkerOptions:
         group: The group it polls; by default the app's.
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
+        hot_runs: How many paused runs stay in memory, as ``Worker`` counts them.
         grace_seconds: How long running steps may go on when it is asked to stop.
         build: What its code was built from; by default what the environment says.
         retention_days: How long ended runs are kept; None: for ever.
@@ -33,6 +34,7 @@ class WorkerOptions:
     group: str | None = None
     concurrency: int = 1000
     threads: int = 32
+    hot_runs: int = HOT_RUNS
     grace_seconds: float = 30.0
     build: str | None = None
     retention_days: float | None = None
@@ -67,6 +69,7 @@ async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Out
         group=options.group or app.group,
         concurrency=options.concurrency,
         threads=options.threads,
+        hot_runs=options.hot_runs,
         build=options.build,
         retention_days=options.retention_days,
     )

@@ -24,6 +24,7 @@ from signoff.engine import guard
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
 from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
+from signoff.engine.weight import runs_weighed
 from signoff.errors import (
     BusyLoop,
     CannotRunHere,
@@ -208,6 +209,11 @@ class Execution:
     def waiting_line(self) -> str:
         """Name the line of user code at which the run waits."""
         return waiting_line(self._main.get_coro()) if self._main is not None else "an unknown line"
+
+    @property
+    def weight(self) -> int:
+        """For how many plain runs it counts while it is kept in memory."""
+        return runs_weighed([task.get_coro() for task in self.loop.tasks])
 
     def discard(self) -> None:
         """Let go of the code where it stands. Nothing of it runs any more."""

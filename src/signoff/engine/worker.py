@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from signoff import telemetry
@@ -34,6 +35,7 @@ from signoff.telemetry import WorkerTakenOver
 log = logging.getLogger("signoff.worker")
 
 CLAIM_AT_ONCE = 100
+HOT_RUNS = 5000
 
 
 class Programs(Protocol):
@@ -66,6 +68,23 @@ class Programs(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Hot:
+    """A paused run in memory.
+
+    Attributes:
+        execution: Its code.
+        epoch: The epoch that it paused in.
+        seq: The last journal entry that the code knows.
+        weight: For how many plain runs it counts.
+    """
+
+    execution: Execution
+    epoch: int
+    seq: int
+    weight: int
+
+
 class Worker:
     """Claims ready runs of one group and drives them until it is stopped.
 
@@ -75,8 +94,8 @@ class Worker:
         group: The group it polls.
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
-        hot_runs: How many paused runs stay in memory (about 11 KiB each, an agent's turn 200 to 300, and what they
-            hold) to go on without a replay.
+        hot_runs: How many paused runs stay in memory (about 16 KiB each, and what they hold) to go on without a
+            replay. One that waits deeper, or in parallel, counts for several: an agent's turn for 12 to 30.
         busy_seconds: After how long of computing workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
@@ -98,7 +117,7 @@ class Worker:
         group: str = "default",
         concurrency: int = 1000,
         threads: int = 32,
-        hot_runs: int = 5000,
+        hot_runs: int = HOT_RUNS,
         beat_seconds: float = BEAT_SECONDS,
         busy_seconds: float = BUSY_SECONDS,
         stalled_seconds: float = STALLED_SECONDS,
@@ -138,9 +157,8 @@ class Worker:
         self._announcer = Announcer(store, programs, group, look_seconds=look_seconds)
         self._held: dict[str, Driver] = {}
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
-        self._hot: OrderedDict[str, tuple[Execution, int, int]] = (
-            OrderedDict()
-        )  # run id -> execution, epoch, seq
+        self._hot: OrderedDict[str, _Hot] = OrderedDict()  # by run id, the longest kept first
+        self._hot_weight = 0
         self._changed: set[str] = set()
         self._look_at_all = False
         self._may_claim = True
@@ -209,7 +227,7 @@ class Worker:
     def evict(self) -> None:
         """Let go of all paused runs that are still in memory."""
         while self._hot:
-            self._hot.popitem()[1][0].discard()
+            self._evict(next(iter(self._hot)))
 
     # Noticing
 
@@ -285,11 +303,15 @@ class Worker:
         stale = self._held.get(run.id)
         if stale is not None:  # its lease was lost without a word, and now we have the next one
             self._drop(stale)
-        execution, epoch, seq = self._hot.pop(run.id, (None, 0, 0))
-        if execution is not None and epoch != run.epoch - 1:
-            execution.discard()
-            execution = None
-        driver = Driver(self, claim, execution, seq, sure_until=sure_until)
+        hot = self._hot.get(run.id)
+        if hot is not None and hot.epoch != run.epoch - 1:
+            self._evict(run.id)
+            hot = None
+        if hot is None:
+            driver = Driver(self, claim, None, 0, sure_until=sure_until)
+        else:
+            self._take_hot(run.id)
+            driver = Driver(self, claim, hot.execution, hot.seq, sure_until=sure_until)
         self._held[run.id] = driver
         task = asyncio.create_task(driver.drive(), name=f"signoff run {run.id}")
         self._tasks[driver] = task
@@ -314,12 +336,24 @@ class Worker:
             self._wake.set()
 
     def _keep_hot(self, run_id: str, execution: Execution, epoch: int, seq: int) -> None:
-        stale = self._hot.pop(run_id, None)
-        if stale is not None:
-            stale[0].discard()
-        self._hot[run_id] = (execution, epoch, seq)
-        while len(self._hot) > self._hot_runs:
-            self._hot.popitem(last=False)[1][0].discard()
+        if run_id in self._hot:
+            self._evict(run_id)
+        weight = execution.weight
+        if weight > self._hot_runs:
+            execution.discard()
+            return
+        self._hot[run_id] = _Hot(execution, epoch, seq, weight)
+        self._hot_weight += weight
+        while self._hot_weight > self._hot_runs:
+            self._evict(next(iter(self._hot)))
+
+    def _take_hot(self, run_id: str) -> _Hot:
+        hot = self._hot.pop(run_id)
+        self._hot_weight -= hot.weight
+        return hot
+
+    def _evict(self, run_id: str) -> None:
+        self._take_hot(run_id).execution.discard()
 
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
