@@ -268,9 +268,9 @@ async def test_over_http_an_execution_is_the_same(tmp_path: Path) -> None:
     async with serving(app) as server, AsyncClient(server.url) as client:
         executions = Executions(client, "asking")
         execution = await executions.start("x", id="e/1")
-        assert list(await execution.get_pending_interrupts(wait_seconds=20)) == ["a"]
+        assert list(await execution.get_pending_interrupts(wait_seconds=60)) == ["a"]
         with pytest.raises(PendingInterrupts):
-            await execution.close(timeout_seconds=20)
+            await execution.close(timeout_seconds=60)
         with pytest.raises(UnknownInterrupt):
             await execution.continue_with("b", "no")
         with pytest.raises(WrongAnswer):
@@ -280,7 +280,7 @@ async def test_over_http_an_execution_is_the_same(tmp_path: Path) -> None:
         with pytest.raises(AlreadySettled, match="ana"):
             await execution.continue_with("a", "no")
         await execution.emit("told", {"n": 1})
-        assert await execution.close(timeout_seconds=20) == {"a": "yes", "told": [{"n": 1}]}
+        assert await execution.close(timeout_seconds=60) == {"a": "yes", "told": [{"n": 1}]}
         with pytest.raises(ExecutionClosed):
             await execution.emit("told", 2)
         with pytest.raises(NotFound):

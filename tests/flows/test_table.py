@@ -72,7 +72,7 @@ async def until_asked(app: Signoff, made: dict[str, Case], names: list[str]) -> 
         name: await made[name].flow.start(made[name].input, id=name.replace(" ", "-")) for name in names
     }
     for execution in started.values():
-        assert await execution.get_pending_interrupts(wait_seconds=20)
+        assert await execution.get_pending_interrupts(wait_seconds=60)
     return started
 
 
