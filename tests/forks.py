@@ -6,7 +6,13 @@ import multiprocessing
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-_MODULES = ["tests.crash.processes", "tests.crash.servers", "tests.crash.helper", "tests.remote.processes"]
+_MODULES = [
+    "tests.crash.processes",
+    "tests.crash.servers",
+    "tests.crash.worker",
+    "tests.crash.helper",
+    "tests.remote.processes",
+]
 
 _context = multiprocessing.get_context("forkserver")
 

@@ -1,9 +1,8 @@
-"""A worker process that is killed at one place: ``worker.py DATABASE EFFECTS RUN SEQ before|after``."""
+"""A worker that is killed at one place, in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 from signoff.stores.sqlite import SqliteStore
@@ -11,13 +10,13 @@ from signoff.testing import DoomedStore
 from tests.crash.programs import bring_agent, make_app
 
 
-async def work(database: str, effects: str, run_id: str, seq: str, when: str) -> None:
+def work(database: Path, effects: Path, run_id: str, seq: int, when: str) -> None:
+    """Work until the journal of a run comes to ``seq``: ``before`` or ``after`` that entry is written it is killed."""
     if run_id.startswith("agent"):
         bring_agent()
-    store = DoomedStore(SqliteStore(database), run_id, int(seq), when=when)
-    async with make_app(store, Path(effects)).worker():
+    asyncio.run(_work(DoomedStore(SqliteStore(database), run_id, seq, when=when), effects))
+
+
+async def _work(store: DoomedStore, effects: Path) -> None:
+    async with make_app(store, effects).worker():
         await asyncio.sleep(120)  # it is killed long before
-
-
-if __name__ == "__main__":
-    asyncio.run(work(*sys.argv[1:]))
