@@ -61,11 +61,11 @@ async def ask(ctx: Context, text: str = "Go on?", timeout_seconds: float | None 
 
 
 async def approve(ctx: Context, **policy: Any) -> dict[str, Any]:
-    """Ask under a policy; ``quorum`` is two numbers, and ``escalate_to`` answers instead, at once."""
+    """Ask under a policy; ``quorum`` is two numbers, and ``escalate_to`` answers instead soon, after they were told."""
     if "quorum" in policy:
         policy["quorum"] = Quorum(*policy["quorum"])
     if to := policy.pop("escalate_to", None):
-        policy["escalations"] = [Escalation(2.0, to, replace=True)]
+        policy["escalations"] = [Escalation(5.0, to, replace=True)]
     answer = await ctx.wait_for_user("Deploy?", **policy)
     return {"approved": answer.approved, "by": answer.user_id, "votes": len(answer.votes)}
 
