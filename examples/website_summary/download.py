@@ -21,7 +21,7 @@ MAX_BYTES = 5_000_000
 MAX_REDIRECTS = 5
 MAX_SECONDS = 30.0
 READABLE = ("text/html", "application/xhtml+xml", "text/plain")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
 WORTH_ANOTHER_TRY = (408, 425, 429)
 
 
