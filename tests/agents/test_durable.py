@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai import Agent, ModelRetry, RunContext, TextOutput
+from pydantic_ai.capabilities import Hooks
 from pydantic_ai.exceptions import ModelHTTPError, UsageLimitExceeded, UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
@@ -251,6 +254,73 @@ async def test_structured_output_and_usage_limits_are_pydantic_ais() -> None:
         assert await env.run(work, 1) == City(name="Ulm", people=126_000)
         with pytest.raises(UsageLimitExceeded):
             await env.run(work, 0)
+
+
+@in_asyncio
+async def test_what_is_written_beside_tools_may_be_plain_functions() -> None:
+    app, script, ran = new_app(), Script(calls(("look", {})), says("wrong"), says("right")), dict[str, int]()
+    hooks = Hooks[None]()
+
+    def note(what: str) -> None:
+        ran[what] = threading.get_ident()
+
+    def shout(text: str) -> str:
+        note("output function")
+        return text.upper()
+
+    agent = Agent(
+        script.model, name="a", output_type=TextOutput(shout), capabilities=[Durable[None](), hooks]
+    )
+
+    @agent.system_prompt
+    def system() -> str:
+        note("system prompt")
+        return "You look."
+
+    @agent.instructions
+    def instructions(ctx: RunContext[None]) -> str:
+        note("instructions")
+        return "Look once."
+
+    @agent.output_validator
+    def validate(output: str) -> str:
+        note("validator")
+        if output == "WRONG":
+            raise ModelRetry("look again")
+        return output
+
+    @hooks.on.before_run
+    def begin(ctx: RunContext[None]) -> None:
+        note("hook of the run")
+
+    @hooks.on.before_model_request
+    def before(ctx: RunContext[None], request_context: ModelRequestContext) -> ModelRequestContext:
+        note("hook")
+        return request_context
+
+    @agent.tool_plain
+    def look() -> str:
+        note("tool")
+        return "seen"
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        await ctx.wait_for_user("Begin?")
+        return (await agent.run("go")).output
+
+    async with environment(app, hot_runs=0) as env:
+        env.people.answer("Begin?", approved=True)
+        assert await env.run(work, id="r") == "RIGHT"
+    here = threading.get_ident()
+    assert {what: thread == here for what, thread in ran.items()} == {
+        "system prompt": True,
+        "instructions": True,
+        "validator": True,
+        "hook": True,
+        "hook of the run": True,
+        "output function": True,
+        "tool": False,  # in its step it may block
+    }
 
 
 @in_asyncio

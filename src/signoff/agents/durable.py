@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, ClassVar, cast
 
 from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai._utils import _disable_threads, disable_threads  # pyright: ignore[reportPrivateUsage]
 from pydantic_ai.agent import EventStreamHandler
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
@@ -178,6 +179,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def _unit(self, body: Callable[[], Awaitable[object]]) -> object:
         """Run an operation in its step, with live dependencies."""
         _at_step_of.set(self)
+        _disable_threads.set(False)  # a step inherits what is so in workflow code
         async with AsyncExitStack() as stack:
             if self._deps is not None:
                 made = self._deps(_stored.get())
@@ -204,7 +206,9 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             return await super().wrap_run(ctx, handler=handler)
         stored, known = _stored.set(ctx.deps), _known.set({})
         try:
-            return await super().wrap_run(ctx, handler=handler)
+            # Instructions, history processors, validators are workflow code, coroutine functions or not.
+            with disable_threads():
+                return await super().wrap_run(ctx, handler=handler)
         finally:
             _stored.reset(stored)
             _known.reset(known)
