@@ -91,6 +91,14 @@ class Context:
         return RunLogger(self._execution)
 
     @property
+    def is_replaying(self) -> bool:
+        """Whether the code did before what it does now: for metrics and spans of its own, which are to be made once.
+
+        What the code does for the run must not depend on it.
+        """
+        return self._execution.is_replaying
+
+    @property
     def stop_reason(self) -> str | None:
         """Why somebody has cancelled the run, for code that cleans up; None if they have not said, or nobody has."""
         return self._execution.stop_reason

@@ -12,7 +12,13 @@ from typing import Any, ClassVar, cast
 
 from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai._utils import _disable_threads, disable_threads  # pyright: ignore[reportPrivateUsage]
-from pydantic_ai.agent import EventStreamHandler
+from pydantic_ai.agent import AbstractAgent, EventStreamHandler
+from pydantic_ai.capabilities import (
+    AbstractCapability,
+    CapabilityOrdering,
+    CombinedCapability,
+    Instrumentation,
+)
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -20,6 +26,7 @@ from pydantic_ai.durable_exec import (
     DurabilityEngineSpec,
     DurableOperationBackend,
     conversation_id_from_run_id,
+    replay_scope,
 )
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
@@ -128,6 +135,10 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     # What Pydantic AI asks of an engine
 
+    def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
+        """Return what the agent has of it: this, bound to the agent, and what is around all other capabilities."""
+        return CombinedCapability([_InWorkflow[AgentDepsT](), super().for_agent(agent)])
+
     @property
     def in_durable_context(self) -> bool:
         """Whether workflow code runs here."""
@@ -206,9 +217,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             return await super().wrap_run(ctx, handler=handler)
         stored, known = _stored.set(ctx.deps), _known.set({})
         try:
-            # Instructions, history processors, validators are workflow code, coroutine functions or not.
-            with disable_threads():
-                return await super().wrap_run(ctx, handler=handler)
+            return await super().wrap_run(ctx, handler=handler)
         finally:
             _stored.reset(stored)
             _known.reset(known)
@@ -275,6 +284,28 @@ def _here() -> Context | None:
         return current_context()
     except OutsideWorkflow:
         return None
+
+
+class _InWorkflow(AbstractCapability[AgentDepsT]):
+    """Has what runs in workflow code run as such, around all other capabilities."""
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Return that it is outside of what makes spans."""
+        return CapabilityOrdering(position="outermost", wraps=(Instrumentation,))
+
+    async def wrap_run(
+        self, ctx: RunContext[AgentDepsT], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
+    ) -> AgentRunResult[Any]:
+        """Run plain functions (instructions, validators, hooks) in place, and tell no telemetry of what is replayed."""
+        if _here() is None:
+            return await handler()
+        with disable_threads(), replay_scope(is_replaying=_is_replaying):
+            return await handler()
+
+
+def _is_replaying() -> bool:
+    context = _here()
+    return context is not None and context.is_replaying
 
 
 def _asked_here(definition: ToolDefinition) -> ToolDefinition:
