@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import UsageLimitExceeded
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
 
 from signoff import RetryPolicy, RunCancelled
 from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool
@@ -17,7 +19,7 @@ from signoff.errors import InvalidState, InvalidValue, NotFound, RegistrationErr
 from signoff.records import EntryKind
 from signoff.testing import VirtualClock
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
-from tests.support import in_asyncio, new_app
+from tests.support import in_asyncio, new_app, running
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -193,6 +195,33 @@ async def test_waiting_for_people_costs_no_time(tmp_path: Path) -> None:
 
 def test_a_budget_of_money_is_kept_exactly() -> None:
     assert Budget(cost=0.1).limits.cost_limit == Decimal("0.1")
+
+
+@pytest.mark.parametrize(("cost", "is_enough"), [(0.19, False), (0.2, True)])
+@in_asyncio
+async def test_a_turn_fails_that_costs_more_than_its_budget(
+    tmp_path: Path, cost: float, is_enough: bool
+) -> None:
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        spent = RequestUsage(input_tokens=1, cost=Decimal("0.1"))
+        last = TextPart("done") if len(messages) > 1 else ToolCallPart("look", {})
+        return ModelResponse([last], usage=spent)
+
+    app = new_app(tmp_path)
+    agent = Agent(FunctionModel(respond), name="support", capabilities=[Durable[None]()])
+
+    @agent.tool_plain
+    def look() -> str:
+        return "seen"
+
+    app.register(agent, budget=Budget(cost=cost))
+    async with running(app):
+        turn = asyncio.ensure_future(app.conversation("support", session_id="c").run("go"))
+        if is_enough:
+            assert isinstance(await turn, Finished)
+        else:
+            with pytest.raises(UsageLimitExceeded, match="cost_limit"):
+                await turn
 
 
 # Failures
