@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import json
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -57,6 +61,48 @@ async def test_a_process_that_is_stopped_or_killed_leaves_its_approval_open(
     assert chats.removed == ["b"]
     assert len(chats.model.seen) == 1, "the request that was answered is not made again"
     assert sorted(str(part.content) for part in returns_of(turn.messages)) == ["removed b", "text of slow"]
+
+
+@in_asyncio
+async def test_of_two_processes_that_answer_one_approval_at_once_one_wins_and_the_history_says_which(
+    tmp_path: Path,
+) -> None:
+    sessions = [f"c{number}" for number in range(8)]
+    async with Chats(tmp_path).running() as chats, contextlib.AsyncExitStack() as stack:
+        for session in sessions:
+            assert isinstance(await chats.conversation(session).run(f"rm {session}"), Paused)
+        racers = [await stack.enter_async_context(answering(tmp_path, how)) for how in ("approve", "deny")]
+        for each in racers:
+            assert each.stdout is not None
+            assert await asyncio.wait_for(each.stdout.readline(), 60) == b"ready\n"
+        said = await asyncio.gather(*(each.communicate(b"go\n") for each in racers))
+        approved, denied = (json.loads(out) for out, _ in said)
+        assert sorted(approved + denied) == sessions
+        for session in sessions:
+            (returned,) = returns_of(await chats.conversation(session).messages())
+            told = (returned.outcome, returned.content)
+            assert told == (
+                ("success", f"removed {session}") if session in approved else ("denied", "not that one")
+            )
+    assert sorted(chats.removed) == sorted(approved)
+
+
+@asynccontextmanager
+async def answering(folder: Path, how: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that answers what is asked now, once it is told to."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.agents.answering_program", str(folder), how),
+        cwd=ROOT,
+        env=UNMEASURED,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 @in_asyncio
