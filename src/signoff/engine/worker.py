@@ -95,7 +95,8 @@ class Worker:
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
         hot_runs: How many paused runs stay in memory (about 16 KiB each, and what they hold) to go on without a
-            replay. One that waits deeper, or in parallel, counts for several: an agent's turn for 12 to 30.
+            replay. One that waits deeper, or in parallel, counts for several: an agent's turn for 12 to 30, none for
+            more than a tenth of all.
         busy_seconds: After how long of computing workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
@@ -338,10 +339,8 @@ class Worker:
     def _keep_hot(self, run_id: str, execution: Execution, epoch: int, seq: int) -> None:
         if run_id in self._hot:
             self._evict(run_id)
-        weight = execution.weight
-        if weight > self._hot_runs:
-            execution.discard()
-            return
+        # However much waits in one run: to replay it at each answer would cost more than its memory.
+        weight = min(execution.weight, max(1, self._hot_runs // 10))
         self._hot[run_id] = _Hot(execution, epoch, seq, weight)
         self._hot_weight += weight
         while self._hot_weight > self._hot_runs:
