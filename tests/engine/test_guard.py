@@ -202,8 +202,8 @@ class _Watched:
         self.busy.append(seconds)
 
 
-def test_code_that_is_not_given_the_processor_is_not_taken_for_busy_but_has_an_end(
-    monkeypatch: pytest.MonkeyPatch,
+def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_busy_but_has_an_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched, begun, goes_on, clock = _Watched(), threading.Event(), threading.Event(), [1000.0]
 
@@ -215,9 +215,11 @@ def test_code_that_is_not_given_the_processor_is_not_taken_for_busy_but_has_an_e
     thread = threading.Thread(target=guard.drive, args=(watched, compute_nothing))
     thread.start()
     begun.wait()
-    for clock[0] in (1000.0, 1006.0, 1029.0):
+    for clock[0] in (1000.0, 1004.0, 1006.0, 1029.0):
         guard.interrupt_busy(5.0)
     assert watched.busy == []
+    [warned] = caplog.messages
+    assert "holds its worker up for 6.0 s" in warned
     clock[0] = 1031.0
     guard.interrupt_busy(5.0)
     goes_on.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import sys
 import threading
 import time
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from signoff.engine.loop import calling_line
+
+log = logging.getLogger("signoff.worker")
 
 # Audit events of blocking I/O that workflow code has no business with. Opening files is not among them:
 # imports, logging and tracebacks open files too.
@@ -57,6 +60,7 @@ class _Drive:
     watched: Watched
     since: float
     computed_before: float | None = None  # the processor time of its thread when it was first looked at
+    warned: bool = False
     interrupted: bool = False
 
 
@@ -92,7 +96,8 @@ def interrupt_busy(limit_seconds: float) -> None:
     """Interrupt every drive of this process that has computed for longer than ``limit_seconds``.
 
     It is to be called more often than that: what a drive computed before it was first looked at does not count.
-    One that computes little, as on a machine that does not get to it, is interrupted when it lasted six times as long.
+    One that computes little, as it blocks, or on a machine that does not get to it, is warned of by then, and
+    interrupted when it lasted six times as long.
     """
     now = time.monotonic()
     with _lock:
@@ -101,10 +106,17 @@ def interrupt_busy(limit_seconds: float) -> None:
             if busy.computed_before is None:
                 busy.computed_before = computed
             lasted = now - busy.since
-            if computed - busy.computed_before < limit_seconds and lasted < limit_seconds * _IDLE_PATIENCE:
+            if max(lasted, computed - busy.computed_before) < limit_seconds:
                 continue
-            frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
-            busy.watched.declare_busy(lasted, calling_line(frame))
+            where = calling_line(sys._current_frames().get(thread))  # pyright: ignore[reportPrivateUsage]
+            if computed - busy.computed_before < limit_seconds and lasted < limit_seconds * _IDLE_PATIENCE:
+                if not busy.warned:
+                    busy.warned = True
+                    log.warning(
+                        "workflow code holds its worker up for %.1f s, at %s: does it block?", lasted, where
+                    )
+                continue
+            busy.watched.declare_busy(lasted, where)
             busy.interrupted = True
             _interrupt(thread, Interrupted)
 
