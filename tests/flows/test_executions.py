@@ -185,9 +185,9 @@ async def test_what_is_emitted_while_a_close_waits_is_taken_if_the_close_is_refu
     async with environment(app) as env:
         execution = await Executions(env.client, "asking").start("x", id="e")
         closing = [asyncio.create_task(execution.close()) for _ in range(2)]
-        await until(app_of(env), lambda: journal_has(execution, "signoff.flow", 2))
+        await until(AppOf(env), lambda: journal_has(execution, "signoff.flow", 2))
         await execution.emit("told", "meanwhile")
-        await until(app_of(env), lambda: journal_has(execution, "signoff.flow", 3))
+        await until(AppOf(env), lambda: journal_has(execution, "signoff.flow", 3))
         gate.set()
         for each in closing:
             with pytest.raises(PendingInterrupts, match="late"):
@@ -204,15 +204,17 @@ async def test_a_close_that_cancels_stays_one_whoever_else_closes() -> None:
     async with environment(app) as env:
         execution = await Executions(env.client, "asking").start("x", id="e")
         first = asyncio.create_task(execution.close(pending_interrupts="cancel"))
-        await until(app_of(env), lambda: journal_has(execution, "signoff.flow", 1))
+        await until(AppOf(env), lambda: journal_has(execution, "signoff.flow", 1))
         second = asyncio.create_task(execution.close())
-        await until(app_of(env), lambda: journal_has(execution, "signoff.flow", 2))
+        await until(AppOf(env), lambda: journal_has(execution, "signoff.flow", 2))
         gate.set()
         assert await asyncio.gather(first, second) == [{}, {}]
 
 
 @dataclass
-class app_of:  # noqa: N801  what ``until`` needs of an app
+class AppOf:
+    """What ``until`` needs of an app."""
+
     env: Environment
 
     @property
