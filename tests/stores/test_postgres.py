@@ -30,11 +30,11 @@ from signoff.records import (
     RunState,
     Settlement,
 )
-from signoff.stores import postgres_database, postgres_schema
+from signoff.stores import postgres_database, postgres_schema, postgres_writer
 from signoff.stores.base import Change, Write
 from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
 from signoff.stores.postgres import PostgresStore
-from signoff.stores.postgres_link import Link
+from signoff.stores.postgres_link import Link, Statement
 from signoff.stores.postgres_writer import LOOP_WAITS
 from signoff.testing import VirtualClock
 from tests.postgres.databases import fresh_database
@@ -636,6 +636,48 @@ async def test_two_event_loops_share_a_store_whose_replies_are_late(
             await asyncio.gather(*(asyncio.to_thread(asyncio.run, signal(name)) for name in ("one", "two")))
         for name in ("one", "two"):
             assert sorted(await _values(store, name), key=int) == [str(number) for number in range(150)]
+
+
+def test_a_link_that_stays_awake_sees_a_reply_come_and_waits_no_longer_than_it_is_told(database: str) -> None:
+    link = Link(lambda: psycopg.connect(database, autocommit=True), prepares=False)
+    link.open()
+    try:
+        began = time.monotonic()
+        link.stay_awake(0.05)
+        assert time.monotonic() - began >= 0.05
+        link.send(Statement.APPLY, [b"{}"])  # refused: there is no such function yet
+        link.stay_awake(PATIENCE_SECONDS)
+        assert time.monotonic() - began < PATIENCE_SECONDS
+        with pytest.raises(psycopg.errors.InvalidSchemaName):
+            link.receive(0.0)
+    finally:
+        link.close()
+
+
+@pytest.mark.parametrize(("below", "cores", "stays"), [(60.0, 2, True), (60.0, 1, False), (0.001, 2, False)])
+@in_asyncio
+async def test_only_replies_that_come_fast_are_waited_for_awake_and_only_where_cores_are_left(
+    below: float, cores: int, stays: bool, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    awake: list[float] = []
+
+    class WatchedLink(Link):
+        def stay_awake(self, seconds: float) -> None:
+            awake.append(seconds)
+
+        def receive(self, seconds: float | None) -> bytes | None:
+            time.sleep(0.002)
+            return super().receive(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(postgres_database, "Link", WatchedLink)
+    monkeypatch.setattr(postgres_writer, "AWAKE_BELOW", below)
+    monkeypatch.setattr(postgres_writer, "CORES", cores)
+    async with opened(database, inline_below_seconds=60) as store:
+        await store.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
+        for number in range(50):  # the average of the last 20 replies is over a millisecond by then
+            assert await store.signal("r", "go", str(number))
+    assert awake
+    assert (awake[-1] > 0) is stays
 
 
 @in_asyncio

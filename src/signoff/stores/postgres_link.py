@@ -101,6 +101,13 @@ class Link:
         if pgconn.flush():
             self._poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
 
+    def stay_awake(self, seconds: float) -> None:
+        """Return when a reply begins to come, or after ``seconds``, without sleeping: a core that sleeps takes time to
+        wake. Other threads go on meanwhile."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._poll.poll(0):
+            pass
+
     def receive(self, seconds: float | None) -> bytes | None:
         """Return the reply; None if it has not come after ``seconds``. None as seconds waits for ever.
 

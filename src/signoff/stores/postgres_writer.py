@@ -2,7 +2,8 @@
 
 Operations asked for in one turn of an event loop are gathered, and a thread sends all that wait in one statement: one
 round trip and one commit. A single operation is sent from the event loop itself while replies come fast, which saves
-two thread switches; if one does not come within a moment, the thread waits for it.
+two thread switches; if one does not come within a moment, the thread waits for it. Where replies take no
+longer than some wake-ups of a core, as from a server on the same host, the loop stays awake for them.
 
 When the server is gone, what was under way may or may not have been done. It is sent again: every operation knows its
 own effect when it meets it.
@@ -41,6 +42,8 @@ AVERAGE_OVER: Final = 20  # replies
 AT_ONCE: Final = 500  # operations in one statement
 BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 LOOP_WAITS: Final = 0.003  # seconds that an event loop waits for a reply itself
+AWAKE_BELOW = 0.0005  # seconds: slower replies, on average, are slept for
+CORES = os.cpu_count() or 1
 RETRY_SOON: Final = 0.02
 RETRY_LATER: Final = 1.0
 
@@ -128,6 +131,7 @@ class Writer:
         batch = Batch([request])
         try:
             self._send(batch)
+            self._link.stay_awake(self._awake_seconds())
             reply = self._link.receive(LOOP_WAITS)
         except psycopg.Error:
             self._lock.release()
@@ -147,6 +151,12 @@ class Writer:
         batch.take(reply, touched)
         self._committed(touched)
         return True
+
+    def _awake_seconds(self) -> float:
+        """Return how long to look for a reply before sleeping until it comes. A single core is left to the server."""
+        if CORES == 1 or self._average_seconds > AWAKE_BELOW:
+            return 0.0
+        return 2 * self._average_seconds
 
     def _hand_over(self, batch: list[Request[Any]]) -> None:
         self._waiting.extend(batch)
