@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, Page
 
 from signoff.server import Server
 from tests.server.conftest import asked, path_of, start
-from tests.studio.test_places import LOOKS, PICTURES
+from tests.studio.pictures import take_picture
+from tests.studio.test_places import LOOKS
 
 ASKED = {
     "approval": ("mail", ["bob@example.org"]),
@@ -49,7 +50,7 @@ def test_axe_finds_nothing_serious_on_a_links_page(
     question = asked(http, name)
     link = http.post(f"/v1/questions/{path_of(question)}/links", json={"user_id": "ana"}).json()
     page.goto(link["path"])
-    page.screenshot(path=PICTURES / f"link-of-{kind}-{look}.png".replace(" ", "-"))
+    take_picture(page, f"link-of-{kind}-{look}")
     assert serious(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -57,5 +58,5 @@ def test_axe_finds_nothing_serious_on_a_links_page(
 def test_axe_finds_nothing_serious_where_a_link_opens_nothing(opened: tuple[str, Page]) -> None:
     look, page = opened
     page.goto("/l/sgl_nothing")
-    page.screenshot(path=PICTURES / f"link-of-nothing-{look}.png".replace(" ", "-"))
+    take_picture(page, f"link-of-nothing-{look}")
     assert serious(page) == []

@@ -6,7 +6,7 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from tests.server.conftest import asked, ended, path_of, start
-from tests.studio.test_places import PICTURES
+from tests.studio.pictures import take_picture
 
 AT = "from 127.0.0.1"
 
@@ -80,7 +80,7 @@ def test_the_audit_page_says_from_where_each_thing_came_and_by_what(
     expect(rows.filter(has_text="asked")).not_to_contain_text("from")
     for look in ("light", "dark"):
         page.emulate_media(color_scheme=look)
-        page.screenshot(path=PICTURES / f"audit-from-where-{look}.png")
+        take_picture(page, f"audit-from-where-{look}")
 
 
 def test_on_a_phone_the_audit_page_has_it_on_each_card(page: Page, http: httpx.Client, name: str) -> None:
@@ -93,4 +93,4 @@ def test_on_a_phone_the_audit_page_has_it_on_each_card(page: Page, http: httpx.C
         page.goto(place)
         expect(page.get_by_text(words).first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        page.screenshot(path=PICTURES / f"from-where-{words.replace(' ', '-')}-phone.png", full_page=True)
+        take_picture(page, f"from-where-{words}-phone", full_page=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -15,9 +14,9 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 
 from signoff.server import Server
 from tests.studio.patience import patient
+from tests.studio.pictures import take_picture
 from tests.studio.places import PLACES, furnished, routed, served_pages
 
-PICTURES = Path(__file__).parents[2] / ".artifacts" / "studio"
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
@@ -102,8 +101,7 @@ def visit(request: pytest.FixtureRequest, window: tuple[str, BrowserContext]) ->
     page.goto(place.address)
     expect(page.get_by_role("main").get_by_text(place.sees).filter(visible=True).first).to_be_visible()
     page.evaluate("document.fonts.ready")
-    file = PICTURES / f"{request.param} {look}.png".replace(" ", "-")
-    page.screenshot(path=file)
+    take_picture(page, f"{request.param} {look}")
     violations = Axe().run(page).response["violations"]
     found = Visit(
         violations=[each for each in violations if each["impact"] in ("serious", "critical")],
@@ -202,7 +200,7 @@ def test_axe_finds_nothing_serious_in_a_dialog(
     page.goto(address)
     page.get_by_role("button", name=button).first.click()
     expect(page.get_by_role("dialog")).to_be_visible()
-    page.screenshot(path=PICTURES / f"dialog-{button}-{scheme}.png".replace(" ", "-"))
+    take_picture(page, f"dialog-{button}-{scheme}")
     found = Axe().run(page).response["violations"]
     assert [each for each in found if each["impact"] in ("serious", "critical")] == []
 

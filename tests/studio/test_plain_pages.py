@@ -20,8 +20,8 @@ from tests.cli.commands import until
 from tests.server.conftest import asked, path_of, start
 from tests.server.proxied import through
 from tests.studio.patience import patient
+from tests.studio.pictures import take_picture
 from tests.studio.places import furnished, serving_rooms
-from tests.studio.test_places import PICTURES
 from tests.support import OnThread
 
 Windows = Callable[..., Page]
@@ -130,8 +130,7 @@ def test_a_page_that_has_nothing_to_show_teaches_what_it_would_show(
     page = context.new_page()
     page.goto(address)
     expect(page.get_by_role("main").get_by_text(taught)).to_be_visible()
-    picture = f"empty {address.strip('/')}.png".translate(str.maketrans(" ?=", "---"))
-    page.screenshot(path=PICTURES / picture)
+    take_picture(page, f"empty {address.strip('/')}")
     context.close()
 
 
