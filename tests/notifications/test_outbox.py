@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from starlette.responses import Response
 
+from examples.website_summary.processes import free_port
 from signoff import telemetry
 from signoff.deliveries import DeliveryState
 from signoff.people.callbacks import Terms
@@ -20,7 +21,6 @@ from signoff.people.decisions import delegate, serve_questions
 from signoff.people.policies import Escalation, Policy
 from signoff.people.responders import Responder
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, PromiseState
-from signoff.server.serving import bind
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import Web, mails, web
 from tests.stores.scene import Scene, rule
@@ -67,9 +67,7 @@ async def test_a_channel_that_is_new_tells_nothing_of_before(scene: Scene) -> No
 
 @rule
 async def test_a_mail_server_that_is_down_for_an_hour_gets_all_mails_then(scene: Scene) -> None:
-    unused = bind("127.0.0.1", 0)
-    port = unused.getsockname()[1]
-    unused.close()
+    port = free_port()
     async with web() as server, dispatching(scene, mail(port), hook(server)) as dispatcher:
         await ask(scene, "q1", assignees=["user:ana", "user:bob@example.org"])
         await ask(scene, "q2", assignees=["user:ana"])
