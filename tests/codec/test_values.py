@@ -170,6 +170,7 @@ class Folder(TypedDict):
 class Nested(TypedDict):
     options: Options
     others: list[Options]
+    more: typing_extensions.NotRequired[Options]
 
 
 UserId = NewType("UserId", UUID)
@@ -290,7 +291,10 @@ KINDS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "recursive dataclass": (Tree, trees),
     "pydantic dataclass": (Point, st.builds(Point, floats, aware)),
     "typed dict": (Options, options),
-    "nested typed dict": (Nested, st.fixed_dictionaries({"options": options, "others": st.lists(options)})),
+    "nested typed dict": (
+        Nested,
+        st.fixed_dictionaries({"options": options, "others": st.lists(options)}, optional={"more": options}),
+    ),
     "recursive typed dict": (Folder, folders),
     "typed dicts in a dict": (dict[str, Options | None], st.dictionaries(unicode, options | st.none())),
     "annotated": (Positive, st.integers(min_value=1)),

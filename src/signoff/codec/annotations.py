@@ -171,6 +171,8 @@ def _with_arguments(annotation: Any, origin: Any, arguments: tuple[Any, ...]) ->
         return Annotated[(arguments[0], *annotation.__metadata__)]
     if origin is types.UnionType:
         return functools.reduce(lambda one, other: one | other, arguments)
+    if len(arguments) == 1:
+        return origin[arguments[0]]  # such as NotRequired take no tuple
     return origin[arguments]
 
 
