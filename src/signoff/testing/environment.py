@@ -87,6 +87,7 @@ class Environment:
         self.places: list[Place] = []
         self._app = app
         self._public_url = app.public_url
+        self._app_store = app.store
         self._options = options
         self._points: list[tuple[CrashPoint, int]] = []
         self._seats = {group: _Seat(self, group) for group in (app.group, *groups)}
@@ -245,6 +246,7 @@ class Environment:
     async def begin(self) -> None:
         """Start the workers."""
         self._app.registry.public_url = self._public_url or PUBLIC_URL
+        self._app.store = self.store  # where turns of conversations read what was said before
         for seat in self._seats.values():
             seat.begin(self._app, self._options)
 
@@ -254,6 +256,7 @@ class Environment:
         for seat in self._seats.values():
             await seat.end()
         self._app.registry.public_url = self._public_url
+        self._app.store = self._app_store
 
 
 class _Seat:
