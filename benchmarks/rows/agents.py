@@ -41,20 +41,23 @@ def _new_app(store: str, began: dict[str, float], at_once: int) -> Signoff:
     async def send() -> None:  # pyright: ignore[reportUnusedFunction]
         began["at"] = time.time()
 
+    app.register(agent)
+
     @app.workflow
-    async def turn(ctx: Context) -> str:  # pyright: ignore[reportUnusedFunction]
+    async def own(ctx: Context) -> str:  # pyright: ignore[reportUnusedFunction]
         return (await agent.run("look around, then send")).output
 
     return app
 
 
-async def _resumed(place: Place, at_once: int, *, replayed: bool) -> list[float]:
+async def _resumed(place: Place, at_once: int, *, replayed: bool, workflow: str = "bench") -> list[float]:
     began: dict[str, float] = {}
     app = _new_app(place.new_store(), began, at_once)
     waits: list[float] = []
     async with app.worker() as worker, AsyncClient(app) as client:
         for number in range(place.sizes.answers):
-            await client.start("turn", id=f"turn-{number}")
+            arguments = [{"prompt": "look around, then send"}] if workflow == "bench" else []
+            await client.start(workflow, *arguments, id=f"turn-{number}", session_id=f"chat-{number}")
         while len((await client.questions(limit=1_000)).items) < place.sizes.answers:
             await asyncio.sleep(0.01)
         if replayed:
@@ -78,6 +81,7 @@ async def agent_replayed(place: Place) -> Figures:
     return {
         "wait": await _resumed(place, 5, replayed=True),
         "one by one": await _resumed(place, 1, replayed=True),
+        "own": await _resumed(place, 1, replayed=True, workflow="own"),
     }
 
 
@@ -102,6 +106,7 @@ ROWS = (
                 less_is_better=True,
             ),
             Line("one by one", "... of 20 responses", "ms", target=20, less_is_better=True),
+            Line("own", "... of 20 responses, in a workflow of one's own", "ms", less_is_better=True),
         ),
         lambda sizes: sizes.answers,
     ),

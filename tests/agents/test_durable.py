@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext, TextOutput
 from pydantic_ai.capabilities import Hooks
 from pydantic_ai.exceptions import ModelHTTPError, UsageLimitExceeded, UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
@@ -80,6 +80,32 @@ async def test_requests_and_tool_calls_are_steps_and_none_is_repeated_after_a_cr
         return result, sorted(name for name in journal if name.startswith("sums"))
 
     assert await crash_everywhere(app, scenario) > 10
+
+
+@in_asyncio
+async def test_a_given_history_may_end_in_calls_that_nobody_has_made_yet() -> None:
+    app = new_app()
+    script = Script(says("done"))
+    agent = Agent(script.model, name="a", capabilities=[Durable(approvals=["send"])])
+
+    @agent.tool_plain
+    def look() -> str:  # pyright: ignore[reportUnusedFunction]
+        return "seen"
+
+    @agent.tool_plain
+    def send(to: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        return f"sent to {to}"
+
+    @app.workflow
+    async def work(ctx: Context) -> list[Any]:
+        asked = ModelRequest(parts=[UserPromptPart("go")])
+        open_calls = calls(("look", {}), ("send", {"to": "ana"}))
+        return returns((await agent.run(message_history=[asked, open_calls])).all_messages())
+
+    async with environment(app, hot_runs=0) as env:
+        env.people.answer("a wants to call send", approved=True)
+        returned = await env.run(work, id="r")
+    assert returned == [["look", "seen", "success"], ["send", "sent to ana", "success"]]
 
 
 @in_asyncio

@@ -54,13 +54,17 @@ class Stopwatch:
 
     Args:
         now: The run's clock, which replays.
+        seconds: What it begins with.
+
+    Attributes:
+        seconds: What it has counted.
     """
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
+    def __init__(self, now: Callable[[], datetime], seconds: float = 0.0) -> None:
         self._now = now
         self._at_work = 0
         self._since = now()
-        self._seconds = 0.0
+        self.seconds = seconds
 
     @contextmanager
     def running(self) -> Generator[None]:
@@ -73,11 +77,11 @@ class Stopwatch:
         finally:
             self._at_work -= 1
             if self._at_work == 0:
-                self._seconds += (self._now() - self._since).total_seconds()
+                self.seconds += (self._now() - self._since).total_seconds()
 
     def check(self, limit: float | None) -> None:
         """Raises UsageLimitExceeded: no time is left for another request."""
-        if limit is not None and self._seconds >= limit:
+        if limit is not None and self.seconds >= limit:
             raise UsageLimitExceeded(
-                f"The turn was at work for {self._seconds:.1f} s, and its budget is {limit:g} s"
+                f"The turn was at work for {self.seconds:.1f} s, and its budget is {limit:g} s"
             )

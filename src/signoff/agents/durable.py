@@ -12,9 +12,10 @@ from typing import Any, ClassVar, cast
 
 from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai._utils import _disable_threads, disable_threads  # pyright: ignore[reportPrivateUsage]
-from pydantic_ai.agent import AbstractAgent, EventStreamHandler
+from pydantic_ai.agent import AbstractAgent, CallToolsNode, EventStreamHandler
 from pydantic_ai.capabilities import (
     AbstractCapability,
+    AgentNode,
     CapabilityOrdering,
     CombinedCapability,
     Instrumentation,
@@ -238,6 +239,17 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         if self.in_durable_context and calls:
             await Gate.of(self, ctx).record(calls, _known.get())
         return response
+
+    async def before_node_run(
+        self, ctx: RunContext[AgentDepsT], *, node: AgentNode[AgentDepsT]
+    ) -> AgentNode[AgentDepsT]:
+        """Record what is known of tools that the given history ends in calls of: no request was made for them here."""
+        if self.in_durable_context and isinstance(node, CallToolsNode):
+            known = _known.get()
+            calls = [call for call in node.model_response.tool_calls if call.tool_name not in known]
+            if calls:
+                await Gate.of(self, ctx).record(calls, known)
+        return node
 
     async def wrap_tool_execute(
         self,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserContent
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ToolCallPart, UserContent
 
-from signoff.agents.endings import Ending, unsaid
+from signoff.agents.endings import Ending, closed, unsaid
 from signoff.client import AsyncClient
 from signoff.errors import NotFound
 from signoff.records import Entry, EntryKind, Run, RunState
@@ -21,6 +21,9 @@ SLICE: Final = 250_000
 
 MOST_CACHED: Final = 256
 """Turns whose messages a process keeps at hand."""
+
+BEHIND: Final = "behind"
+"""How steps are called that keep what earlier generations of a turn have added: with the agent's name before it."""
 
 Prompt = str | Sequence[UserContent]
 PROMPT: Final[TypeAdapter[Prompt]] = TypeAdapter(Prompt)
@@ -49,8 +52,21 @@ def sliced(text: str) -> list[str]:
     return [text[first : first + SLICE] for first in range(0, len(text), SLICE)] or [""]
 
 
+# Of each generation of a turn what it added is kept, one after the other within one list of JSON.
+
+
+def as_part(messages: Sequence[ModelMessage], *, is_first: bool) -> str:
+    """Return a generation's messages as a part of the list of all."""
+    return ("" if is_first else ",") + dumped(messages)[1:-1]
+
+
+def from_parts(parts: Iterable[str]) -> list[ModelMessage]:
+    """Return the messages of all generations."""
+    return ModelMessagesTypeAdapter.validate_json(f"[{''.join(parts)}]")
+
+
 class Histories:
-    """Reads what earlier turns of an agent have left behind.
+    """Reads what earlier turns of an agent have left behind, and earlier generations of a turn.
 
     Args:
         client: Where the runs are.
@@ -77,6 +93,20 @@ class Histories:
         return [
             message for text in reversed(texts) for message in ModelMessagesTypeAdapter.validate_json(text)
         ]
+
+    async def behind(self, run_id: str, parts: int) -> list[ModelMessage]:
+        """Return what earlier generations of a turn have added, as the first ``parts`` entries have it; else none."""
+        key = f"{run_id}#{parts}"
+        kept = self._cache.get(key)
+        if kept is None:
+            entries = await self._client.backend.read_journal(run_id)
+            found = _journaled(entries, f"{self._workflow}:{BEHIND}")[:parts]
+            if len(found) < parts:
+                return []
+            kept = Kept("".join(found), None)
+            self._remember(key, kept)
+        self._cache.move_to_end(key)
+        return from_parts([kept.messages])
 
     async def run(self, run_id: str) -> Run:
         """Return a run. Raises NotFound."""
@@ -108,10 +138,13 @@ class Histories:
         except NotFound:
             return None
         if run.state.is_final and not run.retryable:
-            self._cache[run_id] = kept
-            if len(self._cache) > MOST_CACHED:
-                self._cache.popitem(last=False)
+            self._remember(run_id, kept)
         return kept
+
+    def _remember(self, key: str, kept: Kept) -> None:
+        self._cache[key] = kept
+        if len(self._cache) > MOST_CACHED:
+            self._cache.popitem(last=False)
 
     async def _read(self, run: Run) -> Kept:
         if run.state is RunState.SUCCEEDED:
@@ -120,10 +153,15 @@ class Histories:
                 return Kept(json.dumps(result["messages"]), result["previous"])
         entries = await self._client.backend.read_journal(run.id)
         said = _journaled(entries, f"{run.workflow}:messages")
-        begun = _journaled(entries, f"{run.workflow}:turn")
-        previous = cast("str | None", begun[0]["previous"]) if begun else await self.before(run)
+        found = _journaled(entries, f"{run.workflow}:turn")
+        previous = cast("str | None", found[0]["previous"]) if found else await self.before(run)
         if said:
             return Kept("".join(cast("list[str]", said)), previous)
+        if behind := cast("list[str]", _journaled(entries, f"{run.workflow}:{BEHIND}")):
+            messages = from_parts(behind)
+            last = messages[-1].parts
+            begun = {part.tool_call_id for part in last if isinstance(part, ToolCallPart)}  # for all we know
+            return Kept(dumped(closed(messages, begun, ending_of(run))), previous)
         asked: Mapping[str, Any] = json.loads(run.arguments)["args"][0]
         if "prompt" not in asked:
             return Kept("[]", previous)
