@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from signoff import AlreadySettled, NotFound, RunCancelled
-from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused
+from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, conversation
 from signoff.errors import Detached, NotSerializable
+from signoff.records import Run
 from signoff.stores.base import Change
+from signoff.unserved import WorkBackend, unserved
 from tests.agents.chats import Chats, returns_of, texts_of
 from tests.support import in_asyncio, opened
 
@@ -244,3 +246,58 @@ async def test_a_conversation_listens_on_the_store_only_while_somebody_waits(
             await chat.abort()
             assert [event async for event in chat.events()]
         assert listening == before
+
+
+async def warned(caplog: pytest.LogCaptureFixture) -> str:
+    """What was warned of, once there is something."""
+    while not caplog.messages:
+        await asyncio.sleep(0.01)
+    return "\n".join(caplog.messages)
+
+
+@in_asyncio
+async def test_who_waits_for_a_turn_that_no_worker_runs_is_warned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(conversation, "UNTAKEN", 0.05)
+    chats = Chats(tmp_path)
+    turn = asyncio.create_task(chats.conversation("c").run("hello", id="r"))
+    told = await warned(caplog)
+    assert "turn r of session c: no worker of group 'default' runs at all; 'support' waits" in told
+    async with chats.running() as chats:
+        assert isinstance(await turn, Finished)
+        caplog.clear()
+        chat = chats.app.conversation("suport", session_id="c")
+        slip = asyncio.create_task(chat.run("hello", id="slip"))
+        assert "no worker of group 'default' runs 'suport'" in await warned(caplog)
+        assert "There are: support" in caplog.text
+        await chat.detach()
+        with pytest.raises(Detached):
+            await slip
+
+
+@in_asyncio
+async def test_who_waits_for_a_turn_that_is_at_work_or_queued_is_warned_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(conversation, "UNTAKEN", 0.01)
+    asked: list[str] = []
+
+    async def no_warning(backend: WorkBackend, run: Run) -> str | None:
+        asked.append(run.id)
+        told = await unserved(backend, run)
+        if len(asked) == 2:
+            chats.model.gate.set()
+        return told
+
+    monkeypatch.setattr(conversation, "unserved", no_warning)
+    async with Chats(tmp_path).running() as chats:
+        chats.model.gate.clear()
+        chat = chats.conversation("c")
+        first = asyncio.create_task(chat.run("one", id="one"))
+        await chats.model.asked.wait()
+        second = asyncio.create_task(chat.run("two", id="two"))
+        assert isinstance(await first, Finished)
+        assert isinstance(await second, Finished)
+    assert sorted(asked) == ["one", "two"]
+    assert not caplog.messages

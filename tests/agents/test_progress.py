@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -573,3 +574,14 @@ async def test_progress_that_no_generation_has_made_is_refused(tmp_path: Path) -
             handle = await client.start("walker", {"prompt": "go", "progress": wrong})
             with pytest.raises(InvalidValue, match="progress: no turn begins with it"):
                 await handle.result()
+
+
+@in_asyncio
+async def test_nobody_is_asked_for_progress_who_starts_a_turn(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    Walk(app)
+    async with running(app) as client:
+        while not (announced := (await client.workflows.list()).items):
+            await asyncio.sleep(0.01)
+    taken = json.loads(announced[0].parameters or "")["$defs"]["TurnRequest"]["properties"]
+    assert sorted(taken) == ["context", "fork", "prompt"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,12 +26,19 @@ from signoff.errors import (
     InvalidValue,
     NotFound,
     ResumeRefused,
+    SignoffError,
 )
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.people.resumptions import LIFETIME_SECONDS, Response
 from signoff.records import Entry, LiveText, Promise
 from signoff.start_options import check_id, check_session
+from signoff.unserved import unserved
+
+log = logging.getLogger("signoff.agents")
+
+UNTAKEN: Final = 5.0
+"""After how many seconds without news somebody who waits is warned if no worker runs the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +169,10 @@ class Conversation:
             waiting = asyncio.create_task(rest_of(self._client, run.id), name=f"signoff turn {run.id}")
             self._waiting.add(waiting)
             try:
-                await asyncio.wait({waiting})
+                done, _ = await asyncio.wait({waiting}, timeout=UNTAKEN)
+                if not done:
+                    await self._warn_of_unserved(run.id)
+                    await asyncio.wait({waiting})
             finally:
                 self._waiting.discard(waiting)
                 waiting.cancel()
@@ -375,6 +386,15 @@ class Conversation:
             self._listeners -= 1
             if self._listeners == 0 and self._app is not None:
                 await self._client.close()
+
+    async def _warn_of_unserved(self, run_id: str) -> None:
+        backend = self._client.backend
+        try:
+            warning = await unserved(backend, await backend.get_run(run_id))
+        except SignoffError as trouble:
+            warning = f"cannot be asked who runs it: {trouble}"
+        if warning is not None:
+            log.warning("turn %s of session %s: %s", run_id, self.session_id, warning)
 
     async def _outcome(self, rest: Rest) -> Outcome:
         run = rest.run

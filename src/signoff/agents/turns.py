@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NotRequired, TypedDict, cast, get_args
 
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_ai import capture_run_messages
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import UsageLimitExceeded
@@ -40,7 +41,7 @@ class TurnRequest(TypedDict):
     prompt: NotRequired[Any]
     context: NotRequired[Any]
     fork: NotRequired[str]
-    progress: NotRequired[Progress]
+    progress: NotRequired[SkipJsonSchema[Progress]]  # nobody who starts a turn has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from signoff.cli.values import JsonObject, JsonValue, Moment, check_names, login
 from signoff.cli.wording import ago, duration, one_line
 from signoff.client import AsyncClient
 from signoff.records import CallKind, EntryKind, Run, RunState
-from signoff.stores.paging import RunFilter, WorkflowFilter
+from signoff.stores.paging import RunFilter
+from signoff.unserved import name_unserved
 from signoff.wire import to_wire
 
 START_OPTIONS = frozenset(
@@ -66,27 +67,14 @@ async def _start(
 ) -> None:
     check_names(kwargs, START_OPTIONS, "signoff start")
     handle = await client.start(workflow, *args, id=run_id, **options, **kwargs)
-    await _note_unknown(client, out, handle.id)
+    if (note := await name_unserved(client.backend, await client.backend.get_run(handle.id))) is not None:
+        out.note(note)
     if wait:
         await _wait_for_end(client, out, handle.id)
     elif out.as_json:
         out.object(to_wire(await client.backend.get_run(handle.id)))
     else:
         out.line(handle.id)
-
-
-async def _note_unknown(client: AsyncClient, out: Output, run_id: str) -> None:
-    """Say so if no worker has announced the workflow: a slip of the pen would wait for ever."""
-    run = await client.backend.get_run(run_id)
-    if run.state is not RunState.READY:
-        return
-    announced = await client.backend.list_workflows(WorkflowFilter(group=run.group), limit=1000)
-    names = sorted({each.name for each in announced.items})
-    if names and run.workflow not in names and announced.next is None:
-        there = ", ".join(names[:10])
-        out.note(
-            f"no worker of group {run.group!r} runs {run.workflow!r}; it waits until one does. There are: {there}"
-        )
 
 
 async def _wait_for_end(client: AsyncClient, out: Output, run_id: str) -> None:
