@@ -178,8 +178,9 @@ async def opens(app: Signoff, promise_id: str) -> Promise:
     return found
 
 
-async def rebuilt(app: Signoff, run: Run, entries: Sequence[Entry]) -> Execution:
-    """Rebuild a run in memory from its journal or the beginning of it."""
+@asynccontextmanager
+async def rebuilt(app: Signoff, run: Run, entries: Sequence[Entry]) -> AsyncIterator[Execution]:
+    """A run that is rebuilt in memory from its journal or the beginning of it."""
 
     def begin(entry: Entry, replaying: int) -> Execution:
         program = app.registry.program(run.workflow, entry.fact("version"))
@@ -188,4 +189,8 @@ async def rebuilt(app: Signoff, run: Run, entries: Sequence[Entry]) -> Execution
     async def rerun(call: Any) -> Any:
         raise AssertionError(f"{call.name} is durable")
 
-    return await replay(begin, entries, rerun)
+    execution = await replay(begin, entries, rerun)
+    try:
+        yield execution
+    finally:
+        execution.discard()

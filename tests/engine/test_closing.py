@@ -224,6 +224,40 @@ async def test_a_worker_that_stops_while_a_step_runs_closes_no_workflow_code(tmp
         assert ended == ["contextmanager", "CancelledError()"]
 
 
+@in_asyncio
+async def test_a_worker_that_stops_while_it_rebuilds_a_run_closes_no_workflow_code(tmp_path: Path) -> None:
+    ended.clear()
+    app = new_app(tmp_path)
+    reads, hangs = 0, asyncio.Event()
+
+    async def read() -> None:
+        nonlocal reads
+        reads += 1
+        if reads > 1:
+            hangs.set()
+            await asyncio.Event().wait()
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        try:
+            with _managed():
+                await ctx.step(read, durable=False)
+                await ctx.wait_for_signal("go")
+        except BaseException as error:
+            ended.append(repr(error))
+            raise
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with app.worker():
+            await pauses(app, "r")
+        await run.signal("other")
+        async with doomed_worker(app):
+            await hangs.wait()  # the value is not in the journal: it is read anew
+        gc.collect()
+        assert ended == []
+
+
 PROCESS = """
 import sys
 from pathlib import Path

@@ -247,9 +247,10 @@ async def test_random_numbers_and_ids_are_the_runs_own(tmp_path: Path) -> None:
         runs = [await client.start(flow, id=f"r{n}") for n in range(2)]
         drawn = [number for run in runs for number in await run.result(60)]
         assert len(set(drawn)) == len(drawn)
-        again = await rebuilt(app, await app.store.get_run("r0"), (await app.store.read_journal("r0"))[:1])
-        assert again.outcome is not None
-        assert again.outcome.result == (await app.store.get_run("r0")).result
+        ended, journal = await app.store.get_run("r0"), await app.store.read_journal("r0")
+        async with rebuilt(app, ended, journal[:1]) as again:
+            assert again.outcome is not None
+            assert again.outcome.result == ended.result
 
 
 @in_asyncio

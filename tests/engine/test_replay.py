@@ -281,14 +281,13 @@ async def _uninterrupted(
     app: Signoff, run: Run, entries: Sequence[Entry]
 ) -> list[tuple[int, list[tuple[int, CallKind, str]]]]:
     """What one execution has met (the length of its trace) and waits for at each length of its journal."""
-    execution = await rebuilt(app, run, entries[:1])
-    trace = traces[run.id]
-    states = [(len(trace), _open_calls(execution))]
-    for entry in entries[1:]:
-        if entry.kind in DELIVERED:
-            execution.deliver(entry)
-        states.append((len(trace), _open_calls(execution)))
-    execution.discard()
+    async with rebuilt(app, run, entries[:1]) as execution:
+        trace = traces[run.id]
+        states = [(len(trace), _open_calls(execution))]
+        for entry in entries[1:]:
+            if entry.kind in DELIVERED:
+                execution.deliver(entry)
+            states.append((len(trace), _open_calls(execution)))
     return states
 
 
@@ -296,17 +295,16 @@ async def _check_every_length(app: Signoff, run: Run, entries: Sequence[Entry], 
     """Stop the run at every length of its journal, rebuild it, and let it have the rest."""
     states = await _uninterrupted(app, run, entries)
     for length, (met, waits_for) in enumerate(states, start=1):
-        execution = await rebuilt(app, run, entries[:length])
-        trace = traces[run.id]
-        assert execution.failure is None, f"at length {length}: {execution.failure}"
-        assert trace == lived[:met], f"at length {length}"
-        assert _open_calls(execution) == waits_for, f"at length {length}"
-        for entry in entries[length:]:
-            if entry.kind in DELIVERED:
-                execution.deliver(entry)
-        assert trace == lived, f"from length {length}"
-        assert _ended_as(execution) == (None, run.state, run.result, run.error), f"from length {length}"
-        execution.discard()
+        async with rebuilt(app, run, entries[:length]) as execution:
+            trace = traces[run.id]
+            assert execution.failure is None, f"at length {length}: {execution.failure}"
+            assert trace == lived[:met], f"at length {length}"
+            assert _open_calls(execution) == waits_for, f"at length {length}"
+            for entry in entries[length:]:
+                if entry.kind in DELIVERED:
+                    execution.deliver(entry)
+            assert trace == lived, f"from length {length}"
+            assert _ended_as(execution) == (None, run.state, run.result, run.error), f"from length {length}"
 
 
 @pytest.mark.timeout(400)

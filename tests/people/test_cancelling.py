@@ -88,8 +88,8 @@ async def test_a_question_that_its_workflow_gives_up_leaves_the_inbox_and_is_rec
         assert [each.kind for each in history] == [AuditKind.ASKED, AuditKind.CANCELLED, AuditKind.REFUSED]
         run, entries = await env.store.get_run("r"), await journal(app, "r")
         for length in range(1, len(entries) + 1):  # a replay from any moment on comes to the same place
-            again = await rebuilt(app, run, entries[:length])
-            assert again.failure is None
+            async with rebuilt(app, run, entries[:length]) as again:
+                assert again.failure is None
         await env.client.answer(new.id, "replaced")
         assert await result(env) == "replaced"
 

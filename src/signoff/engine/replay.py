@@ -40,6 +40,9 @@ async def replay(
     execution.is_replaying = len(entries) > 1 or entries[0].kind is EntryKind.STARTED
     try:
         return await _deliver(execution, deliveries, rerun)
+    except BaseException:  # nobody else has it: what is half rebuilt is let go as it stands
+        execution.discard()
+        raise
     finally:
         execution.is_replaying = False
 
