@@ -12,10 +12,9 @@ from typing import Any, ClassVar, cast
 
 from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai._utils import _disable_threads, disable_threads  # pyright: ignore[reportPrivateUsage]
-from pydantic_ai.agent import AbstractAgent, CallToolsNode, EventStreamHandler
+from pydantic_ai.agent import AbstractAgent, EventStreamHandler
 from pydantic_ai.capabilities import (
     AbstractCapability,
-    AgentNode,
     CapabilityOrdering,
     CombinedCapability,
     Instrumentation,
@@ -138,7 +137,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
         """Return what the agent has of it: this, bound to the agent, and what is around all other capabilities."""
-        return CombinedCapability([_InWorkflow[AgentDepsT](), super().for_agent(agent)])
+        return CombinedCapability([InWorkflow[AgentDepsT](), super().for_agent(agent)])
 
     @property
     def in_durable_context(self) -> bool:
@@ -240,17 +239,6 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             await Gate.of(self, ctx).record(calls, _known.get())
         return response
 
-    async def before_node_run(
-        self, ctx: RunContext[AgentDepsT], *, node: AgentNode[AgentDepsT]
-    ) -> AgentNode[AgentDepsT]:
-        """Record what is known of tools that the given history ends in calls of: no request was made for them here."""
-        if self.in_durable_context and isinstance(node, CallToolsNode):
-            known = _known.get()
-            calls = [call for call in node.model_response.tool_calls if call.tool_name not in known]
-            if calls:
-                await Gate.of(self, ctx).record(calls, known)
-        return node
-
     async def wrap_tool_execute(
         self,
         ctx: RunContext[AgentDepsT],
@@ -271,7 +259,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
         if ctx.tool_call_approved:
             return as_edited(await through_pauses(args), _edit_of(ctx.tool_call_metadata))
-        return await gate.run(call, tool_def, args, through_pauses, _known.get()[call.tool_name])
+        known = await _known_of(gate, [call])
+        return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
@@ -279,7 +268,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Ask about calls that come together: behind a barrier, or deferred while they were checked."""
         if not self.in_durable_context:
             return None
-        return await Gate.of(self, ctx).resolve(requests, _known.get())
+        gate = Gate.of(self, ctx)
+        return await gate.resolve(requests, await _known_of(gate, requests.approvals))
 
     def recorded(self, payload: object) -> Any:
         """Return, or raise, what a tool call's step has recorded."""
@@ -291,6 +281,15 @@ _stored: contextvars.ContextVar[Any] = contextvars.ContextVar("signoff_agent_sto
 _known: contextvars.ContextVar[dict[str, Known]] = contextvars.ContextVar("signoff_agent_known")
 
 
+async def _known_of(gate: Gate, calls: Sequence[ToolCallPart]) -> dict[str, Known]:
+    """Return what was known of tools when they were called; of those in a given history, what is known now."""
+    known = _known.get()
+    given = [call for call in calls if call.tool_name not in known]
+    if given:
+        await gate.record(given, known)
+    return known
+
+
 def _here() -> Context | None:
     try:
         return current_context()
@@ -298,7 +297,7 @@ def _here() -> Context | None:
         return None
 
 
-class _InWorkflow(AbstractCapability[AgentDepsT]):
+class InWorkflow(AbstractCapability[AgentDepsT]):
     """Has what runs in workflow code run as such, around all other capabilities."""
 
     def get_ordering(self) -> CapabilityOrdering:
