@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -33,18 +34,20 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
-from signoff.agents.approvals import Policy, check_policy
+from signoff.agents.approvals import Policy, check_policy, names_in
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
 from signoff.agents.gate import EDITED, Gate, as_edited
 from signoff.agents.record import note_call
 from signoff.agents.speaking import speaking
-from signoff.agents.tools import KEY, NEEDS_APPROVAL
+from signoff.agents.tools import KEY, NEEDS_APPROVAL, Calling, calling
 from signoff.agents.whole import WholeAnswers
 from signoff.context import Context, current_context
 from signoff.engine.retry import RetryPolicy
 from signoff.errors import NotSerializable, OutsideWorkflow
 from signoff.people.responders import check_names
+
+log = logging.getLogger("signoff.agents")
 
 DepsFactory = Callable[[Any], Any]
 
@@ -127,6 +130,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         self._deps = deps
         check_policy(approvals)
         self.approvals = approvals
+        self._warned_of: set[str] = set()
         self.barrier = barrier
         self._streams = stream
         self.operators = check_names("operators", operators)
@@ -228,7 +232,21 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Have tools that Pydantic AI would defer come to ``wrap_tool_execute``, where people are asked."""
         if not self.in_durable_context:
             return tool_defs
+        self._warn_of_unknown([each.name for each in tool_defs])
         return [_asked_here(each) if each.defer else each for each in tool_defs]
+
+    def _warn_of_unknown(self, tools: Sequence[str]) -> None:
+        """A slip of the pen in a name would have nobody asked."""
+        for name in names_in(self.approvals):
+            if name not in tools and name not in self._warned_of:
+                self._warned_of.add(name)
+                log.warning(
+                    "agent %r: approvals= names %r, which none of its tools is called now: nobody is asked for it. "
+                    "There are: %s",
+                    self.name,
+                    name,
+                    ", ".join(sorted(tools)) or "none",
+                )
 
     async def after_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
@@ -257,10 +275,11 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             note_call(call.tool_call_id)
             return await gate.run_through_pauses(call, arguments, handler)
 
-        if ctx.tool_call_approved:
-            return as_edited(await through_pauses(args), _edit_of(ctx.tool_call_metadata))
-        known = await _known_of(gate, [call])
-        return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
+        with calling(Calling(ctx.tool_call_approved, gate.shown(call, args))):
+            if ctx.tool_call_approved:
+                return as_edited(await through_pauses(args), _edit_of(ctx.tool_call_metadata))
+            known = await _known_of(gate, [call])
+            return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests

@@ -309,6 +309,15 @@ class Gate:
         answer = await _answer_or_denial(asked, "given the result of this call")
         return answer if isinstance(answer, ToolDenied) else cast("dict[str, Any]", answer.value)["result"]
 
+    def shown(self, call: ToolCallPart, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what people are shown of a call that was interrupted."""
+        return {
+            "agent": self._durable.name,
+            "tool": call.tool_name,
+            "arguments": jsonable(args),
+            "tool_call_id": call.tool_call_id,
+        }
+
     def _about(self, call: ToolCallPart) -> dict[str, Any]:
         """What people are shown of any call."""
         return {
