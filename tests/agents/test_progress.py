@@ -180,7 +180,7 @@ async def test_a_crash_anywhere_in_a_long_turn_repeats_no_request_and_comes_to_t
         walk.asked.clear()
         walk.contexts.clear()
         env.people.answer("walker wants to call send", approved=True)
-        env.people.answer("Step 'walker.send' was interrupted*", {"action": "done", "result": "sent"})
+        env.people.answer("Step 'walker.send' was interrupted*", {"action": "retry"})
         result = await env.run("walker", {"prompt": "go", "context": {"tenant": "t1"}}, id="r")
         messages = ModelMessagesTypeAdapter.validate_python(result["messages"])
         check(messages)
