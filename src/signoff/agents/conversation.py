@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from signoff import codec
 from signoff.agents.decisions import Decision, Said, said, said_in_words
-from signoff.agents.history import PROMPT, Histories, Prompt
+from signoff.agents.history import PROMPT, Histories, Prompt, read_prompt
 from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts
 from signoff.agents.record import STEER
 from signoff.agents.session_turns import AT_ONCE, SessionTurns
@@ -126,11 +126,13 @@ class Conversation:
             timeout_seconds: The turn's own deadline, counted from its start.
 
         Raises:
+            InvalidValue: What is said is no prompt. Nothing is stored.
             NotSerializable, PayloadTooLarge: The prompt or the context cannot be stored.
             RunCancelled: The turn was aborted.
             Detached: ``detach`` was called meanwhile.
             Exception: What the turn failed with; if its class is not imported here, ``RunFailed``.
         """
+        request: TurnRequest = {"prompt": PROMPT.dump_python(read_prompt(prompt), mode="json")}
         await self._open()
         if id is not None and await self._turns.has(id):
             return await self.wait(id)
@@ -144,7 +146,6 @@ class Conversation:
                 return await self.wait(run.id)
             if on_message == "cancel":
                 await self._client.cancel(run.id, reason="a new message came", by=user_id)
-        request: TurnRequest = {"prompt": PROMPT.dump_python(prompt, mode="json")}
         if context is not None:
             request["context"] = context
         handle = await self._client.start(

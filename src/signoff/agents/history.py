@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ToolCallPart, UserContent
 
 from signoff.agents.endings import Ending, closed, unsaid
 from signoff.client import AsyncClient
-from signoff.errors import NotFound
+from signoff.errors import InvalidValue, NotFound
 from signoff.records import Entry, EntryKind, Run, RunState
 
 SLICE: Final = 250_000
@@ -27,6 +28,22 @@ BEHIND: Final = "behind"
 
 Prompt = str | Sequence[UserContent]
 PROMPT: Final[TypeAdapter[Prompt]] = TypeAdapter(Prompt)
+
+NO_PROMPT: Final = "(What was said here is no prompt.)"
+"""What a history has of a turn that was started with something else."""
+
+
+def read_prompt(given: object) -> Prompt:
+    """Return a prompt, also one that was stored as JSON.
+
+    Raises:
+        InvalidValue: It is none.
+    """
+    try:
+        return PROMPT.validate_python(given)
+    except ValidationError:
+        expected = "a text, or a list of texts, pictures and files as Pydantic AI has them"
+        raise InvalidValue("prompt", f"expected {expected}, not {reprlib.repr(given)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +179,22 @@ class Histories:
             last = messages[-1].parts
             begun = {part.tool_call_id for part in last if isinstance(part, ToolCallPart)}  # for all we know
             return Kept(dumped(closed(messages, begun, ending_of(run))), previous)
-        asked: Mapping[str, Any] = json.loads(run.arguments)["args"][0]
+        asked = _request(run)
         if "prompt" not in asked:
             return Kept("[]", previous)
-        prompt = PROMPT.validate_python(asked["prompt"])
+        try:
+            prompt = read_prompt(asked["prompt"])
+        except InvalidValue:  # it failed for that
+            prompt = NO_PROMPT
         return Kept(dumped(unsaid(prompt, ending_of(run), run.id)), previous)
+
+
+def _request(run: Run) -> Mapping[str, Any]:
+    """Return what a turn was started with, whoever has started it, and however: its workflow may have refused it."""
+    arguments = json.loads(run.arguments)
+    given: list[object] = [*arguments["args"], *arguments["kwargs"].values()]
+    is_one = len(given) == 1 and isinstance(given[0], dict)
+    return cast("dict[str, Any]", given[0]) if is_one else {"prompt": None}
 
 
 def ending_of(run: Run) -> Ending:

@@ -22,7 +22,7 @@ from signoff import codec
 from signoff.agents.budgets import Budget
 from signoff.agents.durable import Durable
 from signoff.agents.endings import Ending, closed, unsaid
-from signoff.agents.history import BEHIND, PROMPT, Histories, as_part, dumped, sliced
+from signoff.agents.history import BEHIND, Histories, as_part, dumped, read_prompt, sliced
 from signoff.agents.progress import Generation, Progress, Stop, earlier, usage_of
 from signoff.agents.record import TurnRecord, beside
 from signoff.client import App, AsyncClient
@@ -129,7 +129,7 @@ class Turn:
         begun = await self._begun(request, progress)
         if "prompt" not in request:
             return {"status": "forked", "output": None, "messages": [], **_previous(begun), "usage": {}}
-        prompt = PROMPT.validate_python(request["prompt"])
+        prompt = read_prompt(request["prompt"])
         history, behind = await self._history(begun["previous"], progress)
         seconds = 0.0 if progress is None else progress["seconds"]
         record = TurnRecord(self._ctx, self._settings.budget, behind, seconds)
