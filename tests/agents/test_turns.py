@@ -15,7 +15,8 @@ from pydantic_ai.usage import RequestUsage
 
 from signoff import RetryPolicy, RunCancelled
 from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool
-from signoff.errors import InvalidState, InvalidValue, NotFound, RegistrationError
+from signoff.agents.turns import OnMessage
+from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, RegistrationError
 from signoff.records import EntryKind
 from signoff.testing import VirtualClock
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
@@ -139,6 +140,33 @@ async def test_a_message_said_twice_with_one_id_is_said_once(tmp_path: Path) -> 
         turns = [await chat.run("hello", id="m-1") for _ in range(2)]
         assert turns[0] == turns[1]
         assert len(chats.model.seen) == 1
+
+
+@pytest.mark.parametrize("on_message", ["queue", "cancel", "answer"])
+@in_asyncio
+async def test_another_message_with_the_id_of_one_is_refused_and_changes_nothing(
+    tmp_path: Path, on_message: OnMessage
+) -> None:
+    async with Chats(tmp_path, on_message=on_message).running() as chats:
+        chat = chats.conversation("c")
+        first = await chat.run("hello", context={"tenant": "t1"}, id="m-1")
+        assert isinstance(await chats.conversation("d").run("hello", id="m-2"), Finished)
+        other = await chats.client.start("support", {"fork": "m-2"}, id="m-3")
+        await other.result(timeout=20)
+        waiting = await chat.run("rm a")
+        assert isinstance(waiting, Paused)
+        for prompt, context, id, differs in (
+            ("b", {"tenant": "t1"}, "m-1", "other arguments"),
+            ("hello", {"tenant": "t2"}, "m-1", "other arguments"),
+            ("hello", None, "m-1", "other arguments"),
+            ("hello", None, "m-2", "another session"),
+            ("yes", None, "m-3", "other arguments"),
+        ):
+            with pytest.raises(IdConflict, match=f"{id}.*{differs}"):
+                await chat.run(prompt, context=context, id=id)
+        assert await chat.run("hello", context={"tenant": "t1"}, id="m-1") == first
+        assert [each.id for each in await chat.pending()] == [each.id for each in waiting.pending]
+    assert chats.removed == []
 
 
 # Budgets

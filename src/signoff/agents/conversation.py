@@ -128,13 +128,19 @@ class Conversation:
         Raises:
             InvalidValue: What is said is no prompt. Nothing is stored.
             NotSerializable, PayloadTooLarge: The prompt or the context cannot be stored.
+            IdConflict: The id is that of another turn or run, or something else was said with it.
             RunCancelled: The turn was aborted.
             Detached: ``detach`` was called meanwhile.
             Exception: What the turn failed with; if its class is not imported here, ``RunFailed``.
         """
         request: TurnRequest = {"prompt": PROMPT.dump_python(read_prompt(prompt), mode="json")}
+        if context is not None:
+            request["context"] = context
         await self._open()
-        if id is not None and await self._turns.has(id):
+        if id is not None and await self._turns.is_taken(id):
+            await self._client.start(
+                self.agent, request, id=id, session_id=self.session_id
+            )  # as it was, or refused
             return await self.wait(id)
         waiting = await self._turns.waiting()
         if waiting is not None:
@@ -146,8 +152,6 @@ class Conversation:
                 return await self.wait(run.id)
             if on_message == "cancel":
                 await self._client.cancel(run.id, reason="a new message came", by=user_id)
-        if context is not None:
-            request["context"] = context
         handle = await self._client.start(
             self.agent,
             request,
