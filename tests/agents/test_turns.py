@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent
@@ -219,6 +220,28 @@ async def test_waiting_for_people_costs_no_time(tmp_path: Path) -> None:
         assert isinstance(turn, Paused)
         clock.advance(24 * 3600)
         assert isinstance(await chat.respond(turn.pending[0].id, Approve()), Finished)
+
+
+@pytest.mark.parametrize("field", ["requests", "tool_calls", "tokens", "cost", "seconds"])
+@pytest.mark.parametrize("limit", [-1, "x", "5", True, float("nan"), float("inf"), [5]], ids=repr)
+def test_what_is_no_limit_is_refused_where_a_budget_is_made(field: str, limit: Any) -> None:
+    with pytest.raises(InvalidValue, match=f"^{field}: ") as refused:
+        Budget(**{field: limit})
+    assert refused.value.path == field
+
+
+@pytest.mark.parametrize("field", ["requests", "tool_calls", "tokens"])
+def test_what_is_counted_has_whole_limits(field: str) -> None:
+    with pytest.raises(InvalidValue, match=f"^{field}: a budget has a whole number"):
+        Budget(**{field: 1.5})
+
+
+def test_what_is_no_budget_is_refused_when_an_agent_is_registered(tmp_path: Path) -> None:
+    agent = Agent("test", name="a", capabilities=[Durable()])
+    for budget in (5, 0, {"requests": 5}):
+        with pytest.raises(RegistrationError, match="^budget: expected"):
+            new_app(tmp_path).register(agent, budget=budget)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    new_app(tmp_path).register(agent, budget=Budget(requests=0, cost=Decimal("0.5"), seconds=0.5))
 
 
 def test_a_budget_of_money_is_kept_exactly() -> None:
