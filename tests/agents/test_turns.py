@@ -121,6 +121,20 @@ async def test_what_is_said_to_a_running_turn_is_read_with_its_next_request(tmp_
 
 
 @in_asyncio
+async def test_what_is_no_text_is_not_said_to_a_running_turn(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        first = await chat.run("rm a")
+        assert isinstance(first, Paused)
+        for wrong in (5, None, ["be brief"], b"be brief"):
+            with pytest.raises(InvalidValue, match="^text: expected a text"):
+                await chat.steer(wrong)  # pyright: ignore[reportArgumentType]
+        turn = await chat.respond(first.pending[0].id, Approve())
+    assert isinstance(turn, Finished)
+    assert turn.output == "did: removed a"
+
+
+@in_asyncio
 async def test_a_follow_up_said_meanwhile_is_the_next_turn(tmp_path: Path) -> None:
     async with Chats(tmp_path).running() as chats:
         chat = chats.conversation("c")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import reprlib
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -265,8 +266,11 @@ class Conversation:
             The turn's run.
 
         Raises:
+            InvalidValue: What is said is no text. Nothing is sent.
             InvalidState: No turn runs; say it with ``run``.
         """
+        if not isinstance(cast("object", text), str):
+            raise InvalidValue("text", f"expected a text, not {reprlib.repr(text)}")
         await self._open()
         run = await self._turns.active()
         if run is None:
