@@ -155,6 +155,29 @@ async def test_several_questions_are_answered_by_their_ids_only(tmp_path: Path, 
 
 @WAYS
 @in_asyncio
+async def test_a_token_is_not_used_up_while_an_open_question_of_it_has_no_answer(
+    tmp_path: Path, way: str
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a b c")
+        a, b, c = turn.pending
+        for context in (None, {"tenant": "other"}):
+            with pytest.raises(ResumeRefused, match=f"no answer here: {b.id}, {c.id}$") as refused:
+                await chat.resume(token, {a.id: True}, context=context, user_id="ana")
+            assert (refused.value.reason, refused.value.questions) == ("missing", (b.id, c.id))
+        assert len(await chat.pending()) == 3
+        trail = (await talk.client.inbox.history(question_id=b.id)).items
+        assert [each.by for each in trail if each.kind is AuditKind.REFUSED] == ["ana", "ana"]
+        assert isinstance(await chat.respond(b.id, Deny()), Paused)
+        assert isinstance(await chat.resume(token, {a.id: True, c.id: False}), Finished)
+        assert await refusal(chat, token) == "used"
+    assert talk.chats.removed == ["a"]
+    assert talk.chats.deps == [{}]
+
+
+@WAYS
+@in_asyncio
 async def test_a_wrong_answer_leaves_the_token_and_all_questions_as_they_were(
     tmp_path: Path, way: str
 ) -> None:
