@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, UserContent
 
 from signoff.agents.endings import Ending, closed, unsaid
 from signoff.agents.progress import Behind, Progress
 from signoff.client import AsyncClient
-from signoff.errors import NotFound
+from signoff.errors import InvalidValue, NotFound
 from signoff.records import Entry, EntryKind, Run, RunState
 
 SLICE: Final = 250_000
@@ -34,6 +35,22 @@ REQUEST: Final = "request"
 
 Prompt = str | Sequence[UserContent]
 PROMPT: Final[TypeAdapter[Prompt]] = TypeAdapter(Prompt)
+
+NO_PROMPT: Final = "(What was said here is no prompt.)"
+"""What a history has of a turn that was started with something else."""
+
+
+def read_prompt(given: object) -> Prompt:
+    """Return a prompt, also one that was stored as JSON.
+
+    Raises:
+        InvalidValue: It is none.
+    """
+    try:
+        return PROMPT.validate_python(given)
+    except ValidationError:
+        expected = "a text, or a list of texts, pictures and files as Pydantic AI has them"
+        raise InvalidValue("prompt", f"expected {expected}, not {reprlib.repr(given)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +152,7 @@ class Histories:
 
     async def prompt(self, run_id: str) -> Any:
         """Return what a turn was asked, as its run was started with it."""
-        return _asked(await self.run(run_id))["prompt"]
+        return _request(await self.run(run_id))["prompt"]
 
     async def run(self, run_id: str) -> Run:
         """Return a run. Raises NotFound."""
@@ -188,10 +205,13 @@ class Histories:
             journal.take(entries, run.workflow)
             if (behind := journal.behind(progress)) is not None:
                 return Kept(dumped(closed(behind.all, (), ending_of(run))), previous)
-        asked = _asked(run)
+        asked = _request(run)
         if "prompt" not in asked:
             return Kept("[]", previous)
-        prompt = PROMPT.validate_python(asked["prompt"])
+        try:
+            prompt = read_prompt(asked["prompt"])
+        except InvalidValue:  # it failed for that
+            prompt = NO_PROMPT
         return Kept(dumped(unsaid(prompt, ending_of(run), run.id)), previous)
 
 
@@ -201,8 +221,12 @@ def _read_lists(text: str) -> list[ModelMessage]:
     return [message for messages in lists for message in messages]
 
 
-def _asked(run: Run) -> Mapping[str, Any]:
-    return json.loads(run.arguments)["args"][0]
+def _request(run: Run) -> Mapping[str, Any]:
+    """Return what a turn was started with, whoever has started it, and however: its workflow may have refused it."""
+    arguments = json.loads(run.arguments)
+    given: list[object] = [*arguments["args"], *arguments["kwargs"].values()]
+    is_one = len(given) == 1 and isinstance(given[0], dict)
+    return cast("dict[str, Any]", given[0]) if is_one else {"prompt": None}
 
 
 def _progress_of(entries: Sequence[Entry]) -> Progress | None:

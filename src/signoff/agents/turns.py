@@ -22,7 +22,7 @@ from signoff import codec
 from signoff.agents.budgets import Budget
 from signoff.agents.durable import Durable
 from signoff.agents.endings import Ending, closed, unsaid
-from signoff.agents.history import BEHIND, PROMPT, REQUEST, Histories, Prompt, as_line, dumped, sliced
+from signoff.agents.history import BEHIND, REQUEST, Histories, Prompt, as_line, dumped, read_prompt, sliced
 from signoff.agents.progress import Behind, Generation, Progress, Stop, can_be_split, usage_of
 from signoff.agents.record import TurnRecord, beside
 from signoff.client import App, AsyncClient
@@ -180,6 +180,8 @@ class Turn:
         """Read what was said before: it does not change any more, so the journal need not have it, too."""
         read: list[tuple[Sequence[ModelMessage], Any, Behind | None]] = []
         progress = request.get("progress")
+        if progress is None:
+            read_prompt(request.get("prompt"))  # before anything is read for it
 
         async def load() -> None:
             history = await self._histories.up_to(previous)
@@ -193,7 +195,7 @@ class Turn:
         ((history, prompt, behind),) = read
         if progress is not None and behind is None:
             raise InvalidValue("progress", "no turn begins with it: the journal has no messages of it")
-        return SaidBefore(history, PROMPT.validate_python(prompt), behind)
+        return SaidBefore(history, read_prompt(prompt), behind)
 
     async def _run_agent(
         self, said: SaidBefore, context: Any, record: TurnRecord, progress: Progress | None

@@ -181,7 +181,7 @@ async def answer(
     began = time.perf_counter()
     promise: Promise | None = None
     try:
-        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        responder = Responder.of(user_id, groups, roles)
         check_texts(user_id=user_id, note=note, request_id=request_id)
         promise = await _get_promise(store, question_id)
         settled = await _settle(store, promise, value, responder, note, request_id, digest, alike)
