@@ -32,7 +32,7 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from signoff.agents.in_workflow import is_in_workflow
 from signoff.agents.pausing import check_left, run_unit
-from signoff.agents.record import at_work
+from signoff.agents.record import note_work
 from signoff.agents.tools import step_options_of
 from signoff.context import current_context
 from signoff.engine.retry import RetryPolicy
@@ -147,12 +147,14 @@ class StepBackend(CallableOperationBackend[Config]):
         async def step() -> object:
             return await self._unit(lambda: run_unit(body))
 
+        # said here, as the annotation of a function made for one call would be resolved at each
+        call = current_context().step(name, step, returns=Any, **config)
         try:
-            with at_work():
-                # said here, as the annotation of a function made for one call would be resolved at each
-                payload = await current_context().step(name, step, returns=Any, **config)
+            payload = await call
         except ModelAPIError as error:
             raise _as_raised(error) from error
+        finally:
+            note_work(call.attempt_times)
         if not isinstance(operation_id, ToolsetCallToolId):
             return payload
         check_left(payload)

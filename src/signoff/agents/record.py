@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic_ai import RunContext
@@ -60,7 +61,7 @@ class TurnRecord(AbstractCapability[Any]):
         self.begun: set[str] = set()
         self._ctx = ctx
         self._budget = budget
-        self.watch = Stopwatch(ctx.now, seconds)
+        self.watch = Stopwatch(seconds)
 
     @contextmanager
     def current(self) -> Generator[None]:
@@ -114,7 +115,8 @@ def note_call(tool_call_id: str) -> None:
         record.begun.add(tool_call_id)
 
 
-def at_work() -> AbstractContextManager[None]:
-    """Count the time until this is left as the turn's, if one runs here."""
+def note_work(times: Sequence[tuple[datetime, datetime]]) -> None:
+    """Count the times of a step's attempts as work of the turn that runs here, if one does."""
     record = _current.get(None)
-    return nullcontext() if record is None else record.watch.running()
+    if record is not None:
+        record.watch.add(times)
