@@ -29,10 +29,11 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     replay_scope,
 )
+from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
+from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults, ToolDenied
 
 from signoff.agents.approvals import Policy, check_policy
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
@@ -277,7 +278,16 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             return await gate.run_through_pauses(call, arguments, handler)
 
         if ctx.tool_call_approved:
-            return as_edited(await through_pauses(args), _edit_of(ctx.tool_call_metadata))
+            try:
+                result = await through_pauses(args)
+            except CallDeferred as deferred:
+                if not self.barrier:
+                    raise
+                # what has come back from behind the barrier does not come back again
+                result = await _from_outside(gate, replace(call, args=args), deferred)
+            if isinstance(result, ToolDenied):
+                return result
+            return as_edited(result, _edit_of(ctx.tool_call_metadata))
         return await gate.run(call, tool_def, args, through_pauses, _known.get()[call.tool_name])
 
     async def handle_deferred_tool_calls(
@@ -329,6 +339,12 @@ def _is_replaying() -> bool:
 def _asked_here(definition: ToolDefinition) -> ToolDefinition:
     metadata = {**(definition.metadata or {}), NEEDS_APPROVAL: definition.kind}
     return replace(definition, kind="function", metadata=metadata)
+
+
+async def _from_outside(gate: Gate, call: ToolCallPart, deferred: CallDeferred) -> Any:
+    metadata = {call.tool_call_id: deferred.metadata or {}}
+    results = await gate.resolve(DeferredToolRequests(calls=[call], metadata=metadata), {})
+    return results.calls[call.tool_call_id]
 
 
 def _edit_of(metadata: object) -> Mapping[str, Any] | None:
