@@ -16,8 +16,8 @@ from pydantic_ai.toolsets import ExternalToolset
 
 from signoff import Alike, Context, Signoff, WrongAnswer
 from signoff.agents import Durable, ToolCall, approve, ask, deny, tool_options
-from signoff.errors import InvalidValue, RegistrationError
-from signoff.testing import MemoryStore, environment
+from signoff.errors import InvalidValue, NotAllowed, RegistrationError
+from signoff.testing import MemoryStore, after_step, environment
 from signoff.testing.environment import Environment
 from tests.agents.scripts import Script, asked, calls, returns, says
 from tests.support import doomed_worker, in_asyncio, new_app, opened
@@ -372,11 +372,104 @@ async def test_what_is_run_elsewhere_is_asked_for_and_its_result_goes_to_the_mod
         await env.idle()
         by_tool = {asked(each)["metadata"]["tool"]: each for each in (await env.client.questions()).items}
         assert asked(by_tool["ship"])["metadata"]["carrier"] == "dhl"
+        shown = {tool: asked(each)["metadata"]["arguments"] for tool, each in by_tool.items()}
+        assert shown == {"scan": {"page": 1}, "ship": {"order": "o-1"}}
         with pytest.raises(WrongAnswer):
             await env.client.answer(by_tool["scan"].id, {"result": 7})
         await env.client.answer(by_tool["scan"].id, {"result": "a letter"})
         await env.client.answer(by_tool["ship"].id, {"result": "parcel 12"})
         assert await run.result() == [["scan", "a letter", "success"], ["ship", "parcel 12", "success"]]
+
+
+@pytest.mark.parametrize("hot_runs", [0, 100])
+@pytest.mark.parametrize("is_approved", [False, True])
+@in_asyncio
+async def test_behind_a_barrier_a_tool_that_is_run_elsewhere_is_answered_for_and_lets_no_other_begin(
+    is_approved: bool, hot_runs: int
+) -> None:
+    scene = Scene(calls(REMOVE, ("ship", {"order": "o-1"})), says("done"), barrier=True)
+
+    @scene.agent.tool_plain(requires_approval=is_approved)
+    def ship(order: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        raise CallDeferred(metadata={"carrier": "dhl"})
+
+    async with environment(scene.app, hot_runs=hot_runs) as env:
+        run = await env.start(scene.work)
+        await env.idle()
+        told: list[Any] = []
+        while questions := (await env.client.questions()).items:
+            shown = asked(questions[-1])
+            if shown["input_type"] == "form":
+                about = shown["metadata"]
+                told.append((about["tool"], about["arguments"], about["carrier"], list(scene.removed)))
+                await env.client.answer(questions[-1].id, {"result": "parcel 12"})
+            else:
+                assert scene.removed == []
+                arguments = shown["action"]["arguments"]
+                edited = {"order": "o-2"} if "order" in arguments else arguments
+                await env.client.answer(questions[-1].id, {"approved": True, "edited": edited})
+            await env.idle()
+        found = [(tool, content) for tool, content, _ in await run.result()]
+    order = {"order": "o-2" if is_approved else "o-1"}
+    assert told == [("ship", order, "dhl", ["a"] if is_approved else [])]
+    assert sorted(found) == [("remove", "removed a"), ("ship", "parcel 12")]
+    assert scene.removed == ["a"]
+    assert ("changed its arguments" in str(scene.messages)) == is_approved
+
+
+@in_asyncio
+async def test_an_edited_call_behind_a_barrier_whose_result_nobody_gives_is_denied() -> None:
+    scene = Scene(calls(("ship", {"order": "o-1"})), says("done"), barrier=True)
+
+    @scene.agent.tool_plain(requires_approval=True)
+    def ship(order: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        raise CallDeferred
+
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        await env.client.answer(question.id, {"approved": True, "edited": {"order": "o-2"}})
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        await env.client.inbox.cancel(question.id, by="ana")
+        ((_, content, outcome),) = await run.result()
+        assert outcome == "denied"
+        assert "withdrawn" in content
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+@in_asyncio
+async def test_as_many_must_approve_as_the_policy_says(barrier: bool) -> None:
+    scene = Scene(calls(REMOVE), says("done"), barrier=barrier, approvals={"remove": ask(approvers=2)})
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        (question,) = (await scene.questions(env)).values()
+        await env.client.answer(question, True, user_id="ana")
+        await env.idle()
+        assert scene.removed == []
+        assert set(await scene.questions(env)) == {"a"}
+        await env.client.answer(question, True, user_id="ben")
+        assert await run.result() == [["remove", "removed a", "success"]]
+
+
+@pytest.mark.parametrize("operators", [[], ["user:olga", "group:ops"]])
+@in_asyncio
+async def test_operators_are_asked_about_an_interrupted_call(operators: list[str]) -> None:
+    scene = Scene(calls(REMOVE), says("done"), approvals={"remove": approve()}, operators=operators)
+    async with environment(scene.app) as env:
+        env.crash(at=after_step("tidy.remove"))
+        run = await env.start(scene.work)
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        assert asked(question)["metadata"]["step"] == "tidy.remove"
+        assert list(question.assignees) == operators
+        done = {"action": "done", "result": "removed"}
+        if operators:
+            with pytest.raises(NotAllowed):
+                await env.client.answer(question.id, done, user_id="ana")
+        await env.client.answer(question.id, done, user_id="olga")
+        assert await run.result() == [["remove", "removed", "success"]]
 
 
 @in_asyncio

@@ -15,6 +15,7 @@ from signoff.records import Run
 from signoff.stores.base import Change
 from signoff.unserved import WorkBackend, unserved
 from tests.agents.chats import Chats, returns_of, texts_of
+from tests.agents.test_histories import is_whole
 from tests.support import in_asyncio, opened
 
 
@@ -173,6 +174,7 @@ async def test_detaching_and_cancelling_who_waits_leave_the_approval_open(tmp_pa
         assert isinstance(turn, Paused)
         turn = await chat.respond(turn.pending[0].id, Approve())
         assert isinstance(turn, Finished)
+        await is_whole(chat)
     assert chats.removed == ["a"]
 
 
@@ -189,7 +191,7 @@ async def test_aborting_denies_open_calls_asks_no_model_and_closes_the_turn(tmp_
             await chat.wait()
         with pytest.raises(AlreadySettled):
             await chat.respond(turn.pending[0].id, Approve())
-        history = await chat.messages()
+        history = await is_whole(chat)
         assert [part.outcome for part in returns_of(history)] == ["denied", "denied"]
         assert all("user closed tab" in str(part.content) for part in returns_of(history))
         turn = await chat.run("hello")
@@ -208,7 +210,7 @@ async def test_what_was_done_before_an_abort_stays_in_the_history(tmp_path: Path
         id = next(each.id for each in turn.pending if each.arguments == {"path": "a"})
         await chat.respond(id, Approve())
         await chat.abort()
-        history = await chat.messages()
+        history = await is_whole(chat)
     outcomes = {part.tool_call_id[-1]: part.outcome for part in returns_of(history)}
     assert outcomes == {"a": "success", "b": "denied"}
 

@@ -7,6 +7,9 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,8 +23,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
 import signoff
-from signoff import Context, Signoff
-from signoff.agents import Durable, tool_options
+from signoff import Context, RetryPolicy, Signoff
+from signoff.agents import Durable, ToolCall, in_workflow, pause, tool_options
 from signoff.errors import NotSerializable, OutsideWorkflow
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, after_step, crash_everywhere, environment
@@ -212,6 +215,197 @@ async def test_live_dependencies_are_made_for_each_step_and_left_at_its_end() ->
     async with environment(app) as env:
         assert [content for _, content, _ in await env.run(work)] == ["connection of t1"] * 2
         assert (events.count("open"), events.count("close")) == (4, 4)
+
+
+# Dependencies that are stored
+
+
+class Tenant(BaseModel):
+    name: str
+    since: date
+
+
+@dataclass
+class Account:
+    tenant: Tenant
+    limits: dict[str, Decimal]
+
+
+@dataclass
+class Closed(Account):
+    why: str = ""
+
+
+TENANT = Tenant(name="t1", since=date(2026, 1, 1))
+ACCOUNT = Account(TENANT, {"day": Decimal("0.10")})
+
+
+@pytest.mark.parametrize(
+    ("deps", "declared"),
+    [
+        ({"n": [1]}, None),
+        (TENANT, Tenant),
+        (TENANT, None),
+        (ACCOUNT, Account),
+        (Closed(TENANT, {}, "left"), Account),
+        ({"a": TENANT}, dict[str, Tenant]),
+        ([(1, TENANT)], list[tuple[int, Tenant]]),
+        (date(2026, 1, 1), date | None),
+        (None, None),
+        ("x" * 2_000_000, str),
+    ],
+)
+@in_asyncio
+async def test_tools_and_policies_get_copies_of_dependencies_by_their_type(deps: Any, declared: Any) -> None:
+    app, script, seen = new_app(), Script(calls(("look", {})), says("done")), list[Any]()
+
+    def approvals(call: ToolCall) -> None:
+        seen.append(call.deps)
+
+    options = {} if declared is None else {"deps_type": declared}
+    agent = Agent(script.model, name="a", capabilities=[Durable(approvals=approvals)], **options)
+
+    @agent.tool
+    def look(ctx: RunContext[Any]) -> None:
+        seen.append(ctx.deps)
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go", deps=deps)).output
+
+    async with environment(app) as env:
+        assert await env.run(work) == "done"
+    assert seen == [deps, deps]
+    assert [type(each) for each in seen] == [type(deps)] * 2
+    if isinstance(deps, dict | list | BaseModel):
+        assert all(each is not deps for each in seen)
+
+
+@pytest.mark.parametrize("hot_runs", [0, 100])
+@pytest.mark.parametrize("made", [False, True])
+@in_asyncio
+async def test_what_a_tool_changes_in_its_dependencies_is_seen_by_nobody_else_hot_or_replayed(
+    hot_runs: int, made: bool
+) -> None:
+    app, seen = new_app(), list[tuple[str, int]]()
+    script = Script(calls(("count", {}), ("wait", {})), calls(("count", {})), says("done"))
+
+    def note(what: str, deps: dict[str, int]) -> None:
+        seen.append((what, deps["n"]))
+        deps["n"] += 1
+
+    def approvals(call: ToolCall) -> None:
+        note("policy", call.deps)
+
+    def factory(deps: dict[str, int]) -> dict[str, int]:
+        note("factory", deps)
+        return deps
+
+    durable = Durable[Any](approvals=approvals, deps=factory if made else None)
+    agent = Agent(script.model, name="a", deps_type=dict[str, int], capabilities=[durable])
+
+    @agent.tool(metadata=tool_options(retry=RetryPolicy(max_attempts=2, initial_seconds=600)))
+    def count(ctx: RunContext[dict[str, int]]) -> None:
+        note("tool", ctx.deps)
+        if len([what for what, _ in seen if what == "tool"]) == 1:
+            raise ConnectionError
+
+    @agent.tool
+    def wait(ctx: RunContext[dict[str, int]]) -> None:
+        note("tool", ctx.deps)
+        pause("await_input", prompt="Q?")
+
+    @app.workflow
+    async def work(ctx: Context) -> int:
+        deps = {"n": 0}
+        await agent.run("go", deps=deps)
+        return deps["n"]
+
+    async with environment(app, hot_runs=hot_runs) as env:
+        env.people.answer("Q?", "x", after=3600)
+        assert await env.run(work) == 0
+    numbers = {what: {n for each, n in seen if each == what} for what, _ in seen}
+    assert numbers == ({"policy": {0}, "factory": {0}, "tool": {1}} if made else {"policy": {0}, "tool": {0}})
+
+
+@pytest.mark.parametrize("hot_runs", [0, 100])
+@in_asyncio
+async def test_what_workflow_code_changes_in_dependencies_is_seen_by_the_steps_made_after_it(
+    hot_runs: int,
+) -> None:
+    app, seen = new_app(), list[int]()
+    script = Script(*(calls((name, {})) for name in ("look", "change", "look")), says("done"))
+    agent = Agent(script.model, name="a", deps_type=dict[str, int], capabilities=[Durable()])
+
+    @agent.tool
+    def look(ctx: RunContext[dict[str, int]]) -> None:
+        seen.append(ctx.deps["n"])
+
+    @agent.tool
+    @in_workflow
+    async def change(ctx: RunContext[dict[str, int]]) -> None:
+        ctx.deps["n"] += 1
+        await signoff.current_context().wait_for_user("Q?")
+
+    @app.workflow
+    async def work(ctx: Context) -> int:
+        deps = {"n": 0}
+        await agent.run("go", deps=deps)
+        return deps["n"]
+
+    async with environment(app, hot_runs=hot_runs) as env:
+        env.people.answer("Q?", approved=True)
+        assert await env.run(work) == 1
+    assert seen == [0, 1]
+
+
+class Client:
+    """Connected to something."""
+
+
+@pytest.mark.parametrize(
+    ("deps", "path", "why"),
+    [
+        (Client(), "deps", "Client, which cannot be stored"),
+        ({"db": {"client": Client()}}, "deps.db.client", "which cannot be stored"),
+        ({"tenant": TENANT}, "deps", r"would come back changed; say its type: Agent\(deps_type=...\)"),
+    ],
+)
+@in_asyncio
+async def test_dependencies_that_cannot_be_stored_are_refused_before_any_request(
+    deps: Any, path: str, why: str
+) -> None:
+    app, script = new_app(), Script()
+    agent = Agent(script.model, name="a", deps_type=Any, capabilities=[Durable()])
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go", deps=deps)).output
+
+    async with environment(app) as env:
+        with pytest.raises(NotSerializable, match=rf"{why}.*Durable\(deps=factory\)") as refused:
+            await env.run(work, id="r")
+        assert refused.value.path == path
+        assert (script.asked, await steps_of(env, "r")) == ([], [])
+
+
+@in_asyncio
+async def test_a_factory_gets_what_cannot_be_stored_as_it_is() -> None:
+    app, script, given, seen = new_app(), Script(calls(("look", {})), says("done")), Client(), list[Any]()
+    durable = Durable[Any](deps=lambda deps: [deps])
+    agent = Agent(script.model, name="a", deps_type=Any, capabilities=[durable])
+
+    @agent.tool
+    def look(ctx: RunContext[Any]) -> None:
+        seen.append(ctx.deps)
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go", deps=given)).output
+
+    async with environment(app) as env:
+        assert await env.run(work) == "done"
+    assert seen == [[given]]
 
 
 @in_asyncio

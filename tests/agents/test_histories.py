@@ -72,6 +72,15 @@ async def is_accepted(history: Sequence[ModelMessage]) -> None:
     check([*sent[0], ModelResponse(parts=[TextPart("fine")])])
 
 
+async def is_whole(chat: Conversation) -> Sequence[ModelMessage]:
+    """Return a session's history, which strict providers take and Pydantic AI goes on with."""
+    history = await chat.messages()
+    assert history
+    check(history)
+    await is_accepted(history)
+    return history
+
+
 # Endings
 
 

@@ -18,7 +18,7 @@ from pydantic_ai import RunContext
 
 from signoff.agents import Approve, Finished, Paused, Reply
 from tests.agents.chats import Chats, returns_of
-from tests.agents.test_histories import check
+from tests.agents.test_histories import is_whole
 from tests.support import doomed_worker, in_asyncio, opened
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ async def test_a_process_that_is_stopped_or_killed_leaves_its_approval_open(
         assert [each.id for each in turn.pending] == [left.id]
         turn = await chat.respond(left.id, Approve())
         assert isinstance(turn, Finished)
-        check(await chat.messages())
+        await is_whole(chat)
     assert chats.removed == ["b"]
     assert len(chats.model.seen) == 1, "the request that was answered is not made again"
     assert sorted(str(part.content) for part in returns_of(turn.messages)) == ["removed b", "text of slow"]
@@ -79,7 +79,7 @@ async def test_of_two_processes_that_answer_one_approval_at_once_one_wins_and_th
         approved, denied = (json.loads(out) for out, _ in said)
         assert sorted(approved + denied) == sessions
         for session in sessions:
-            (returned,) = returns_of(await chats.conversation(session).messages())
+            (returned,) = returns_of(await is_whole(chats.conversation(session)))
             told = (returned.outcome, returned.content)
             assert told == (
                 ("success", f"removed {session}") if session in approved else ("denied", "not that one")
@@ -125,7 +125,7 @@ async def test_a_tool_that_may_have_happened_is_asked_about_in_the_conversation(
         turn = await chat.respond(turn.pending[0].id, Reply({"action": "done", "result": "removed it"}))
         assert isinstance(turn, Finished)
         assert returns_of(turn.messages)[0].content == "removed it"
-        check(await chat.messages())
+        await is_whole(chat)
     assert second.removed == []
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.exceptions import UsageLimitExceeded
+from pydantic_ai.exceptions import ModelHTTPError, UsageLimitExceeded
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from signoff import RetryPolicy, RunCancelled
-from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool
+from signoff import RetryPolicy, RunCancelled, Signoff
+from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool, tool_options
+from signoff.agents.budgets import Stopwatch
 from signoff.agents.turns import OnMessage
 from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, RegistrationError
 from signoff.records import EntryKind
-from signoff.testing import VirtualClock
+from signoff.testing import MemoryStore, VirtualClock, after_step, environment
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
 from tests.support import in_asyncio, new_app, running
 
@@ -256,6 +258,59 @@ def test_what_is_no_budget_is_refused_when_an_agent_is_registered(tmp_path: Path
         with pytest.raises(RegistrationError, match="^budget: expected"):
             new_app(tmp_path).register(agent, budget=budget)  # pyright: ignore[reportArgumentType, reportCallIssue]
     new_app(tmp_path).register(agent, budget=Budget(requests=0, cost=Decimal("0.5"), seconds=0.5))
+
+
+@pytest.mark.parametrize("hot_runs", [0, 100])
+@pytest.mark.parametrize(("action", "seconds"), [("done", 10), ("retry", 30)])
+@in_asyncio
+async def test_what_people_say_of_an_interrupted_call_and_back_off_cost_no_time_but_each_attempt_does(
+    action: str, seconds: int, hot_runs: int
+) -> None:
+    app, attempts = Signoff(MemoryStore()), list[str]()
+
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        attempts.append("model")
+        env.clock.advance(5)
+        if len(attempts) == 1:
+            raise ModelHTTPError(429, "m", retry_after=7200)
+        return ModelResponse([ToolCallPart("send", {}) if len(messages) == 1 else TextPart("sent")])
+
+    agent = Agent(FunctionModel(respond), name="support", capabilities=[Durable[None]()])
+
+    @agent.tool_plain(metadata=tool_options(side_effects="external"))
+    async def send() -> None:  # pyright: ignore[reportUnusedFunction]
+        env.clock.advance(20)
+
+    app.register(agent, budget=Budget(seconds=seconds))
+    async with environment(app, hot_runs=hot_runs) as env:
+        env.crash(at=after_step("support.send"))
+        env.people.answer("Step 'support.send'*", {"action": action, "result": None}, after=86_400)
+        with pytest.raises(
+            UsageLimitExceeded, match=f"at work for {seconds}.0 s, and its budget is {seconds} s"
+        ):
+            await env.run("support", {"prompt": "go"})
+        assert attempts == ["model", "model"]
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [
+        ([(0, 10), (20, 30)], 20),
+        ([(0, 10), (5, 15)], 15),
+        ([(5, 15), (0, 30)], 30),
+        ([(0, 10), (10, 20), (5, 6)], 20),
+        ([(20, 30), (0, 5), (4, 21)], 30),
+    ],
+    ids=["one after the other", "beside", "within", "at once", "out of order"],
+)
+def test_time_in_which_several_things_are_at_work_counts_once(
+    times: list[tuple[int, int]], seconds: float
+) -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    watch = Stopwatch(7)
+    for each in times:
+        watch.add([(begin + timedelta(seconds=each[0]), begin + timedelta(seconds=each[1]))])
+    assert watch.seconds == 7 + seconds
 
 
 def test_a_budget_of_money_is_kept_exactly() -> None:

@@ -10,6 +10,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from signoff import current_context
 from signoff.agents import Durable, ask, in_workflow, tool_options
+from tests.crash.programs import timeless
 
 APPROVALS = {
     "refund": ask("refund?", assignees=["user:ana"]),
@@ -28,23 +29,23 @@ class Helper:
                 return ModelResponse([TextPart("all done")])
             return ModelResponse([ToolCallPart(name, args, f"call-{name}") for name, args in CALLS])
 
-        self._agent = Agent(FunctionModel(model), name="support", capabilities=[Durable(approvals=APPROVALS)])
+        self.agent = Agent(FunctionModel(model), name="support", capabilities=[Durable(approvals=APPROVALS)])
 
-        @self._agent.tool_plain(metadata=tool_options(side_effects="external"))
+        @self.agent.tool_plain(metadata=tool_options(side_effects="external"))
         async def refund(cents: int) -> object:  # pyright: ignore[reportUnusedFunction]
             return effect(f"refunded {cents}")
 
-        @self._agent.tool_plain(metadata=tool_options(side_effects="write"))
+        @self.agent.tool_plain(metadata=tool_options(side_effects="write"))
         def mail(to: str) -> object:  # pyright: ignore[reportUnusedFunction]
             return effect(f"mailed {to}")
 
-        @self._agent.tool_plain
+        @self.agent.tool_plain
         async def look(order: str) -> object:  # pyright: ignore[reportUnusedFunction]
             return effect(f"{order} is late")
 
     async def help(self) -> list[object]:
         """Run it; returns its output, how many requests it made, and its messages but for their times."""
-        return await _told(self._agent, "Help with o-1")
+        return await _told(self.agent, "Help with o-1")
 
 
 class Deployer:
@@ -77,10 +78,4 @@ class Deployer:
 async def _told(agent: Agent[None, str], wish: str) -> list[object]:
     result = await agent.run(wish)
     messages = ModelMessagesTypeAdapter.dump_python(result.all_messages(), mode="json")
-    return [result.output, result.usage.requests, _timeless(messages)]
-
-
-def _timeless(value: object) -> object:
-    if isinstance(value, dict):
-        return {name: _timeless(each) for name, each in value.items() if name != "timestamp"}
-    return [_timeless(each) for each in value] if isinstance(value, list) else value
+    return [result.output, result.usage.requests, timeless(messages)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tests.crash.helper import Deployer, Helper
 
 NAMES = ("sequential", "parallel", "children", "timers", "questions", "agent", "flow")
+TURN = "agent_turn"
+"""The registered agent, once it is brought: its runs are turns of a conversation."""
 
 
 def make_app(store: Store, effects: Path) -> Signoff:
@@ -131,6 +134,9 @@ def _register_agents(app: Signoff, effect: Callable[[object], object]) -> None:
     async def agent(ctx: Context) -> list[object]:
         return await helper().help()
 
+    if "tests.crash.helper" in sys.modules:
+        app.register(helper().agent, name=TURN)
+
     @functools.cache
     def deployer() -> Deployer:
         from tests.crash.helper import Deployer
@@ -140,6 +146,13 @@ def _register_agents(app: Signoff, effect: Callable[[object], object]) -> None:
     @app.workflow
     async def agent_tool(ctx: Context) -> list[object]:
         return await deployer().deploy()
+
+
+def timeless(value: object) -> object:
+    """Return JSON without the times in messages, which are those of the process that made them."""
+    if isinstance(value, dict):
+        return {name: timeless(each) for name, each in value.items() if name != "timestamp"}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
 
 
 def urls_of(effects: Path) -> Path:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from signoff import AsyncClient, AsyncHandle
+from signoff import AsyncClient, AsyncHandle, Signoff
 from signoff.records import CallKind, Entry, EntryKind
 from signoff.stores.sqlite import SqliteStore
+from tests.agents.test_histories import check, is_accepted
 from tests.crash import programs
 from tests.crash.worker import work
 from tests.forks import fork
@@ -47,13 +48,30 @@ async def run_to_the_end(name: str, database: Path, effects: Path) -> tuple[obje
     app = programs.make_app(SqliteStore(database), effects)
     try:
         async with AsyncClient(app) as client, app.worker():
-            handle = await client.start(name, id=name)
+            handle = await begin(client, name)
             people = asyncio.create_task(answer_everything(client))
             result = await handle.result(PATIENCE_SECONDS)
             people.cancel()
-            return result, await journals(client)
+            if name == programs.TURN:
+                await check_history(app)
+            return programs.timeless(result), await journals(client)
     finally:
         await app.store.close()
+
+
+async def begin(client: AsyncClient, name: str) -> AsyncHandle:
+    """Start a program; one that is started already is joined."""
+    if name == programs.TURN:
+        return await client.start(name, {"prompt": "Help with o-1"}, id=name, session_id="c")
+    return await client.start(name, id=name)
+
+
+async def check_history(app: Signoff) -> None:
+    """Fail unless any provider takes what was said in the session of the turn, and an agent goes on with it."""
+    history = await app.conversation(programs.TURN, session_id="c").messages()
+    assert len(history) == 4
+    check(history)
+    await is_accepted(history)
 
 
 async def journals(client: AsyncClient) -> dict[str, list[Entry]]:
@@ -66,7 +84,7 @@ async def killed(name: str, database: Path, effects: Path, run_id: str, seq: int
     app = programs.make_app(SqliteStore(database), effects)
     try:
         async with AsyncClient(app) as client:
-            handle = await client.start(name, id=name)
+            handle = await begin(client, name)
             people = asyncio.create_task(answer_everything(client))
             await die(handle, database, effects, run_id, seq, when)
             people.cancel()
@@ -132,7 +150,7 @@ def positions(name: str, folder: Path) -> tuple[object, list[tuple[str, int]]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [*programs.NAMES, "agent_tool"])
+@pytest.mark.parametrize("name", [*programs.NAMES, "agent_tool", programs.TURN])
 def test_a_worker_killed_at_any_journal_position_changes_no_result_and_repeats_nothing(
     name: str, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import signoff
 from signoff import Context, RetryPolicy, RunState, StepTimeout
 from signoff.errors import OutsideWorkflow
 from signoff.records import EntryKind
-from signoff.testing import MemoryStore, VirtualClock, environment
+from signoff.testing import MemoryStore, VirtualClock, after_step, environment
 from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running, until
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -163,6 +163,67 @@ async def test_a_step_and_a_function_are_tried_again_when_their_error_says(is_fu
     async with environment(app) as env:
         assert 3600 <= await env.run(flow) < 3660
     assert attempts == [1, 1]
+
+
+@pytest.mark.parametrize("hot_runs", [0, 100])
+@pytest.mark.parametrize("effect", ["repeatable", "once"])
+@in_asyncio
+async def test_the_times_of_attempts_leave_out_what_lies_between_and_are_the_same_at_each_replay(
+    effect: Any, hot_runs: int
+) -> None:
+    """The back-off of a step that failed; the day until a person said of an interrupted one to run it again."""
+    app, told, attempts = signoff.Signoff(MemoryStore()), list[Any](), list[int]()
+    policy = None if effect == "once" else RetryPolicy(initial_seconds=3600, max_seconds=3600, jitter=False)
+
+    async def work() -> None:
+        attempts.append(1)
+        env.clock.advance(10 * len(attempts))
+        if len(attempts) == 1 and effect == "repeatable":
+            raise Flaky
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        began = ctx.now()
+        step = ctx.step(work, retry=policy, effect=effect)
+        assert list(step.attempt_times) == []
+        await step
+        told.append(
+            [
+                ((begin - began).total_seconds(), (end - began).total_seconds())
+                for begin, end in step.attempt_times
+            ]
+        )
+        await ctx.wait_for_user("Go on?")
+
+    async with environment(app, hot_runs=hot_runs) as env:
+        if effect == "once":
+            env.crash(at=after_step("work"))
+        env.people.answer("Step 'work'*", {"action": "retry"}, after=86_400)
+        env.people.answer("Go on?", approved=True)
+        await env.run(flow)
+    times = [(86_410, 86_430)] if effect == "once" else [(0, 10), (3610, 3630)]
+    assert told == [times] * len(told)
+    assert len(told) > (hot_runs == 0)
+
+
+@in_asyncio
+async def test_the_times_of_a_step_that_fails_for_good_are_known_where_its_error_is_caught() -> None:
+    app = signoff.Signoff(MemoryStore())
+
+    async def fail() -> None:
+        env.clock.advance(5)
+        raise Flaky
+
+    @app.workflow
+    async def flow(ctx: Context) -> float:
+        step = ctx.step(fail, retry=ONCE)
+        with pytest.raises(Flaky):
+            await step
+        ((begin, end),) = step.attempt_times
+        return (end - begin).total_seconds()
+
+    async with environment(app) as env:
+        assert await env.run(flow) == 5
 
 
 @pytest.mark.parametrize("error", [Flaky, FlakyForGood])

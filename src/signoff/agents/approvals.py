@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict, cast
 
+from signoff.agents.deps import copies_of_deps
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.people.responders import check_names
 from signoff.start_options import check_seconds
@@ -24,7 +25,7 @@ class ToolCall:
         agent: The agent's name.
         run_id: The run.
         session_id: The conversation, if the run belongs to one.
-        deps: What ``agent.run(deps=...)`` was given.
+        deps: A copy of what ``agent.run(deps=...)`` was given.
         requires_approval: Whether the tool was made with ``requires_approval=True``.
     """
 
@@ -156,7 +157,7 @@ async def decide(policy: Policy | None, call: ToolCall) -> Decision:
     Raises:
         RegistrationError: The policy returned something else than it may.
     """
-    verdict = await _verdict(policy, call)
+    verdict = await _verdict(policy, replace(call, deps=copies_of_deps()()))
     if verdict is True:
         return ASK
     if not verdict:

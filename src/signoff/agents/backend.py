@@ -30,15 +30,16 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.toolsets import ToolsetTool
 
+from signoff.agents.deps import Copy, copies_of_deps
 from signoff.agents.in_workflow import is_in_workflow
 from signoff.agents.pausing import check_left, run_unit
-from signoff.agents.record import at_work
+from signoff.agents.record import note_work
 from signoff.agents.tools import step_options_of
 from signoff.context import current_context
 from signoff.engine.retry import RetryPolicy
 
 Config = Mapping[str, Any]
-Unit = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+Unit = Callable[[Callable[[], Awaitable[object]], Copy], Awaitable[object]]
 
 _MAY_PASS: Final = (408, 409, 425, 429)
 """Of the errors that are the caller's, those that another attempt may not meet."""
@@ -126,7 +127,7 @@ class StepBackend(CallableOperationBackend[Config]):
     Args:
         agent: The agent's name.
         config: With which options.
-        unit: Runs an operation's body inside its step.
+        unit: Runs an operation's body inside its step, given what makes copies of the dependencies.
     """
 
     def __init__(self, agent: str, config: RoleBasedOperationConfig[Config], unit: Unit) -> None:
@@ -144,15 +145,19 @@ class StepBackend(CallableOperationBackend[Config]):
     ) -> object:
         """Run ``body`` as one step of the run."""
 
-        async def step() -> object:
-            return await self._unit(lambda: run_unit(body))
+        copy = copies_of_deps()  # as they are where the step is made: code beside it may change them
 
+        async def step() -> object:
+            return await self._unit(lambda: run_unit(body), copy)
+
+        # said here, as the annotation of a function made for one call would be resolved at each
+        call = current_context().step(name, step, returns=Any, **config)
         try:
-            with at_work():
-                # said here, as the annotation of a function made for one call would be resolved at each
-                payload = await current_context().step(name, step, returns=Any, **config)
+            payload = await call
         except ModelAPIError as error:
             raise _as_raised(error) from error
+        finally:
+            note_work(call.attempt_times)
         if not isinstance(operation_id, ToolsetCallToolId):
             return payload
         check_left(payload)

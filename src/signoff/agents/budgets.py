@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -28,8 +27,9 @@ class Budget:
         tool_calls: Successful tool calls.
         tokens: Tokens of all requests and responses together.
         cost: US dollars, as far as Pydantic AI knows the model's prices.
-        seconds: Time in which the model or a tool was at work, looked at before each model request. Waiting for people
-            costs none.
+        seconds: Time in which attempts at model requests and tool calls ran, looked at before each model request.
+            Waiting costs none, be it for people (also for what they say of a call that was interrupted), or until the
+            next attempt.
 
     Raises:
         InvalidValue: A limit is no number that is 0 or more.
@@ -75,34 +75,30 @@ def _check(name: str, limit: object, *types: type) -> None:
 
 
 class Stopwatch:
-    """Counts the time in which at least one thing is at work.
+    """Counts the time in which at least one thing was at work.
 
     Args:
-        now: The run's clock, which replays.
         seconds: What it begins with.
-
-    Attributes:
-        seconds: What it has counted.
     """
 
-    def __init__(self, now: Callable[[], datetime], seconds: float = 0.0) -> None:
-        self._now = now
-        self._at_work = 0
-        self._since = now()
-        self.seconds = seconds
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._before = seconds
+        self._times: list[tuple[datetime, datetime]] = []  # in their order, with gaps between them
 
-    @contextmanager
-    def running(self) -> Generator[None]:
-        """Count the time until this is left."""
-        if self._at_work == 0:
-            self._since = self._now()
-        self._at_work += 1
-        try:
-            yield
-        finally:
-            self._at_work -= 1
-            if self._at_work == 0:
-                self.seconds += (self._now() - self._since).total_seconds()
+    @property
+    def seconds(self) -> float:
+        """What it has counted."""
+        return self._before + sum((end - begin).total_seconds() for begin, end in self._times)
+
+    def add(self, times: Sequence[tuple[datetime, datetime]]) -> None:
+        """Count times, each from its begin to its end; what was counted before is not counted again."""
+        merged: list[tuple[datetime, datetime]] = []
+        for begin, end in sorted([*self._times, *times]):
+            if merged and begin <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((begin, end))
+        self._times = merged
 
     def check(self, limit: float | None) -> None:
         """Raises UsageLimitExceeded: no time is left for another request."""

@@ -29,14 +29,16 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     replay_scope,
 )
+from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
+from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults, ToolDenied
 
 from signoff.agents.approvals import Policy, check_policy, names_in
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
+from signoff.agents.deps import Copy, GivenDeps
 from signoff.agents.gate import EDITED, Gate, as_edited
 from signoff.agents.record import note_call
 from signoff.agents.speaking import speaking
@@ -51,11 +53,11 @@ log = logging.getLogger("signoff.agents")
 
 DepsFactory = Callable[[Any], Any]
 
-_live: contextvars.ContextVar[_Live] = contextvars.ContextVar("signoff_agent_deps")
+_own: contextvars.ContextVar[_Own] = contextvars.ContextVar("signoff_agent_deps")
 
 
 @dataclass(frozen=True, slots=True)
-class _Live:
+class _Own:
     deps: Any
 
 
@@ -72,7 +74,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         name: What its steps are called; by default the agent's name. It must never change.
         deps: Makes what tools get as ``ctx.deps`` (clients, connections) of what ``agent.run(deps=...)`` was given,
             on the worker and for each step. It may be async, or return an async context manager, which is left at the
-            step's end. By default they get what was given.
+            step's end. By default each step gets a copy of what was given, which must be JSON, or a model or dataclass
+            that comes back from it.
         approvals: What people must agree to, besides tools with ``requires_approval=True``: the names of tools, what to
             do by a tool's name, or a function of a ``ToolCall`` that returns ``approve()``, ``deny(reason)``,
             ``ask(...)``, or a bool: whether to ask.
@@ -191,39 +194,44 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Return a model whose answers are checked to be whole before they are journaled."""
         return WholeAnswers(model) if _at_step_of.get(None) is self else None
 
-    async def _unit(self, body: Callable[[], Awaitable[object]]) -> object:
-        """Run an operation in its step, with live dependencies."""
+    async def _unit(self, body: Callable[[], Awaitable[object]], copy: Copy) -> object:
+        """Run an operation in its step, with dependencies of its own."""
         _at_step_of.set(self)
         _disable_threads.set(False)  # a step inherits what is so in workflow code
         async with AsyncExitStack() as stack:
+            made = copy()
             if self._deps is not None:
-                made = self._deps(_stored.get())
+                made = self._deps(made)
                 if inspect.isawaitable(made):
                     made = await made
                 if isinstance(made, AbstractAsyncContextManager):
                     made = await stack.enter_async_context(cast("AbstractAsyncContextManager[object]", made))
-                _live.set(_Live(made))
+            _own.set(_Own(made))
             return await body()
 
     @contextmanager
     def _durable_run_context_scope(self, ctx: RunContext[AgentDepsT]) -> Generator[RunContext[AgentDepsT]]:
-        live = _live.get(None)
-        with super()._durable_run_context_scope(ctx) as guarded:
-            yield guarded if live is None else replace(guarded, deps=live.deps)
+        own = _own.get(None)
+        with super()._durable_run_context_scope(
+            ctx if own is None else replace(ctx, deps=own.deps)
+        ) as guarded:
+            yield guarded
 
     # In workflow code
 
     async def wrap_run(
         self, ctx: RunContext[AgentDepsT], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
     ) -> AgentRunResult[Any]:
-        """Remember what the dependencies are made of, and what is known of tools."""
+        """Remember what the dependencies are, and what is known of tools. Raises NotSerializable."""
         if not self.in_durable_context:
             return await super().wrap_run(ctx, handler=handler)
-        stored, known = _stored.set(ctx.deps), _known.set({})
+        declared = object if ctx.agent is None else ctx.agent.deps_type
+        given = GivenDeps(ctx.deps, declared, has_factory=self._deps is not None)
+        known = _known.set({})
         try:
-            return await super().wrap_run(ctx, handler=handler)
+            with given.current():
+                return await super().wrap_run(ctx, handler=handler)
         finally:
-            _stored.reset(stored)
             _known.reset(known)
 
     async def prepare_tools(
@@ -276,10 +284,19 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             return await gate.run_through_pauses(call, arguments, handler)
 
         with calling(Calling(ctx.tool_call_approved, gate.shown(call, args))):
-            if ctx.tool_call_approved:
-                return as_edited(await through_pauses(args), _edit_of(ctx.tool_call_metadata))
-            known = await _known_of(gate, [call])
-            return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
+            if not ctx.tool_call_approved:
+                known = await _known_of(gate, [call])
+                return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
+            try:
+                result = await through_pauses(args)
+            except CallDeferred as deferred:
+                if not self.barrier:
+                    raise
+                # what has come back from behind the barrier does not come back again
+                result = await _from_outside(gate, replace(call, args=args), deferred)
+            if isinstance(result, ToolDenied):
+                return result
+            return as_edited(result, _edit_of(ctx.tool_call_metadata))
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
@@ -296,7 +313,6 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
 
 _at_step_of: contextvars.ContextVar[Durable[Any]] = contextvars.ContextVar("signoff_agent_step")
-_stored: contextvars.ContextVar[Any] = contextvars.ContextVar("signoff_agent_stored", default=None)
 _known: contextvars.ContextVar[dict[str, Known]] = contextvars.ContextVar("signoff_agent_known")
 
 
@@ -341,6 +357,12 @@ def _is_replaying() -> bool:
 def _asked_here(definition: ToolDefinition) -> ToolDefinition:
     metadata = {**(definition.metadata or {}), NEEDS_APPROVAL: definition.kind}
     return replace(definition, kind="function", metadata=metadata)
+
+
+async def _from_outside(gate: Gate, call: ToolCallPart, deferred: CallDeferred) -> Any:
+    metadata = {call.tool_call_id: deferred.metadata or {}}
+    results = await gate.resolve(DeferredToolRequests(calls=[call], metadata=metadata), {})
+    return results.calls[call.tool_call_id]
 
 
 def _edit_of(metadata: object) -> Mapping[str, Any] | None:

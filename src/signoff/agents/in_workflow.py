@@ -20,7 +20,8 @@ def in_workflow(function: F) -> F:
     """Make a tool's body workflow code: it may wait for people, and goes on where it stopped, on any worker.
 
     It uses ``signoff.current_context()`` as a workflow does. What it does beyond that must go through steps. Its
-    dependencies (``ctx.deps``) are what ``agent.run(deps=...)`` was given, not what ``Durable(deps=...)`` makes.
+    dependencies (``ctx.deps``) are what ``agent.run(deps=...)`` was given, no copy and not what ``Durable(deps=...)``
+    makes.
 
     Args:
         function: An async function.

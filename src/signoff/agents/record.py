@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic_ai import RunContext
@@ -52,7 +53,7 @@ class TurnRecord(AbstractCapability[Any]):
         self.begun: set[str] = set()
         self._ctx = ctx
         self._budget = budget
-        self.watch = Stopwatch(ctx.now, seconds)
+        self.watch = Stopwatch(seconds)
 
     @contextmanager
     def current(self) -> Generator[None]:
@@ -70,7 +71,11 @@ class TurnRecord(AbstractCapability[Any]):
 
         async def listen() -> None:
             while True:
-                ctx.enqueue(await self._ctx.wait_for_signal(STEER, returns=str))
+                said = await self._ctx.wait_for_signal(STEER)
+                if isinstance(said, str):
+                    ctx.enqueue(said)
+                else:  # it did not come from `Conversation.steer`
+                    self._ctx.logger.warning("signal %s is no text, but %r: nobody reads it", STEER, said)
 
         async with beside(listen()):
             return await handler()
@@ -90,7 +95,8 @@ def note_call(tool_call_id: str) -> None:
         record.begun.add(tool_call_id)
 
 
-def at_work() -> AbstractContextManager[None]:
-    """Count the time until this is left as the turn's, if one runs here."""
+def note_work(times: Sequence[tuple[datetime, datetime]]) -> None:
+    """Count the times of a step's attempts as work of the turn that runs here, if one does."""
     record = _current.get(None)
-    return nullcontext() if record is None else record.watch.running()
+    if record is not None:
+        record.watch.add(times)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from signoff import codec
@@ -176,6 +176,7 @@ class StepCall(Call[Any]):
         "attempt",
         "computed",
         "context",
+        "ends",
         "function",
         "kwargs",
         "speech",
@@ -202,11 +203,22 @@ class StepCall(Call[Any]):
         self.attempt = 0  # that is made, or was last
         self.speech: Speech | None = None  # while it is made
         self.voice: Voice | None = None  # of that attempt, once it is asked for
+        self.ends: Sequence[tuple[float, Entry]] = ()  # of its attempts, see ``Past.ends``
 
     @property
     def idempotency_key(self) -> str:
         """The same at every attempt."""
         return self.step_options.key or f"{self.run.id}.{self.n}"
+
+    @property
+    def attempt_times(self) -> Sequence[tuple[datetime, datetime]]:
+        """When each attempt began and ended (UTC), once the step has its outcome. The same at every replay.
+
+        What lies between two attempts is back-off, or waiting for a person. An attempt that was interrupted has no
+        time: nobody knows when it ended.
+        """
+        times = [_times_of(before, entry) for before, entry in self.ends if entry.state is None]
+        return [(datetime.fromtimestamp(began, UTC), datetime.fromtimestamp(at, UTC)) for began, at in times]
 
     def voice_of(self, attempt: int) -> Voice | None:
         """Return the voice of an attempt; None if it has ended. From any thread."""
@@ -220,6 +232,10 @@ class StepCall(Call[Any]):
         if self.future is None:
             self.context = contextvars.copy_context()
         return super().begin()
+
+    def settle(self, entry: Entry) -> None:
+        self.ends = self._execution.past.ends.get(self.n, ())
+        super().settle(entry)
 
     def outcome(self, entry: Entry) -> Any:
         if entry.error is not None:
@@ -501,6 +517,12 @@ class ProgressCall(Call[None]):
     def __init__(self, execution: Execution, name: str, value: str) -> None:
         super().__init__(execution, name)
         self.value = value
+
+
+def _times_of(before: float, entry: Entry) -> tuple[float, float]:
+    """Return when an attempt began and ended, by the entry that says how."""
+    began: float | None = entry.fact("started_at")
+    return min(before if began is None else began, entry.at), entry.at
 
 
 def check_name(what: str, name: object) -> None:

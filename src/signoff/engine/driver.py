@@ -253,23 +253,29 @@ class Driver:
         if call.n not in execution.open:
             return
         details: dict[str, Any] | None = None
-        if abs(attempt.started_at - self._draft.last_at) > NEAR_SECONDS:
+        before = self._draft.last_at
+        if abs(attempt.started_at - before) > NEAR_SECONDS:
             details = {"started_at": attempt.started_at}
         if attempt.error is None:
             value = attempt.text
             if not call.step_options.durable:
                 value, details = None, {**(details or {}), "durable": False}
             call.computed.append(attempt.value)
-            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, value=value, details=details))
+            entry = self._draft.record(EntryKind.COMPLETED, call, value=value, details=details)
+            execution.past.note_end(before, entry)
+            execution.deliver(entry)
             return
         error = codec.encode_error(attempt.error)
         wait = attempt.retry_after
         if wait is None:
-            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, error=error, details=details))
+            entry = self._draft.record(EntryKind.COMPLETED, call, error=error, details=details)
+            execution.past.note_end(before, entry)
+            execution.deliver(entry)
             return
         next_at = self._draft.now + wait
         details = {**(details or {}), "attempt": attempt.number, "next_at": next_at}
-        self._draft.record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
+        entry = self._draft.record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
+        execution.past.note_end(before, entry)
         execution.past.attempts[call.n] = (attempt.number, next_at)
         self._agenda.remind(next_at, call.n)
 

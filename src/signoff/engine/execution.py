@@ -40,6 +40,8 @@ from signoff.stores.base import Outcome
 
 T = TypeVar("T")
 
+_ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
+
 _alive: weakref.WeakSet[Execution] = weakref.WeakSet()
 
 
@@ -83,6 +85,8 @@ class Past:
     asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
     patches: set[str] = field(default_factory=set[str])
     questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
+    ends: dict[int, list[tuple[float, Entry]]] = field(default_factory=dict[int, list[tuple[float, Entry]]])
+    """How attempts at steps have ended, each with the time of the entry before: it began then, if it says nothing."""
 
     def expect(self, entries: Iterable[Entry]) -> None:
         """Take in a journal that is going to be replayed: the code must issue each call in it again."""
@@ -93,6 +97,19 @@ class Past:
             if entry.n is not None and entry.call is not None
         }
         self.learn(entries)
+        for before, entry in itertools.pairwise(entries):
+            if entry.call is CallKind.STEP and entry.kind in _ENDS_OF_ATTEMPTS:
+                self.note_end(before.at, entry)
+
+    def note_end(self, before: float, entry: Entry) -> None:
+        """Take in how an attempt at a step has ended.
+
+        Args:
+            before: The time of the journal's entry before.
+            entry: What says how it ended.
+        """
+        assert entry.n is not None
+        self.ends.setdefault(entry.n, []).append((before, entry))
 
     def learn(self, entries: Iterable[Entry]) -> None:
         """Take in what journal entries say of calls that are still open."""
@@ -271,6 +288,7 @@ class Execution:
     def abandon(self, call: Call[Any]) -> None:
         """Give up an open call: its task was cancelled while it waited."""
         if self.open.pop(call.n, None) is not None:
+            self.past.ends.pop(call.n, None)
             self.abandoned.append(call)
 
     def note(self, call: Call[Any]) -> None:
@@ -410,6 +428,7 @@ class Execution:
             recorded = (entry.call or CallKind.STEP, entry.name or "")
             self._diverge(entry.n, recorded, "nothing: it has not come to that call", None)
         # else the code had given the call up before its outcome was journaled
+        self.past.ends.pop(entry.n, None)
 
     def _receive(self, entry: Entry) -> None:
         listeners = self._listeners.get(entry.name or "")

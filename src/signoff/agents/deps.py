@@ -1,0 +1,99 @@
+"""What an agent's code gets as ``ctx.deps``: workflow code what was given, each step a copy of its own."""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from signoff import codec
+from signoff.errors import InvalidValue, NotSerializable
+
+Copy = Callable[[], Any]
+
+_given: contextvars.ContextVar[GivenDeps] = contextvars.ContextVar("signoff_agent_deps_given")
+
+LIVE: Final = "what cannot be stored is made for each step, by a factory: Durable(deps=factory)"
+
+
+class GivenDeps:
+    """What ``agent.run(deps=...)`` was given.
+
+    A step gets a copy, written as JSON and read back by its type: what it does to it is lost in a replay, and so
+    nobody sees it before one either.
+
+    Args:
+        deps: That.
+        declared: The agent's ``deps_type``.
+        has_factory: Whether steps get what a factory makes of it; it may then be anything.
+
+    Raises:
+        NotSerializable: There is no factory, and no copy can be made.
+    """
+
+    def __init__(self, deps: Any, declared: object, *, has_factory: bool) -> None:
+        self._deps = deps
+        self._type: object = None
+        try:
+            self._type = None if deps is None else _type_of(deps, declared)
+        except NotSerializable as error:
+            if not has_factory:
+                raise NotSerializable(error.path, f"{error.reason}; {LIVE}") from error
+
+    @contextmanager
+    def current(self) -> Generator[None]:
+        """Have steps get copies of this until this is left."""
+        token = _given.set(self)
+        try:
+            yield
+        finally:
+            _given.reset(token)
+
+    def as_now(self) -> Copy:
+        """Return what makes copies of it as it is now.
+
+        Workflow code may have put into it what cannot be stored: then there are no copies, and steps get itself.
+        """
+        deps, declared = self._deps, self._type
+        if declared is None:
+            return lambda: deps
+        try:
+            text = _written(deps)
+        except NotSerializable:
+            return lambda: deps
+
+        def copy() -> Any:
+            try:
+                return codec.decode(text, declared)
+            except InvalidValue:
+                return deps
+
+        return copy
+
+
+def copies_of_deps() -> Copy:
+    """Return what makes copies of the dependencies of the agent that runs here, as they are now."""
+    given = _given.get(None)  # there is none where something is asked of an agent beside its runs
+    return (lambda: None) if given is None else given.as_now()
+
+
+def _type_of(deps: object, declared: object) -> object:
+    """Return the type by which dependencies come back as they are. Raises NotSerializable."""
+    text = _written(deps)
+    kind = type(deps)
+    for annotation in (declared, kind):
+        try:
+            again = codec.decode(text, annotation)
+        except InvalidValue:
+            continue
+        if type(again) is kind and (again == deps or kind.__eq__ is object.__eq__):
+            return annotation
+    raise NotSerializable(
+        "deps", f"a {kind.__name__} that would come back changed; say its type: Agent(deps_type=...)"
+    )
+
+
+def _written(deps: object) -> str:
+    return codec.encode(deps, path="deps", limit=sys.maxsize)  # it is not stored, only could be
