@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,8 +39,23 @@ class Cut:
     finished: str | None = None
 
 
-Reply = Said | int | Response | Cut | None
-"""Something said, a status that refuses, a whole response, the beginning of a reply, or None: nothing is ever said."""
+@dataclass(frozen=True)
+class Held:
+    """Words that are streamed, the last one when somebody lets it go, or after ``SECONDS_HELD``.
+
+    Attributes:
+        said: The words.
+        go: What lets it go.
+    """
+
+    said: str
+    go: threading.Event
+
+
+SECONDS_HELD = 60.0
+
+Reply = Said | int | Response | Cut | Held | None
+"""Something said, a status that refuses, a whole response, a part of a reply, or None: nothing is ever said."""
 
 
 class Provider:
@@ -55,6 +72,16 @@ class Provider:
         self._replies = replies
         self.requests: list[dict[str, Any]] = []
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which an example has it as its model."""
+        return {
+            "SIGNOFF_DEMO_MODEL": "openai-chat:scripted",
+            "OPENAI_BASE_URL": str(self.client.base_url),
+            "OPENAI_API_KEY": "sk-test",
+            "NO_PROXY": "127.0.0.1",
+        }
+
     async def complete(self, request: Request) -> Response:
         """Answer ``POST /v1/chat/completions``."""
         body = await request.json()
@@ -68,6 +95,10 @@ class Provider:
             return reply
         if isinstance(reply, int):
             return JSONResponse({"error": {"message": "no", "type": "test"}}, reply)
+        if isinstance(reply, Held):
+            if not body.get("stream"):
+                return _whole(reply.said, None)
+            return StreamingResponse(_held(reply), media_type="text/event-stream")
         cut = reply if isinstance(reply, Cut) else None
         made = _streamed if body.get("stream") else _whole
         return made(cut.said if cut else reply, cut)
@@ -92,6 +123,17 @@ async def _sent(pieces: Sequence[str], cut: Cut | None) -> AsyncIterator[str]:
         yield piece
     if cut is not None and cut.dropped:
         raise ConnectionAbortedError  # the server closes the connection in the middle of the body
+
+
+async def _held(reply: Held) -> AsyncIterator[str]:
+    *first, last, finish, done = _events(*_message(reply.said))
+    for event in first:
+        yield event
+    give_up_at = time.monotonic() + SECONDS_HELD
+    while not reply.go.is_set() and time.monotonic() < give_up_at:
+        await asyncio.sleep(0.01)
+    for event in (last, finish, done):
+        yield event
 
 
 def _message(said: Said) -> tuple[dict[str, Any], str]:

@@ -80,16 +80,7 @@ PROPOSED: list[Reply] = [[("list_files", {})], [("write_file", {"name": "plan.md
 
 
 async def planner_of(llm: Provider, folder: Path, said: str, wish: str) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(
-        planner,
-        folder,
-        said,
-        wish,
-        SIGNOFF_DEMO_MODEL="openai-chat:scripted",
-        OPENAI_BASE_URL=str(llm.client.base_url),
-        OPENAI_API_KEY="sk-test",
-        NO_PROXY="127.0.0.1",
-    )
+    return await asyncio.to_thread(planner, folder, said, wish, **llm.environment)
 
 
 def read_by(llm: Provider) -> str:

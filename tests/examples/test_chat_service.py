@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,9 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from examples.website_summary.processes import REPOSITORY, free_port
+from tests.agents.openai_server import Held, Provider, Reply, provider
 from tests.chromium import CHROMIUM
-from tests.support import PATIENCE_SECONDS
+from tests.support import PATIENCE_SECONDS, OnThread
 
 WISH = {"session": "s-1", "text": "please pay back o-1", "user": "bob", "id": "m-1"}
 
@@ -26,11 +30,12 @@ WISH = {"session": "s-1", "text": "please pay back o-1", "user": "bob", "id": "m
 class Process:
     """A process of the service or its worker."""
 
-    def __init__(self, folder: Path, *command: str) -> None:
+    def __init__(self, folder: Path, *command: str, llm: Provider | None = None) -> None:
         kept = {name: value for name, value in os.environ.items() if name != "SIGNOFF_DEMO_MODEL"}
         environ = kept | {
             "PYTHONPATH": str(REPOSITORY),
             "SIGNOFF_STORE": f"sqlite:///{folder / 'signoff.db'}",
+            **({} if llm is None else llm.environment),
         }
         with (folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -45,10 +50,12 @@ class Process:
 class Service(Process):
     """A process of the web service."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, llm: Provider | None = None) -> None:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        super().__init__(folder, "uvicorn", "examples.chat_service.service:service", "--port", str(port))
+        super().__init__(
+            folder, "uvicorn", "examples.chat_service.service:service", "--port", str(port), llm=llm
+        )
         self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=2 * PATIENCE_SECONDS)
         until(lambda: self.http.get("/favicon.ico").status_code == 204)
 
@@ -83,18 +90,24 @@ def until(look: Callable[[], Any]) -> Any:
     raise AssertionError("it did not come")
 
 
-@pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Process]:
-    made = Process(tmp_path, "signoff", "worker", "examples.chat_service.assistant:app")
-    yield made
-    made.kill()
+@contextmanager
+def serving(folder: Path, *, llm: Provider | None = None) -> Iterator[Service]:
+    """A process of the service, and its worker; their model is a provider's, or the script."""
+    worker = Process(folder, "signoff", "worker", "examples.chat_service.assistant:app", llm=llm)
+    try:
+        made = Service(folder, llm=llm)
+        try:
+            yield made
+        finally:
+            made.kill()
+    finally:
+        worker.kill()
 
 
 @pytest.fixture
-def service(tmp_path: Path, worker: Process) -> Iterator[Service]:
-    made = Service(tmp_path)
-    yield made
-    made.kill()
+def service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path) as made:
+        yield made
 
 
 def test_a_turn_asked_in_a_process_that_is_killed_is_answered_in_another_and_readers_miss_nothing(
@@ -130,11 +143,53 @@ def _lost(asking: Service, wish: dict[str, Any]) -> None:
         return
 
 
-def test_words_come_as_they_are_said(service: Service) -> None:
+def test_words_come_as_they_are_said(tmp_path: Path) -> None:
+    held = Held("Which order is it about?", threading.Event())
     said = {"session": "s-2", "text": "hello", "user": "bob"}
-    assert "Which order" in service.post("/chat", said).json()["output"]
-    kinds = {each["event"] for each in service.events("s-2", None)}
-    assert kinds == {"turn"}  # what was said live is gone once it is in the journal
+    with (
+        OnThread(lambda: provider(held)) as llm,
+        serving(tmp_path, llm=llm) as service,
+        ThreadPoolExecutor() as threads,
+    ):
+        answer = threads.submit(service.post, "/chat", said)
+        until(lambda: llm.requests)
+        heard = _heard(service, held.go)
+        assert answer.result().json()["output"] == held.said
+        assert heard == "Which order is it"
+        kinds = {each["event"] for each in service.events("s-2", None)}
+        assert kinds == {"turn"}  # what was said live is gone once it is in the journal
+
+
+def _heard(service: Service, go: threading.Event) -> str:
+    """Read what is said live until all turns have ended; what is held back is let go once the rest was heard."""
+    heard, event = "", ""
+    with service.http.stream("GET", "/chat/s-2/events") as stream:
+        for line in stream.iter_lines():
+            field, _, value = line.partition(": ")
+            if field == "event":
+                event = value
+            elif field == "data" and event == "live" and not go.is_set():
+                heard += json.loads(value)["text"]
+                if heard == "Which order is it":
+                    go.set()
+    return heard
+
+
+def test_a_model_behind_http_says_what_is_done_and_reads_what_became_of_it(tmp_path: Path) -> None:
+    wanted: list[Reply] = [
+        [("look_up", {"order_id": "o-1"})],
+        [("refund", {"order_id": "o-1", "cents": 900})],
+    ]
+    with (
+        OnThread(lambda: provider(*wanted, "That was it.")) as llm,
+        serving(tmp_path, llm=llm) as service,
+    ):
+        (question,) = service.post("/chat", WISH).json()["asked"]
+        assert question["arguments"] == {"order_id": "o-1", "cents": 900}
+        answer = {"session": "s-1", "question": question["id"], "decision": "approve", "user": "ana"}
+        assert service.post("/respond", answer).json()["output"] == "That was it."
+        assert [each["stream"] for each in llm.requests] == [True] * 3
+        assert "€9.00 of o-1 are paid back" in json.dumps(llm.requests[-1]["messages"], ensure_ascii=False)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_without_a_terminal_it_plays_the_person_and_ends_with_the_result() -> No
     decisions = re.findall(r"the demo plays the person, and decides: (\w+)", demo.stdout)
     assert decisions == ["reject", "accept"]
     assert re.search(r"\b[1-9]\d* questions wait in its inbox", demo.stdout)
+    assert "The shop's assistant (run reply-tomas) follows a script: SIGNOFF_DEMO_MODEL=" in demo.stdout
     assert left_over(demo.stdout) == ([], False)
 
 
@@ -125,7 +126,9 @@ def test_on_a_terminal_it_ends_in_studio_which_stays_until_it_is_stopped_and_lea
         assert studio is not None, output
         assert "<html" in httpx.get(studio[1], headers={"Accept": "text/html"}, timeout=60).text
         runs = httpx.get(f"{studio[1]}v1/runs", timeout=60).json()["items"]
-        assert {"download_and_summarize", "refund", "campaign"} <= {run["workflow"] for run in runs}
+        started = {run["workflow"] for run in runs}
+        assert {"download_and_summarize", "refund", "campaign", "answer_customer"} <= started
+        assert "Give Tomas Havel a voucher" in httpx.get(f"{studio[1]}v1/questions", timeout=60).text
         demo.send_signal(stopped_by)
         rest, errors = demo.communicate(timeout=60)
     assert (demo.returncode, errors) == (0, ""), rest

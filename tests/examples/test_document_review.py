@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -10,13 +12,19 @@ from pathlib import Path
 import pytest
 
 from examples.website_summary.processes import REPOSITORY
+from tests.agents.openai_server import provider
+from tests.support import in_asyncio
 
 
-def reviewed(folder: Path, text: str, said: str) -> subprocess.CompletedProcess[str]:
-    """Review a text; ``said`` is what a person types."""
+def reviewed(folder: Path, text: str, said: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Review a text; ``said`` is what a person types, ``more`` its environment."""
     (folder / "note.txt").write_text(text)
     kept = {name: value for name, value in os.environ.items() if name != "SIGNOFF_DEMO_MODEL"}
-    environ = kept | {"PYTHONPATH": str(REPOSITORY), "SIGNOFF_STORE": f"sqlite:///{folder / 'signoff.db'}"}
+    environ = kept | {
+        "PYTHONPATH": str(REPOSITORY),
+        "SIGNOFF_STORE": f"sqlite:///{folder / 'signoff.db'}",
+        **more,
+    }
     command = [sys.executable, "-m", "examples.document_review", "note.txt"]
     return subprocess.run(
         command, check=False, cwd=folder, env=environ, input=said, capture_output=True, text=True, timeout=60
@@ -46,3 +54,18 @@ def test_a_review_that_nobody_answered_is_kept_for_the_next_process(tmp_path: Pa
     left = reviewed(tmp_path, "It is on TBD.", "")
     assert (left.returncode, "The review waits" in left.stderr) == (1, True)
     assert reviewed(tmp_path, "It is on TBD.", "Monday\npublish\n").stdout.endswith("It is on Monday.\n")
+
+
+@in_asyncio
+async def test_a_model_behind_http_asks_and_reads_what_was_answered(tmp_path: Path) -> None:
+    asks = {"message": "When?", "fields": [{"name": "day", "question": "Which day?"}]}
+    review = {"verdict": "hold", "reason": "I am not sure", "text": "It is on Monday, they say."}
+    async with provider([("ask_user", asks)], [("final_result", review)]) as llm:
+        done = await asyncio.to_thread(reviewed, tmp_path, "It is on TBD.", "Monday\n", **llm.environment)
+        assert done.returncode == 0, done.stderr
+        assert "script" not in done.stdout
+        assert done.stdout.endswith("hold: I am not sure\n\nIt is on Monday, they say.\n")
+        assert len(llm.requests) == 2
+        assert "It is on TBD." in json.dumps(llm.requests[0]["messages"])
+        read = llm.requests[1]["messages"][-1]
+        assert (read["role"], json.loads(read["content"])) == ("tool", {"day": "Monday"})

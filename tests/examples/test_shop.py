@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -20,6 +22,7 @@ from examples.shop.shipping import ship
 from examples.shop.stock import import_stock
 from examples.shop.supplier import Supplier, new_supplier
 from examples.shop.worker import app
+from examples.website_summary.processes import REPOSITORY
 from signoff import NotAllowed
 from signoff.records import EntryKind
 from signoff.testing import after_step, environment
@@ -82,7 +85,9 @@ async def test_whether_money_has_moved_is_asked_where_a_worker_died_beside_it() 
 async def test_the_assistant_gives_nothing_away_that_nobody_approved(approved: bool, reply: str) -> None:
     async with environment(app) as env:
         env.people.answer("Give Tomas Havel a voucher of €40.00?", approved=approved)
-        assert reply in (await env.run(answer_customer, "It came too late"))["reply"]
+        result = await env.run(answer_customer, "It came too late")
+    assert reply in result["reply"]
+    assert "script" in result["written by"], "nobody takes the script for a model"
 
 
 @in_asyncio
@@ -202,6 +207,16 @@ async def test_samples_that_are_started_again_are_joined_as_they_are() -> None:
         assert [run.id for run in again] == [run.id for run in first]
         ended = next(run for run in again if run.id.startswith("release"))
         assert (await ended.result())["votes"] == {"ana": "yes", "ben": "yes"}
+
+
+def test_the_worker_has_all_that_the_samples_start_whatever_else_is_imported_here() -> None:
+    code = "from examples.shop.worker import app; print(*app.registry.names())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+    )
+    started = {each.id: each.workflow.__name__ for each in samples()}
+    assert set(started.values()) <= set(done.stdout.split())
+    assert started["reply-tomas"] == "answer_customer", "an agent is among them"
 
 
 def test_a_server_that_is_none_is_told_of_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
