@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support import PATIENCE_SECONDS
 
 READY = "begun"
+
+TO_PRESS_SECONDS = 0.5
+"""What a person takes to press a key. Python notices no signal between its last look and the system call that reads."""
 
 ON_TERMINAL = f'exec <"$0" >"$0" 2>&1; echo {READY}; exec "$@"'
 """A session's first process has what it opens for its terminal, from which Ctrl-C comes."""
@@ -58,6 +62,7 @@ class Terminal:
     def interrupt(self, prompt: str) -> None:
         """Wait for a prompt and press Ctrl-C once: the terminal sends SIGINT."""
         self.expect(prompt)
+        time.sleep(TO_PRESS_SECONDS)
         os.write(self._master, b"\x03")
 
     def ends(self) -> int:
