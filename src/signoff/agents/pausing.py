@@ -244,7 +244,8 @@ async def ask_for(
             text, input_type="form", answer_type=pause.schema if is_object else _field(pause.schema), **asked
         )
     if pause.reason == "approval_required":
-        return await context.wait_for_user(text, action=Action(tool, arguments), **asked)
+        said = {"reason": pause.reason, "prompt": pause.prompt, "payload": pause.payload}
+        return await context.wait_for_user(text, action=Action(tool, arguments, about=said), **asked)
     if pause.reason == "constraints_conflict" and isinstance(options, list) and options:
         offered = [str(each) for each in cast("list[object]", options)]
         return await context.wait_for_user(text, input_type="select", options=offered, **asked)
