@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from signoff import AlreadySettled, AsyncClient, NotAllowed, Signoff, WrongAnswer
+from signoff import Alike, AlreadySettled, AsyncClient, NotAllowed, Signoff, WrongAnswer
 from signoff.agents import Approve, Conversation, Deny, Finished, Paused, Reply, ask
 from signoff.errors import ResumeRefused
 from signoff.records import AuditKind
@@ -179,6 +179,33 @@ async def test_of_two_that_use_one_token_at_once_one_wins(tmp_path: Path, way: s
         lost = next(each for each in outcomes if not isinstance(each, Finished))
         assert isinstance(lost, ResumeRefused | AlreadySettled)
     assert talk.chats.removed == (["a"] if outcomes[1] is lost else [])
+
+
+@WAYS
+@pytest.mark.parametrize("by_token", [True, False])
+@in_asyncio
+async def test_what_is_approved_for_the_session_pauses_no_later_turn(
+    tmp_path: Path, way: str, by_token: bool
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        first, token = await paused(chat, "rm a")
+        approval = Approve(alike=Alike(session=True))
+        if by_token:
+            turn = await chat.resume(token, approval, user_id="ana")
+        else:
+            turn = await chat.respond(first.pending[0].id, approval, user_id="ana")
+        assert isinstance(turn, Finished)
+        for _ in range(5):
+            assert isinstance(await chat.run("rm a"), Finished)
+        turn, _ = await paused(chat, "rm a b")
+        assert [each.arguments for each in turn.pending] == [{"path": "b"}], (
+            "what a rule answers is not asked"
+        )
+        assert [each.arguments for each in await chat.pending()] == [{"path": "b"}]
+        assert isinstance(await chat.respond(turn.pending[0].id, Deny(), user_id="bob"), Finished)
+        await paused(talk.conversation("other"), "rm a")
+    assert talk.chats.removed == ["a"] * 7
 
 
 @WAYS

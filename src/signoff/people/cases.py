@@ -143,6 +143,11 @@ class Case:
         return self.has_action and self.policy.quorum is None and not self.progress.looked
 
     @property
+    def may_be_answered_any_moment(self) -> bool:
+        """Whether rules are about to be looked through for it; where that has failed, people answer meanwhile."""
+        return self.awaits_rules and self.question.act_at == self._asked_at
+
+    @property
     def deadline_at(self) -> float | None:
         """When it is closed if nobody has answered, in unix seconds."""
         deadline = self._deadline
