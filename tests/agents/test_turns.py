@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent
@@ -13,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from signoff import RetryPolicy, RunCancelled
+from signoff import AlreadySettled, AsyncClient, RetryPolicy, RunCancelled
 from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool
 from signoff.errors import InvalidState, InvalidValue, NotFound, RegistrationError
 from signoff.records import EntryKind
@@ -90,6 +91,76 @@ async def test_a_message_answers_the_open_question_if_the_agent_says_so(tmp_path
     assert chats.removed == ["a"]
     (returned,) = returns_of(turn.messages)
     assert (returned.outcome, returned.content) == ("denied", "no, keep that one")
+
+
+@pytest.mark.parametrize("text", ["yes", "no, keep that one"])
+@in_asyncio
+async def test_a_message_that_has_answered_answers_nothing_else_when_it_is_said_again(
+    tmp_path: Path, text: str
+) -> None:
+    first = Chats(tmp_path, on_message="answer")
+    async with first.running():
+        chat = first.conversation("c")
+        await chat.run("rm a")
+        answered = await chat.run(text, id="m-1")
+        assert isinstance(answered, Finished)
+        assert await chat.run(text, id="m-1") == answered, "nothing is asked any more"
+        assert isinstance(await chat.run("rm b"), Paused)
+    second = Chats(tmp_path, on_message="answer")
+    async with second.running():  # another process
+        chat = second.conversation("c")
+        repeated = await asyncio.gather(*(chat.run(text, id="m-1") for _ in range(3)))
+        assert repeated == [answered] * 3
+        assert [each.arguments for each in await chat.pending()] == [{"path": "b"}]
+        other = second.conversation("d")
+        await other.run("rm d")
+        await other.run("yes", id="m-1")  # ids of messages are those of their sessions
+        assert isinstance(await chat.run("yes", id="m-2"), Finished)
+    assert (first.removed, second.removed) == (["a"] if text == "yes" else [], ["d", "b"])
+
+
+@in_asyncio
+async def test_a_message_whose_process_died_before_it_answered_answers_what_it_was_said_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(*args: Any, **said: Any) -> None:
+        raise ConnectionError("gone")
+
+    async with Chats(tmp_path, on_message="answer").running() as chats:
+        chat = chats.conversation("c")
+        waiting = await chat.run("rm a")
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncClient, "answer", dies)
+            with pytest.raises(ConnectionError):
+                await chat.run("yes", id="m-1")
+        assert await chats.conversation("c").run("yes", id="m-1") == await chat.wait(waiting.run_id)
+    assert chats.removed == ["a"]
+
+
+@in_asyncio
+async def test_a_message_that_came_too_late_answers_nothing_else_when_it_is_said_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Chats(tmp_path, on_message="answer").running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a")
+        assert isinstance(turn, Paused)
+        answer = AsyncClient.answer
+
+        async def overtaken(self: AsyncClient, id: str, *args: Any, **said: Any) -> Any:
+            await answer(self, id, False, user_id="bob")
+            return await answer(self, id, *args, **said)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncClient, "answer", overtaken)
+            with pytest.raises(AlreadySettled):
+                await chat.run("yes", id="m-1")
+        await chat.wait(turn.run_id)
+        assert isinstance(await chat.run("rm b"), Paused)
+        with pytest.raises(AlreadySettled):
+            await chat.run("yes", id="m-1")
+        assert len(await chat.pending()) == 1
+    assert chats.removed == []
 
 
 @in_asyncio

@@ -16,7 +16,8 @@ from signoff.agents.decisions import Decision, Said, said, said_in_words
 from signoff.agents.history import PROMPT, Histories, Prompt
 from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts
 from signoff.agents.record import STEER
-from signoff.agents.session_turns import AT_ONCE, SessionTurns
+from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn
+from signoff.agents.taken import Taken, TakenMessages
 from signoff.agents.turns import CONTEXT, TurnRequest
 from signoff.agents.waiting import Rest, asked_by, rest_of
 from signoff.client import App, AsyncClient, result_of
@@ -83,6 +84,7 @@ class Conversation:
         self._token_seconds = token_seconds
         self._histories = Histories(client, agent)
         self._turns = SessionTurns(client, agent, self.session_id)
+        self._messages = TakenMessages(client, agent, self.session_id)
         self._waiting: set[asyncio.Task[Rest]] = set()
         self._is_open = False
         self._app: App | None = None
@@ -121,12 +123,15 @@ class Conversation:
         Args:
             prompt: What is said.
             context: What the agent's tools get as ``ctx.deps``, or what they are made of; JSON.
-            id: A chosen id for the turn's run; saying it twice with one id says it once, unless it answers a question.
+            id: A chosen id for the turn's run, or for the answer that it is taken as; saying it twice with one id says
+                it once.
             user_id: Who says it.
             timeout_seconds: The turn's own deadline, counted from its start.
 
         Raises:
             NotSerializable, PayloadTooLarge: The prompt or the context cannot be stored.
+            NotAllowed, WrongAnswer, AlreadySettled: It is taken as an answer, which does not count. Said again with its
+                id it answers no other question.
             RunCancelled: The turn was aborted.
             Detached: ``detach`` was called meanwhile.
             Exception: What the turn failed with; if its class is not imported here, ``RunFailed``.
@@ -135,15 +140,11 @@ class Conversation:
         if id is not None and await self._turns.has(id):
             return await self.wait(id)
         waiting = await self._turns.waiting()
-        if waiting is not None:
-            run, questions, on_message = waiting
-            if on_message == "answer" and isinstance(prompt, str) and len(questions) == 1:
-                (question,) = questions
-                asked = Question.from_json(question.data or "null")
-                await self._answer(question, said_in_words(question.id, asked, prompt), user_id)
-                return await self.wait(run.id)
-            if on_message == "cancel":
-                await self._client.cancel(run.id, reason="a new message came", by=user_id)
+        if isinstance(prompt, str) and (taken := await self._taken(id, waiting)) is not None:
+            await self._answer_in_words(taken, prompt, user_id)
+            return await self.wait(taken.run_id)
+        if waiting is not None and waiting.on_message == "cancel":
+            await self._client.cancel(waiting.run.id, reason="a new message came", by=user_id)
         request: TurnRequest = {"prompt": PROMPT.dump_python(prompt, mode="json")}
         if context is not None:
             request["context"] = context
@@ -414,6 +415,28 @@ class Conversation:
         )
         reason = pending[0].reason if rest.asking.id == run.id else QUEUED
         return Paused(reason, pending[0].payload, pending, token, run.id)
+
+    async def _taken(self, id: str | None, waiting: WaitingTurn | None) -> Taken | None:
+        """Return what a message answers, if it is taken as an answer.
+
+        Where its id has answered is looked up last: who was faster has noted that before the question was closed.
+        """
+        if id is not None and (known := await self._messages.find(id)) is not None:
+            return known
+        if waiting is None or waiting.on_message != "answer" or len(waiting.questions) != 1:
+            return None
+        (question,) = waiting.questions
+        if id is None:
+            return Taken(question.id, waiting.run.id)
+        return await self._messages.keep(id, question.id, waiting.run.id)
+
+    async def _answer_in_words(self, taken: Taken, text: str, user_id: str | None) -> None:
+        if taken.is_done:
+            return
+        question = await self._client.promises.get(taken.question_id)
+        meant = said_in_words(question.id, Question.from_json(question.data or "null"), text)
+        await self._answer(question, meant, user_id, request_id=taken.key)
+        await self._messages.finish(taken)
 
     async def _answer(
         self,

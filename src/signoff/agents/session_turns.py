@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from signoff.agents.waiting import asked_by
@@ -13,6 +14,21 @@ from signoff.records import EntryKind, Promise, PromiseKind, Run, RunState
 
 AT_ONCE: Final = 100
 """How many runs and entries are asked for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTurn:
+    """A turn that waits for people.
+
+    Attributes:
+        run: Its run.
+        questions: What it asks.
+        on_message: What the agent does with a new message then.
+    """
+
+    run: Run
+    questions: Sequence[Promise]
+    on_message: str = "queue"
 
 
 class SessionTurns:
@@ -83,8 +99,8 @@ class SessionTurns:
         run = await self._client.backend.get_run(session.active_run_id)
         return run if run.workflow == self._agent else None
 
-    async def waiting(self) -> tuple[Run, Sequence[Promise], str] | None:
-        """Return the turn that waits for people, what it asks, and what the agent does with a new message then."""
+    async def waiting(self) -> WaitingTurn | None:
+        """Return the turn that waits for people; None: none does."""
         run = await self.active()
         if run is None:
             return None
@@ -93,8 +109,9 @@ class SessionTurns:
             return None
         for entry in await self._client.backend.read_journal(run.id, limit=AT_ONCE):
             if entry.kind is EntryKind.COMPLETED and entry.name == f"{self._agent}:turn":
-                return run, questions, json.loads(entry.value or "{}").get("on_message", "queue")
-        return run, questions, "queue"
+                on_message = json.loads(entry.value or "{}").get("on_message", "queue")
+                return WaitingTurn(run, questions, on_message)
+        return WaitingTurn(run, questions)
 
     async def at_or_after(self, position: int) -> Run | None:
         """Return the session's first turn that has this position or a later one."""
