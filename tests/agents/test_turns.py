@@ -15,12 +15,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from signoff import AlreadySettled, AsyncClient, RetryPolicy, RunCancelled
-from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool
+from signoff.agents import Approve, Budget, Conversation, Durable, Finished, Paused, agent_tool
 from signoff.errors import InvalidState, InvalidValue, NotFound, RegistrationError
 from signoff.records import EntryKind
 from signoff.testing import VirtualClock
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
-from tests.support import in_asyncio, new_app, running
+from tests.support import in_asyncio, new_app, opened, running
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -330,6 +330,46 @@ async def test_a_fork_goes_on_from_any_turn_and_leaves_the_session_alone(tmp_pat
         assert chats.model.seen[-1] == ["one", "heard one", "two", "heard two", "four"]
         await forked.run("five")
         assert chats.model.seen[-1] == ["one", "heard one", "three", "heard three", "five"]
+
+
+@in_asyncio
+async def test_a_fork_goes_on_from_an_aborted_turn_a_failed_one_and_another_fork(tmp_path: Path) -> None:
+    async with Chats(tmp_path, durable={"retry": ONCE}).running() as chats:
+        chat = chats.conversation("c")
+        aborted = await chat.run("rm a")
+        await chat.abort("not now")
+        with pytest.raises(ValueError, match="broken"):
+            await chat.run("break", id="failed")
+        await chat.run("later")
+        told = ["rm a", "[This turn was aborted: not now]"]
+        after_abort = await chat.fork("d", at=aborted.run_id)
+        assert isinstance(await after_abort.run("one"), Finished)
+        assert chats.model.seen[-1] == [*told, "one"]
+        (returned,) = returns_of(await after_abort.messages())
+        assert returned.outcome == "denied"
+        told += ["break", "[This turn failed: ValueError]"]
+        after_failure = await chat.fork("e", at="failed")
+        assert isinstance(await after_failure.run("two"), Finished)
+        assert chats.model.seen[-1] == [*told, "two"]
+        again = await after_failure.fork("f")
+        assert isinstance(await again.run("three"), Finished)
+        assert chats.model.seen[-1] == [*told, "two", "heard two", "three"]
+
+
+@in_asyncio
+async def test_a_fork_that_no_worker_has_looked_at_yet_has_what_it_begins_with(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        await chats.conversation("c").run("one")
+    async with opened(Chats(tmp_path).app) as client:  # no worker
+        forked = await Conversation(client, "support", session_id="c").fork("d")
+        again = await forked.fork("e")
+        assert texts_of(await forked.messages()) == texts_of(await again.messages()) == ["one", "heard one"]
+        with pytest.raises(NotFound):
+            await Conversation(client, "support", session_id="none").fork("f")
+    async with Chats(tmp_path).running() as chats:
+        assert isinstance(await chats.conversation("e").run("two"), Finished)
+        assert chats.model.seen[-1] == ["one", "heard one", "two"]
+        assert texts_of(await chats.conversation("d").messages()) == ["one", "heard one"]
 
 
 @in_asyncio

@@ -16,7 +16,7 @@ from signoff.agents.decisions import Decision, Said, said, said_in_words
 from signoff.agents.history import PROMPT, Histories, Prompt
 from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts
 from signoff.agents.record import STEER
-from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn
+from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn, fork_of
 from signoff.agents.taken import Taken, TakenMessages
 from signoff.agents.turns import CONTEXT, TurnRequest
 from signoff.agents.waiting import Rest, asked_by, rest_of
@@ -295,7 +295,7 @@ class Conversation:
 
         Args:
             session_id: The new session.
-            at: The turn's run; by default the last one that has ended.
+            at: The turn's run; by default the last one that has ended, or what this session itself begins with.
 
         Raises:
             NotFound: There is no such turn here.
@@ -304,13 +304,13 @@ class Conversation:
             IdConflict: It was begun as a fork at another turn.
         """
         await self._open()
-        run = await self._turns.get(at) if at is not None else await self._turns.last_ended()
+        run = await self._turns.get(at) if at is not None else await self._turns.last_ended_or_begun_with()
         if not run.state.is_final:
             raise InvalidState(run.id, run.state.value, "fork")
         client = self._client if self._app is None else AsyncClient(self._app)
         forked = Conversation(client, self.agent, session_id=session_id, token_seconds=self._token_seconds)
         forked._app = self._app
-        id = check_id(f"fork-{session_id}")
+        id = check_id(fork_of(session_id))
         try:
             session = await self._client.sessions.get(session_id)
         except NotFound:
@@ -330,7 +330,7 @@ class Conversation:
         """Return the history of the turns that have ended, as the next turn gets it."""
         await self._open()
         try:
-            last = await self._turns.last_ended()
+            last = await self._turns.last_ended_or_begun_with()
         except NotFound:
             return []
         return await self._histories.up_to(last.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from signoff.agents.waiting import asked_by
 from signoff.client import AsyncClient
@@ -29,6 +29,11 @@ class WaitingTurn:
     run: Run
     questions: Sequence[Promise]
     on_message: str = "queue"
+
+
+def fork_of(session_id: str) -> str:
+    """Return the id of the run that begins a session as a fork."""
+    return f"fork-{session_id}"
 
 
 class SessionTurns:
@@ -78,15 +83,24 @@ class SessionTurns:
             raise NotFound("session", self._session_id)
         return page.items[0]
 
-    async def last_ended(self) -> Run:
-        """Return the newest turn that has ended. Raises NotFound."""
+    async def last_ended_or_begun_with(self) -> Run:
+        """Return the newest turn that has ended; of a fork that no worker has looked at yet, what it begins with.
+
+        Raises:
+            NotFound: There is none.
+        """
         ended = [state for state in RunState if state.is_final]
         page = await self._client.list(
             states=ended, session_id=self._session_id, workflow=self._agent, limit=1
         )
-        if not page.items:
-            raise NotFound("turn", self._session_id)
-        return page.items[0]
+        if page.items:
+            return page.items[0]
+        try:
+            fork = await self.get(fork_of(self._session_id))
+        except NotFound:
+            raise NotFound("turn", self._session_id) from None
+        request: dict[str, Any] = json.loads(fork.arguments)["args"][0]
+        return await self._client.backend.get_run(request["fork"])
 
     async def active(self) -> Run | None:
         """Return the turn that runs or waits for people; None: none does."""
