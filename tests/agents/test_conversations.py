@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ExternalToolset
 
-from signoff import Action, AlreadySettled, NotFound, RunCancelled
+from signoff import Action, AlreadySettled, NotFound, RunCancelled, WrongAnswer
 from signoff.agents import (
     Approve,
     Conversation,
@@ -28,6 +29,7 @@ from signoff.agents import (
 from signoff.agents.outcomes import Pending
 from signoff.errors import Detached, NotSerializable
 from signoff.people.questions import Question
+from signoff.promises import AsyncPromises
 from signoff.records import Promise, PromiseKind, PromiseState, Run
 from signoff.stores.base import Change
 from signoff.unserved import WorkBackend, unserved
@@ -315,6 +317,50 @@ async def test_what_was_done_before_an_abort_stays_in_the_history(tmp_path: Path
         history = await chat.messages()
     outcomes = {part.tool_call_id[-1]: part.outcome for part in returns_of(history)}
     assert outcomes == {"a": "success", "b": "denied"}
+
+
+@in_asyncio
+async def test_of_calls_that_are_aborted_those_that_had_begun_are_told_apart(tmp_path: Path) -> None:
+    chats = Chats(tmp_path)
+    chats.agent.tool_plain(pausing("approval_required"), name="odd")
+    async with chats.running():
+        chat = chats.conversation("c")
+        turn = await chat.run("rm slow b odd:c")
+        assert isinstance(turn, Paused)
+        slow = next(each.id for each in turn.pending if each.arguments == {"path": "slow"})
+        waiting = asyncio.create_task(chat.respond(slow, Approve()))
+        await chats.slow.wait()
+        await chat.abort("user closed tab")
+        with pytest.raises(RunCancelled):
+            await waiting
+        returned = {part.tool_call_id[-1]: part for part in returns_of(await chat.messages())}
+    begun, waited, left = (returned[place] for place in ("w", "b", "c"))
+    assert [each.outcome for each in (begun, waited, left)] == ["interrupted", "denied", "interrupted"]
+    assert "may or may not have had its effect" in str(begun.content)
+    assert "was not made" in str(waited.content)
+    assert "had begun" in str(left.content), "what comes before a pause has been done"
+    assert chats.removed == []
+
+
+@in_asyncio
+async def test_what_is_answered_is_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a")
+        assert isinstance(turn, Paused)
+        get = AsyncPromises.get
+
+        async def another(self: AsyncPromises, id: str) -> Promise:
+            found = await get(self, id)
+            question = Question.make("Remove nothing?", action=Action("rm", {"path": "nothing"}))
+            return replace(found, data=question.to_json())
+
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncPromises, "get", another)
+            with pytest.raises(WrongAnswer):
+                await chat.respond(turn.pending[0].id, Approve())
+        assert len(await chat.pending()) == 1
+    assert chats.removed == []
 
 
 @in_asyncio
