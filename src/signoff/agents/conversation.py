@@ -11,14 +11,13 @@ from typing import Any, Final, Literal, Self, cast, overload
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from signoff import codec
 from signoff.agents.decisions import Decision, Said, said, said_in_words
 from signoff.agents.history import PROMPT, Histories, Prompt
 from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts
 from signoff.agents.record import STEER
 from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn, fork_of
 from signoff.agents.taken import Taken, TakenMessages
-from signoff.agents.turns import CONTEXT, TurnRequest
+from signoff.agents.turns import TurnRequest
 from signoff.agents.waiting import Rest, asked_by, rest_of
 from signoff.client import App, AsyncClient, result_of
 from signoff.errors import (
@@ -198,7 +197,7 @@ class Conversation:
             token: ``Paused.resume_token``.
             user_input: For one question a decision, or a plain value: for an approval ``True``, ``False``,
                 ``"approved"`` or ``"denied"``. For several ``{question_id: answer}``.
-            context: What the turn's context is from now on; None leaves it.
+            context: What the turn's context is from this answer on; None leaves it. It counts only if the answer does.
             user_id: Who answers.
             groups: The groups they are in.
             roles: The roles they have.
@@ -206,6 +205,7 @@ class Conversation:
         Raises:
             ResumeRefused: The token is wrong, used, expired or foreign, or for several questions. Nothing is changed.
             WrongAnswer, NotAllowed, AlreadySettled: The answer is not taken. The token is as good as before.
+            NotSerializable, PayloadTooLarge: The context cannot be stored.
         """
         await self._open()
         backend, responder = self._client.backend, Responder(user_id, frozenset(groups), frozenset(roles))
@@ -217,10 +217,7 @@ class Conversation:
             meant = said(id, Question.from_json(promise.data or "null"), each)
             responses[id] = Response(meant.value, meant.note, meant.alike)
         run = await self._turns.get(resumption.run_id)
-        if context is not None:
-            await backend.check_responses(self.session_id, token, responses, responder)
-            await self._give_context(run.id, context, resumption.token_id)
-        await backend.resume(self.session_id, token, responses, responder)
+        await backend.resume(self.session_id, token, responses, responder, context)
         return await self.wait(run.id)
 
     async def respond(
@@ -458,10 +455,6 @@ class Conversation:
             digest=Question.from_json(question.data or "null").digest,
             alike=meant.alike,
         )
-
-    async def _give_context(self, run_id: str, context: Mapping[str, Any], token_id: str) -> None:
-        codec.encode(context, path="context")
-        await self._client.signal(run_id, CONTEXT, dict(context), request_id=f"context-{token_id}")
 
 
 _SEQ_BITS: Final = 32
