@@ -422,9 +422,17 @@ class HttpBackend:
         await self._post("/v1/resume-tokens/check", body, pauses=QUICK)
 
     async def resume(
-        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+        self,
+        session_id: str,
+        secret: str,
+        responses: Mapping[str, Response],
+        responder: Responder,
+        context: Mapping[str, Any] | None = None,
     ) -> None:
-        await self._post("/v1/resume-tokens/answer", _responses(session_id, secret, responses, responder))
+        body = _responses(session_id, secret, responses, responder)
+        if context is not None:
+            body["context"] = from_json(codec.encode(dict(context), path="context"))
+        await self._post("/v1/resume-tokens/answer", body)
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

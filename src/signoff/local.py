@@ -337,9 +337,14 @@ class LocalBackend:
         await resumptions.check_responses(self._store, session_id, secret, responses, responder)
 
     async def resume(
-        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+        self,
+        session_id: str,
+        secret: str,
+        responses: Mapping[str, Response],
+        responder: Responder,
+        context: Mapping[str, Any] | None = None,
     ) -> None:
-        await resumptions.resume(self._store, session_id, secret, responses, responder)
+        await resumptions.resume(self._store, session_id, secret, responses, responder, context)
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100

@@ -452,6 +452,16 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class NewSignal:
+    """A signal that is left for a run together with something else."""
+
+    run_id: str
+    name: str
+    value: str  # JSON
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Amendment:
     """What changes about a pending question, and is recorded of it, in one step.
 
@@ -465,6 +475,7 @@ class Amendment:
         rule: A rule that is made with the settlement; if its id is taken, nothing is done.
         by_rule: The id of a rule that the settlement is made by; if it is not in force, nothing is done.
         due_at: When it times out from now on; None leaves that as it is.
+        signal: What is left for a run with it, before anybody is told of the settlement; an ended run gets none.
     """
 
     version: int
@@ -476,6 +487,7 @@ class Amendment:
     rule: NewRule | None = None
     by_rule: str | None = None
     due_at: float | None = None
+    signal: NewSignal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.toolsets import AbstractToolset
 
 from signoff import Signoff
 from signoff.agents import Conversation, Durable
@@ -73,6 +74,7 @@ class Chats:
         durable: dict[str, Any] | None = None,
         clock: Clock | None = None,
         while_reading: Callable[[], None] = lambda: None,
+        toolsets: Sequence[AbstractToolset[Any]] = (),
         **registered: Any,
     ) -> None:
         self.app: Signoff = new_app(folder, clock=clock)
@@ -87,6 +89,7 @@ class Chats:
             FunctionModel(self.model),
             name="support",
             deps_type=dict[str, Any],
+            toolsets=toolsets,
             capabilities=[Durable(**(durable or {}))],
         )
         self.agent.tool(requires_approval=True)(self.rm)

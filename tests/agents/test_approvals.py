@@ -15,7 +15,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ExternalToolset
 
 from signoff import Alike, Context, Signoff, WrongAnswer
-from signoff.agents import Durable, ToolCall, approve, ask, deny, tool_options
+from signoff.agents import Durable, ToolCall, approve, ask, deny, pause, tool_options
 from signoff.errors import InvalidValue, NotAllowed, RegistrationError
 from signoff.testing import MemoryStore, after_step, environment
 from signoff.testing.environment import Environment
@@ -314,6 +314,47 @@ async def test_a_rule_for_the_session_approves_later_calls_of_it_and_of_no_other
         assert scene.removed == ["a", "a"]
         await env.start(scene.work, session_id="s2")
         assert set(await scene.questions(env)) == {"a"}
+
+
+@in_asyncio
+async def test_a_rule_made_at_the_gate_answers_no_pause_and_one_of_a_pause_only_the_very_same() -> None:
+    app, warning, paid = Signoff(MemoryStore()), "it would be overdrawn", list[str]()
+    script = Script(*[calls(("pay", {"cents": 900})), says("done")] * 4)
+    agent = Agent(script.model, name="a", capabilities=[Durable()])
+
+    @agent.tool_plain(requires_approval=True)
+    async def pay(cents: int) -> str:
+        answer = await pause("approval_required", {"warning": warning}, prompt="Pay all the same?")
+        paid.append(f"{warning}: {answer.approved} by {answer.user_id}")
+        return "paid"
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go")).output
+
+    async with environment(app) as env:
+
+        async def asks(text: str) -> str:
+            await env.idle()
+            (question,) = (await env.client.questions()).items
+            assert (asked(question)["text"], asked(question)["action"]["tool"]) == (text, "pay")
+            return question.id
+
+        first = await env.start(work, session_id="s")
+        gate = await asks("a wants to call pay")
+        await env.client.answer(gate, True, user_id="ana", alike=Alike(session=True))
+        await env.client.answer(await asks("Pay all the same?"), False, user_id="bob")
+        await first.result()
+        second = await env.start(work, session_id="s")
+        paused = await asks("Pay all the same?")
+        await env.client.answer(paused, True, user_id="cid", alike=Alike(session=True))
+        await second.result()
+        assert await env.run(work, session_id="s") == "done"
+        warning = "it is stolen"
+        await env.start(work, session_id="s")
+        await asks("Pay all the same?")
+        overdrawn = [f"it would be overdrawn: {by}" for by in ("False by bob", *["True by cid"] * 2)]
+        assert paid == overdrawn
 
 
 @in_asyncio

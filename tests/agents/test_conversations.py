@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import ExternalToolset
 
-from signoff import AlreadySettled, NotFound, RunCancelled
-from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, conversation
+from signoff import Action, AlreadySettled, NotFound, RunCancelled, WrongAnswer
+from signoff.agents import (
+    Approve,
+    Conversation,
+    Deny,
+    Edit,
+    Finished,
+    Paused,
+    ask,
+    conversation,
+    pause,
+)
+from signoff.agents.outcomes import Pending
 from signoff.errors import Detached, NotSerializable
-from signoff.records import Run
+from signoff.people.questions import Question
+from signoff.promises import AsyncPromises
+from signoff.records import Promise, PromiseKind, PromiseState, Run
 from signoff.stores.base import Change
 from signoff.unserved import WorkBackend, unserved
 from tests.agents.chats import Chats, returns_of, texts_of
@@ -151,6 +170,93 @@ async def test_tools_get_what_a_factory_makes_of_the_context_and_an_answer_may_c
     assert chats.deps == [{"tenant": "t2", "live": True}]
 
 
+# Why a turn waits
+
+
+class Result(BaseModel):
+    """What a form may ask for, as the question for a call's result does."""
+
+    result: str
+
+
+def pausing(reason: Any, **said: Any) -> Callable[[str], Awaitable[str]]:
+    async def tool(path: str) -> str:
+        return str((await pause(reason, {"options": ["a", "b"]}, **said)).value)
+
+    return tool
+
+
+def raising(error: Callable[..., Exception], **metadata: Any) -> Callable[[str], Awaitable[str]]:
+    async def tool(path: str) -> str:
+        raise error(metadata=metadata or None)
+
+    return tool
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        (pausing("approval_required"), "approval_required"),
+        (pausing("await_input"), "await_input"),
+        (pausing("await_input", answer_type=Result), "await_input"),
+        (pausing("external_event", then="model"), "external_event"),
+        (pausing("constraints_conflict"), "constraints_conflict"),
+        (raising(ApprovalRequired), "approval_required"),
+        (raising(ApprovalRequired, reason="over the limit"), "approval_required"),
+        (raising(ApprovalRequired, reason="await_input", payload={}), "approval_required"),
+        (raising(CallDeferred), "external_event"),
+        (raising(CallDeferred, reason="carrier"), "external_event"),
+        (raising(CallDeferred, reason="await_input", payload={}), "external_event"),
+    ],
+)
+@in_asyncio
+async def test_only_the_pause_of_a_tool_says_why_a_turn_waits(tmp_path: Path, tool: Any, reason: str) -> None:
+    chats = Chats(tmp_path)
+    chats.agent.tool_plain(tool, name="odd")
+    async with chats.running():
+        turn = await chats.conversation("c").run("rm odd:1")
+    assert isinstance(turn, Paused)
+    assert (turn.reason, turn.payload["tool"]) == (reason, "odd")
+
+
+@in_asyncio
+async def test_what_a_policy_shows_is_not_why_a_turn_waits_and_an_outside_tool_waits_for_an_event(
+    tmp_path: Path,
+) -> None:
+    scan = ToolDefinition(
+        name="scan",
+        parameters_json_schema={"type": "object", "properties": {"path": {"type": "string"}}},
+        return_schema={"type": "string"},
+    )
+    chats = Chats(
+        tmp_path,
+        durable={"approvals": {"rm": ask(details={"reason": "over the limit"})}},
+        toolsets=[ExternalToolset([scan], id="desk")],
+    )
+    async with chats.running():
+        gated = await chats.conversation("c").run("rm a")
+        outside = await chats.conversation("d").run("rm scan:a")
+    assert isinstance(gated, Paused)
+    assert isinstance(outside, Paused)
+    assert (gated.reason, outside.reason) == ("approval_required", "external_event")
+    assert gated.payload["metadata"]["reason"] == "over the limit"
+    assert (outside.payload["tool"], outside.payload["arguments"]) == ("scan", {"path": "a"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("text", "await_input"), ("text", "external_event"), ("approval", "approval_required")],
+)
+def test_a_question_that_was_asked_before_pauses_were_marked_says_why(kind: Any, reason: str) -> None:
+    shown = {"agent": "a", "tool_call_id": "1", "tool": "t", "arguments": {}, "reason": reason, "payload": {}}
+    action = Action("t", {}) if kind == "approval" else None
+    question = Question.make("?", input_type=kind, metadata=shown, action=action)
+    asked = Promise(
+        "default", "r.1", PromiseKind.QUESTION, PromiseState.PENDING, 0.0, data=question.to_json()
+    )
+    assert Pending.of(asked).reason == reason
+
+
 # Leaving, aborting
 
 
@@ -213,6 +319,50 @@ async def test_what_was_done_before_an_abort_stays_in_the_history(tmp_path: Path
         history = await is_whole(chat)
     outcomes = {part.tool_call_id[-1]: part.outcome for part in returns_of(history)}
     assert outcomes == {"a": "success", "b": "denied"}
+
+
+@in_asyncio
+async def test_of_calls_that_are_aborted_those_that_had_begun_are_told_apart(tmp_path: Path) -> None:
+    chats = Chats(tmp_path)
+    chats.agent.tool_plain(pausing("approval_required"), name="odd")
+    async with chats.running():
+        chat = chats.conversation("c")
+        turn = await chat.run("rm slow b odd:c")
+        assert isinstance(turn, Paused)
+        slow = next(each.id for each in turn.pending if each.arguments == {"path": "slow"})
+        waiting = asyncio.create_task(chat.respond(slow, Approve()))
+        await chats.slow.wait()
+        await chat.abort("user closed tab")
+        with pytest.raises(RunCancelled):
+            await waiting
+        returned = {part.tool_call_id[-1]: part for part in returns_of(await chat.messages())}
+    begun, waited, left = (returned[place] for place in ("w", "b", "c"))
+    assert [each.outcome for each in (begun, waited, left)] == ["interrupted", "denied", "interrupted"]
+    assert "may or may not have had its effect" in str(begun.content)
+    assert "was not made" in str(waited.content)
+    assert "had begun" in str(left.content), "what comes before a pause has been done"
+    assert chats.removed == []
+
+
+@in_asyncio
+async def test_what_is_answered_is_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a")
+        assert isinstance(turn, Paused)
+        get = AsyncPromises.get
+
+        async def another(self: AsyncPromises, id: str) -> Promise:
+            found = await get(self, id)
+            question = Question.make("Remove nothing?", action=Action("rm", {"path": "nothing"}))
+            return replace(found, data=question.to_json())
+
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncPromises, "get", another)
+            with pytest.raises(WrongAnswer):
+                await chat.respond(turn.pending[0].id, Approve())
+        assert len(await chat.pending()) == 1
+    assert chats.removed == []
 
 
 @in_asyncio

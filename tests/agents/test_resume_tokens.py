@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from signoff import AlreadySettled, AsyncClient, NotAllowed, NotFound, Signoff, WrongAnswer
+from signoff import Alike, AlreadySettled, AsyncClient, NotAllowed, NotFound, Signoff, WrongAnswer
 from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, Reply, ask
-from signoff.errors import InvalidValue, ResumeRefused
+from signoff.errors import InvalidValue, NotSerializable, ResumeRefused
+from signoff.people import resumptions
 from signoff.people.bulk import GivenAnswer
 from signoff.records import AuditKind
 from signoff.stores.sqlite import SqliteStore
@@ -206,6 +207,126 @@ async def test_of_two_that_use_one_token_at_once_one_wins(tmp_path: Path, way: s
         lost = next(each for each in outcomes if not isinstance(each, Finished))
         assert isinstance(lost, ResumeRefused | AlreadySettled)
     assert talk.chats.removed == (["a"] if outcomes[1] is lost else [])
+
+
+@WAYS
+@in_asyncio
+async def test_of_two_who_use_one_token_at_once_only_the_context_of_who_wins_counts(
+    tmp_path: Path, way: str
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        for number in range(5):
+            chat = talk.conversation(f"c{number}")
+            turn = await chat.run("rm a", context={"tenant": "t0"})
+            assert isinstance(turn, Paused)
+            contexts: list[dict[str, Any] | None] = [{"tenant": "t1"}, {"tenant": "t2"}, None]
+            outcomes = await asyncio.gather(
+                *(chat.resume(turn.resume_token, "approved", context=each) for each in contexts),
+                return_exceptions=True,
+            )
+            (won,) = [place for place, each in enumerate(outcomes) if isinstance(each, Finished)]
+            lost = [each.reason for each in outcomes if isinstance(each, ResumeRefused)]
+            assert lost == ["used"] * 2
+            assert talk.chats.deps.pop() == (contexts[won] or {"tenant": "t0"})
+    assert talk.chats.deps == []
+
+
+@pytest.mark.parametrize("winner", ["the same token", "somebody else"])
+@in_asyncio
+async def test_who_comes_too_late_changes_no_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, winner: str
+) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a", context={"tenant": "t1"})
+        assert isinstance(turn, Paused)
+        answer = resumptions.answer
+
+        async def overtaken(*args: Any, **said: Any) -> Any:
+            monkeypatch.undo()
+            if winner == "the same token":
+                await chat.resume(turn.resume_token, "approved", user_id="ana")
+            else:
+                await chat.respond(turn.pending[0].id, Approve(), user_id="ana")
+            return await answer(*args, **said)
+
+        monkeypatch.setattr(resumptions, "answer", overtaken)
+        with pytest.raises((ResumeRefused, AlreadySettled)) as refused:
+            await chat.resume(turn.resume_token, "approved", context={"tenant": "evil"}, user_id="ana")
+        assert isinstance(refused.value, ResumeRefused) is (winner == "the same token")
+        assert isinstance(await chat.wait(turn.run_id), Finished)
+        entries = await chats.client.backend.read_journal(turn.run_id)
+        assert not any("evil" in (each.value or "") for each in entries)
+    assert chats.deps == [{"tenant": "t1"}]
+
+
+@WAYS
+@in_asyncio
+async def test_a_context_that_is_no_json_is_refused_and_answers_nothing(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        _, token = await paused(chat, "rm a")
+        with pytest.raises(NotSerializable, match="context"):
+            await chat.resume(token, "approved", context={"client": object()})
+        assert len(await chat.pending()) == 1
+        assert isinstance(await chat.resume(token, "approved", context={"tenant": "t2"}), Finished)
+    assert talk.chats.deps == [{"tenant": "t2"}]
+
+
+@in_asyncio
+async def test_a_resumption_that_was_cut_off_is_done_again_with_its_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a b")
+        assert isinstance(turn, Paused)
+        a, b = turn.pending
+        answer, answered = resumptions.answer, list[str]()
+
+        async def dies_second(store: Any, id: str, *args: Any, **said: Any) -> Any:
+            answered.append(id)
+            if len(answered) == 2:
+                raise ConnectionError("gone")
+            return await answer(store, id, *args, **said)
+
+        monkeypatch.setattr(resumptions, "answer", dies_second)
+        both, context = {a.id: True, b.id: True}, {"tenant": "t2"}
+        with pytest.raises(ConnectionError):
+            await chat.resume(turn.resume_token, both, context=context)
+        with pytest.raises(ResumeRefused) as refused:
+            await chat.resume(turn.resume_token, {b.id: True, a.id: True}, context={"tenant": "t3"})
+        assert refused.value.reason == "used"
+        assert len(await chat.pending()) == 1, "nothing of it was done"
+        assert isinstance(await chat.resume(turn.resume_token, both, context=context), Finished)
+    assert chats.deps == [{"tenant": "t2"}] * 2
+
+
+@WAYS
+@pytest.mark.parametrize("by_token", [True, False])
+@in_asyncio
+async def test_what_is_approved_for_the_session_pauses_no_later_turn(
+    tmp_path: Path, way: str, by_token: bool
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        first, token = await paused(chat, "rm a")
+        approval = Approve(alike=Alike(session=True))
+        if by_token:
+            turn = await chat.resume(token, approval, user_id="ana")
+        else:
+            turn = await chat.respond(first.pending[0].id, approval, user_id="ana")
+        assert isinstance(turn, Finished)
+        for _ in range(5):
+            assert isinstance(await chat.run("rm a"), Finished)
+        turn, _ = await paused(chat, "rm a b")
+        assert [each.arguments for each in turn.pending] == [{"path": "b"}], (
+            "what a rule answers is not asked"
+        )
+        assert [each.arguments for each in await chat.pending()] == [{"path": "b"}]
+        assert isinstance(await chat.respond(turn.pending[0].id, Deny(), user_id="bob"), Finished)
+        await paused(talk.conversation("other"), "rm a")
+    assert talk.chats.removed == ["a"] * 7
 
 
 @WAYS

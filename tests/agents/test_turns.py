@@ -15,15 +15,15 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from signoff import RetryPolicy, RunCancelled, Signoff
-from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool, tool_options
+from signoff import AlreadySettled, AsyncClient, RetryPolicy, RunCancelled, Signoff
+from signoff.agents import Approve, Budget, Conversation, Durable, Finished, Paused, agent_tool, tool_options
 from signoff.agents.budgets import Stopwatch
 from signoff.agents.turns import OnMessage
 from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, RegistrationError
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, VirtualClock, after_step, environment
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
-from tests.support import in_asyncio, new_app, running
+from tests.support import in_asyncio, new_app, opened, running
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -94,6 +94,76 @@ async def test_a_message_answers_the_open_question_if_the_agent_says_so(tmp_path
     assert chats.removed == ["a"]
     (returned,) = returns_of(turn.messages)
     assert (returned.outcome, returned.content) == ("denied", "no, keep that one")
+
+
+@pytest.mark.parametrize("text", ["yes", "no, keep that one"])
+@in_asyncio
+async def test_a_message_that_has_answered_answers_nothing_else_when_it_is_said_again(
+    tmp_path: Path, text: str
+) -> None:
+    first = Chats(tmp_path, on_message="answer")
+    async with first.running():
+        chat = first.conversation("c")
+        await chat.run("rm a")
+        answered = await chat.run(text, id="m-1")
+        assert isinstance(answered, Finished)
+        assert await chat.run(text, id="m-1") == answered, "nothing is asked any more"
+        assert isinstance(await chat.run("rm b"), Paused)
+    second = Chats(tmp_path, on_message="answer")
+    async with second.running():  # another process
+        chat = second.conversation("c")
+        repeated = await asyncio.gather(*(chat.run(text, id="m-1") for _ in range(3)))
+        assert repeated == [answered] * 3
+        assert [each.arguments for each in await chat.pending()] == [{"path": "b"}]
+        other = second.conversation("d")
+        await other.run("rm d")
+        await other.run("yes", id="m-1")  # ids of messages are those of their sessions
+        assert isinstance(await chat.run("yes", id="m-2"), Finished)
+    assert (first.removed, second.removed) == (["a"] if text == "yes" else [], ["d", "b"])
+
+
+@in_asyncio
+async def test_a_message_whose_process_died_before_it_answered_answers_what_it_was_said_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(*args: Any, **said: Any) -> None:
+        raise ConnectionError("gone")
+
+    async with Chats(tmp_path, on_message="answer").running() as chats:
+        chat = chats.conversation("c")
+        waiting = await chat.run("rm a")
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncClient, "answer", dies)
+            with pytest.raises(ConnectionError):
+                await chat.run("yes", id="m-1")
+        assert await chats.conversation("c").run("yes", id="m-1") == await chat.wait(waiting.run_id)
+    assert chats.removed == ["a"]
+
+
+@in_asyncio
+async def test_a_message_that_came_too_late_answers_nothing_else_when_it_is_said_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Chats(tmp_path, on_message="answer").running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a")
+        assert isinstance(turn, Paused)
+        answer = AsyncClient.answer
+
+        async def overtaken(self: AsyncClient, id: str, *args: Any, **said: Any) -> Any:
+            await answer(self, id, False, user_id="bob")
+            return await answer(self, id, *args, **said)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncClient, "answer", overtaken)
+            with pytest.raises(AlreadySettled):
+                await chat.run("yes", id="m-1")
+        await chat.wait(turn.run_id)
+        assert isinstance(await chat.run("rm b"), Paused)
+        with pytest.raises(AlreadySettled):
+            await chat.run("yes", id="m-1")
+        assert len(await chat.pending()) == 1
+    assert chats.removed == []
 
 
 @in_asyncio
@@ -379,6 +449,46 @@ async def test_a_fork_goes_on_from_any_turn_and_leaves_the_session_alone(tmp_pat
         assert chats.model.seen[-1] == ["one", "heard one", "two", "heard two", "four"]
         await forked.run("five")
         assert chats.model.seen[-1] == ["one", "heard one", "three", "heard three", "five"]
+
+
+@in_asyncio
+async def test_a_fork_goes_on_from_an_aborted_turn_a_failed_one_and_another_fork(tmp_path: Path) -> None:
+    async with Chats(tmp_path, durable={"retry": ONCE}).running() as chats:
+        chat = chats.conversation("c")
+        aborted = await chat.run("rm a")
+        await chat.abort("not now")
+        with pytest.raises(ValueError, match="broken"):
+            await chat.run("break", id="failed")
+        await chat.run("later")
+        told = ["rm a", "[This turn was aborted: not now]"]
+        after_abort = await chat.fork("d", at=aborted.run_id)
+        assert isinstance(await after_abort.run("one"), Finished)
+        assert chats.model.seen[-1] == [*told, "one"]
+        (returned,) = returns_of(await after_abort.messages())
+        assert returned.outcome == "denied"
+        told += ["break", "[This turn failed: ValueError]"]
+        after_failure = await chat.fork("e", at="failed")
+        assert isinstance(await after_failure.run("two"), Finished)
+        assert chats.model.seen[-1] == [*told, "two"]
+        again = await after_failure.fork("f")
+        assert isinstance(await again.run("three"), Finished)
+        assert chats.model.seen[-1] == [*told, "two", "heard two", "three"]
+
+
+@in_asyncio
+async def test_a_fork_that_no_worker_has_looked_at_yet_has_what_it_begins_with(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        await chats.conversation("c").run("one")
+    async with opened(Chats(tmp_path).app) as client:  # no worker
+        forked = await Conversation(client, "support", session_id="c").fork("d")
+        again = await forked.fork("e")
+        assert texts_of(await forked.messages()) == texts_of(await again.messages()) == ["one", "heard one"]
+        with pytest.raises(NotFound):
+            await Conversation(client, "support", session_id="none").fork("f")
+    async with Chats(tmp_path).running() as chats:
+        assert isinstance(await chats.conversation("e").run("two"), Finished)
+        assert chats.model.seen[-1] == ["one", "heard one", "two"]
+        assert texts_of(await chats.conversation("d").messages()) == ["one", "heard one"]
 
 
 @in_asyncio

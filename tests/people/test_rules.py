@@ -41,16 +41,18 @@ MAIL: dict[str, Any] = {"to": "bob", "text": "Hello", "lines": [{"n": 1}, {"n": 
 
 
 @asynccontextmanager
-async def mailing(*, started_by: str | None = None, **policy: Any) -> AsyncGenerator[tuple[Environment, str]]:
+async def mailing(
+    *, started_by: str | None = None, about: Any = None, **policy: Any
+) -> AsyncGenerator[tuple[Environment, str]]:
     """An environment in which run ``r`` asks to send a first mail, and a next one with each signal."""
     app = Signoff(MemoryStore())
 
     @app.workflow
     async def send(ctx: Context) -> list[Any]:
         answers: list[Answer] = []
-        said: dict[str, Any] = {"arguments": MAIL}
+        said: dict[str, Any] = {"arguments": MAIL, "about": about}
         while said:
-            action = Action(said.get("tool", "send_mail"), said["arguments"])
+            action = Action(said.get("tool", "send_mail"), said["arguments"], said.get("about"))
             answers.append(
                 await ctx.wait_for_user("Send?", action=action, **(policy | said.get("policy", {})))
             )
@@ -126,6 +128,20 @@ async def test_it_is_like_it_if_the_same_is_where_it_must_be(
     async with mailing() as (env, id):
         await env.client.answer(id, True, user_id="ana", alike=alike)
         assert is_open(await ask_next(env, arguments=arguments)) is not approved
+
+
+@in_asyncio
+@pytest.mark.parametrize("alike", [Alike(HOUR), Alike(HOUR, same=["/to"]), Alike(HOUR, any_arguments=True)])
+@pytest.mark.parametrize("about", [None, {"warning": "it is late"}])
+async def test_a_rule_approves_only_what_is_about_the_very_same(alike: Alike, about: Any) -> None:
+    async with mailing(about=about) as (env, id):
+        await env.client.answer(id, True, user_id="ana", alike=alike)
+        for other in (None, {"warning": "it is late"}, {"warning": "he has left"}, "late"):
+            question = await ask_next(env, about=other)
+            assert is_open(question) is (other != about)
+            if is_open(question):
+                await env.client.answer(question.id, True, user_id="bob")
+                await env.sleep(1)
 
 
 @in_asyncio

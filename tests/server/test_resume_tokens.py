@@ -168,6 +168,25 @@ def test_who_is_not_asked_gets_nowhere_with_somebody_elses_token(
         assert op.get(f"/v1/questions/{question}").json()["settled_by"] == "ana"
 
 
+def test_who_is_only_asked_gives_no_context_with_an_answer(proxied: Server, name: str) -> None:
+    with (
+        through(proxied, "op", roles="operator") as op,
+        through(proxied, "ana", roles="responder") as ana,
+    ):
+        question = turn(op, name, assignees=["user:ana", "user:op"])
+        token = token_of(op, name, question)
+        refused = do(ana, "answer", name, token, (question, True), context={"tenant": "t2"})
+        assert (refused.status_code, kind(refused)) == (403, "AccessDenied")
+        assert state_of(op, question) == "pending"
+        for wrong in ("t2", ["t2"]):
+            assert do(op, "answer", name, token, (question, True), context=wrong).status_code == 422
+        answered = do(op, "answer", name, token, (question, True), context={"tenant": "t2"})
+        assert answered.status_code == 200
+        ended(op, name)
+        told = op.get(f"/v1/runs/{name}/journal").json()["items"]
+        assert [each["value"] for each in told if each.get("name") == "signoff.context"] == [{"tenant": "t2"}]
+
+
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
     with OnThread(lambda: keyed(tmp_path_factory.mktemp("keyed"))) as here:

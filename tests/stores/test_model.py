@@ -41,6 +41,7 @@ from signoff.records import (
     NewRule,
     NewRun,
     NewSchedule,
+    NewSignal,
     NewToken,
     Origin,
     OriginWay,
@@ -354,6 +355,9 @@ class SideBySide(RuleBasedStateMachine):
             amendment = replace(amendment, due_at=self._after(data.draw(st.none() | acts)))
             if amendment.settlement is not None:
                 amendment = self._with_rules(data, question, amendment)
+            if data.draw(st.integers(0, 3)) == 0:
+                signal = NewSignal(data.draw(run_ids), "context", data.draw(values), "ana")
+                amendment = replace(amendment, signal=signal)
             self.once(question.namespace, "amend", question.id, amendment)
 
     @rule(namespace=namespaces, id=promise_ids)

@@ -17,6 +17,7 @@ from signoff.records import (
     AuditKind,
     NewAuditEvent,
     NewPromise,
+    NewSignal,
     Promise,
     PromiseKind,
     PromiseState,
@@ -702,3 +703,56 @@ async def test_of_two_who_seal_at_once_one_does(scene: Scene) -> None:
     done = await asyncio.gather(*(scene.store.seal([Seal(0, f"e{n}", f"h{n}")]) for n in range(4)))
     assert done.count(True) == 1
     assert len(await scene.store.read_chain()) == 1
+
+
+SIGNAL = NewSignal("r", "context", '{"tenant":"t2"}', "ana")
+
+
+async def told(scene: Scene, *run_ids: str) -> list[tuple[str, str, Any]]:
+    """What runs were told, oldest first of each."""
+    messages = await scene.store.read_messages(run_ids)
+    return [(each.run_id, each.kind.value, each.name) for each, _ in messages]
+
+
+@rule
+async def test_a_signal_that_comes_with_an_answer_is_there_before_it(scene: Scene) -> None:
+    asked = await ask(scene)
+    assert (await scene.store.amend("r.0", amendment(asked, act_at=None, settlement=YES, signal=SIGNAL)))[1]
+    assert await scene.state("r") is RunState.READY
+    [claim] = await scene.claim()
+    assert await told(scene, "r") == [("r", "signal", "context"), ("r", "settled", "r.0")]
+    signal = claim.messages[0]
+    assert (json.loads(signal.value or ""), signal.by) == ({"tenant": "t2"}, "ana")
+
+
+@rule
+async def test_a_signal_is_not_left_without_what_it_comes_with(scene: Scene) -> None:
+    asked = await ask(scene)
+    change = amendment(asked, act_at=None, settlement=YES, signal=SIGNAL)
+    assert not (await scene.store.amend("r.0", replace(change, version=7)))[1]
+    assert await told(scene, "r") == []
+    assert await scene.state("r") is RunState.PAUSED
+    assert (await scene.store.amend("r.0", change, token="t"))[1]
+    assert (await scene.store.amend("r.0", change, token="t"))[1]
+    assert not (await scene.store.amend("r.0", change))[1]
+    assert len(await told(scene, "r")) == 2
+
+
+@rule
+async def test_a_signal_may_be_for_another_run_and_come_without_an_end_and_who_has_ended_gets_none(
+    scene: Scene,
+) -> None:
+    asked = await ask(scene)
+    await ask(scene, "other")
+    for_other = replace(SIGNAL, run_id="other")
+    asked, done = await scene.store.amend("r.0", amendment(asked, signal=for_other))
+    assert done
+    assert [await scene.state(id) for id in ("r", "other")] == [RunState.PAUSED, RunState.READY]
+    assert await told(scene, "r", "other") == [("other", "signal", "context")]
+    [claim] = await scene.claim()
+    await scene.complete(claim.run)
+    last = amendment(asked, act_at=None, settlement=YES, signal=for_other)
+    assert (await scene.store.amend("r.0", last))[1]
+    assert await told(scene, "r", "other") == [("r", "settled", "r.0")]
+    with pytest.raises(InvalidValue):
+        await scene.store.amend("r.0", replace(last, signal=replace(SIGNAL, name="nul \0")))

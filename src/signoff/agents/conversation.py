@@ -12,13 +12,13 @@ from typing import Any, Final, Literal, Self, cast, overload
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from signoff import codec
 from signoff.agents.decisions import Decision, Said, said, said_in_words
 from signoff.agents.history import PROMPT, Histories, Prompt, read_prompt
 from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts
 from signoff.agents.record import STEER
-from signoff.agents.session_turns import AT_ONCE, SessionTurns
-from signoff.agents.turns import CONTEXT, TurnRequest
+from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn, fork_of
+from signoff.agents.taken import Taken, TakenMessages
+from signoff.agents.turns import TurnRequest
 from signoff.agents.waiting import Rest, asked_by, rest_of
 from signoff.client import App, AsyncClient, result_of
 from signoff.errors import (
@@ -84,6 +84,7 @@ class Conversation:
         self._token_seconds = token_seconds
         self._histories = Histories(client, agent)
         self._turns = SessionTurns(client, agent, self.session_id)
+        self._messages = TakenMessages(client, agent, self.session_id)
         self._waiting: set[asyncio.Task[Rest]] = set()
         self._is_open = False
         self._app: App | None = None
@@ -122,7 +123,8 @@ class Conversation:
         Args:
             prompt: What is said.
             context: What the agent's tools get as ``ctx.deps``, or what they are made of; JSON.
-            id: A chosen id for the turn's run; saying it twice with one id says it once, unless it answers a question.
+            id: A chosen id for the turn's run, or for the answer that it is taken as; saying it twice with one id says
+                it once.
             user_id: Who says it.
             timeout_seconds: The turn's own deadline, counted from its start.
 
@@ -130,6 +132,8 @@ class Conversation:
             InvalidValue: What is said is no prompt. Nothing is stored.
             NotSerializable, PayloadTooLarge: The prompt or the context cannot be stored.
             IdConflict: The id is that of another turn or run, or something else was said with it.
+            NotAllowed, WrongAnswer, AlreadySettled: It is taken as an answer, which does not count. Said again with its
+                id it answers no other question.
             RunCancelled: The turn was aborted.
             Detached: ``detach`` was called meanwhile.
             Exception: What the turn failed with; if its class is not imported here, ``RunFailed``.
@@ -144,15 +148,11 @@ class Conversation:
             )  # as it was, or refused
             return await self.wait(id)
         waiting = await self._turns.waiting()
-        if waiting is not None:
-            run, questions, on_message = waiting
-            if on_message == "answer" and isinstance(prompt, str) and len(questions) == 1:
-                (question,) = questions
-                asked = Question.from_json(question.data or "null")
-                await self._answer(question, said_in_words(question.id, asked, prompt), user_id)
-                return await self.wait(run.id)
-            if on_message == "cancel":
-                await self._client.cancel(run.id, reason="a new message came", by=user_id)
+        if isinstance(prompt, str) and (taken := await self._taken(id, waiting)) is not None:
+            await self._answer_in_words(taken, prompt, user_id)
+            return await self.wait(taken.run_id)
+        if waiting is not None and waiting.on_message == "cancel":
+            await self._client.cancel(waiting.run.id, reason="a new message came", by=user_id)
         handle = await self._client.start(
             self.agent,
             request,
@@ -203,7 +203,7 @@ class Conversation:
             token: ``Paused.resume_token``.
             user_input: For one question a decision, or a plain value: for an approval ``True``, ``False``,
                 ``"approved"`` or ``"denied"``. For several ``{question_id: answer}``.
-            context: What the turn's context is from now on; None leaves it.
+            context: What the turn's context is from this answer on; None leaves it. It counts only if the answer does.
             user_id: Who answers.
             groups: The groups they are in.
             roles: The roles they have.
@@ -213,6 +213,7 @@ class Conversation:
             ResumeRefused: The token is wrong, used, expired or foreign, or something that it is for and that is open
                 has no answer. Nothing is changed.
             WrongAnswer, NotAllowed, AlreadySettled: The answer is not taken. The token is as good as before.
+            NotSerializable, PayloadTooLarge: The context cannot be stored.
         """
         if not isinstance(cast("object", token), str):
             raise InvalidValue(
@@ -228,10 +229,7 @@ class Conversation:
             promise = await self._question(id)
             meant = said(id, Question.from_json(promise.data or "null"), each)
             responses[id] = Response(meant.value, meant.note, meant.alike)
-        if context is not None:
-            await backend.check_responses(self.session_id, token, responses, responder)
-            await self._give_context(run.id, context, resumption.token_id)
-        await backend.resume(self.session_id, token, responses, responder)
+        await backend.resume(self.session_id, token, responses, responder, context)
         return await self.wait(run.id)
 
     async def respond(
@@ -309,7 +307,7 @@ class Conversation:
 
         Args:
             session_id: The new session.
-            at: The turn's run; by default the last one that has ended.
+            at: The turn's run; by default the last one that has ended, or what this session itself begins with.
 
         Raises:
             NotFound: There is no such turn here.
@@ -318,13 +316,13 @@ class Conversation:
             IdConflict: It was begun as a fork at another turn.
         """
         await self._open()
-        run = await self._turns.get(at) if at is not None else await self._turns.last_ended()
+        run = await self._turns.get(at) if at is not None else await self._turns.last_ended_or_begun_with()
         if not run.state.is_final:
             raise InvalidState(run.id, run.state.value, "fork")
         client = self._client if self._app is None else AsyncClient(self._app)
         forked = Conversation(client, self.agent, session_id=session_id, token_seconds=self._token_seconds)
         forked._app = self._app
-        id = check_id(f"fork-{session_id}")
+        id = check_id(fork_of(session_id))
         try:
             session = await self._client.sessions.get(session_id)
         except NotFound:
@@ -344,7 +342,7 @@ class Conversation:
         """Return the history of the turns that have ended, as the next turn gets it."""
         await self._open()
         try:
-            last = await self._turns.last_ended()
+            last = await self._turns.last_ended_or_begun_with()
         except NotFound:
             return []
         return await self._histories.up_to(last.id)
@@ -455,6 +453,28 @@ class Conversation:
                 raise ResumeRefused("used") from None
             raise
 
+    async def _taken(self, id: str | None, waiting: WaitingTurn | None) -> Taken | None:
+        """Return what a message answers, if it is taken as an answer.
+
+        Where its id has answered is looked up last: who was faster has noted that before the question was closed.
+        """
+        if id is not None and (known := await self._messages.find(id)) is not None:
+            return known
+        if waiting is None or waiting.on_message != "answer" or len(waiting.questions) != 1:
+            return None
+        (question,) = waiting.questions
+        if id is None:
+            return Taken(question.id, waiting.run.id)
+        return await self._messages.keep(id, question.id, waiting.run.id)
+
+    async def _answer_in_words(self, taken: Taken, text: str, user_id: str | None) -> None:
+        if taken.is_done:
+            return
+        question = await self._client.promises.get(taken.question_id)
+        meant = said_in_words(question.id, Question.from_json(question.data or "null"), text)
+        await self._answer(question, meant, user_id, request_id=taken.key)
+        await self._messages.finish(taken)
+
     async def _answer(
         self,
         question: Promise,
@@ -475,10 +495,6 @@ class Conversation:
             digest=Question.from_json(question.data or "null").digest,
             alike=meant.alike,
         )
-
-    async def _give_context(self, run_id: str, context: Mapping[str, Any], token_id: str) -> None:
-        codec.encode(context, path="context")
-        await self._client.signal(run_id, CONTEXT, dict(context), request_id=f"context-{token_id}")
 
 
 _SEQ_BITS: Final = 32

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic_ai.messages import ModelMessage
 
+from signoff.agents.pausing import MARK, REASONS
 from signoff.people.questions import Question
 from signoff.records import Promise
 
@@ -22,7 +23,7 @@ class Pending:
     Attributes:
         id: What it is answered by.
         text: What people read.
-        reason: ``approval_required``, ``await_input``, ``external_event``, or what the tool has said.
+        reason: ``approval_required``, ``await_input``, ``external_event``, or what the tool's ``pause`` has said.
         input_type: What answers it: ``approval``, ``text``, ``select``, ``multiselect``, ``form`` or ``external``.
         tool: Which tool it is about, if any.
         arguments: With which arguments.
@@ -103,16 +104,33 @@ Outcome = Finished | Paused
 
 
 def _reason_of(question: Question) -> str:
-    said = question.metadata.get("reason")
-    if isinstance(said, str):
-        return said
-    match question.input_type:
-        case "approval":
-            return "approval_required"
-        case "external":
-            return "external_event"
-        case _:
-            return "await_input"
+    if _is_of_pause(question):
+        return question.metadata["reason"]
+    if question.input_type == "approval":
+        return "approval_required"
+    return (
+        "external_event" if question.input_type == "external" or _is_for_result(question) else "await_input"
+    )
+
+
+def _is_of_pause(question: Question) -> bool:
+    """Whether a tool's ``pause`` asks. Before such questions were marked, their metadata alone told them."""
+    metadata = question.metadata
+    if metadata.get("reason") not in REASONS:
+        return False
+    looks_so = metadata.keys() >= {"payload", *_OF_CALL} and question.proposal is None
+    return MARK in metadata or (looks_so and not _is_for_result(question))
+
+
+def _is_for_result(question: Question) -> bool:
+    """Whether the result of a call that is made elsewhere is asked for."""
+    fields = question.answer_schema.get("properties", {})
+    return (
+        question.input_type == "form" and fields.keys() == {"result"} and question.metadata.keys() >= _OF_CALL
+    )
+
+
+_OF_CALL: Final = frozenset({"tool", "arguments", "tool_call_id"})
 
 
 def result_parts(result: str | None) -> Mapping[str, Any]:

@@ -21,7 +21,10 @@ from signoff.people.responders import check_names
 Reason = Literal["approval_required", "await_input", "external_event", "constraints_conflict"]
 Then = Literal["tool", "model"]
 
+REASONS: Final[tuple[str, ...]] = get_args(Reason)
+
 MARK: Final = "signoff_paused"
+"""Marks what the step of a tool that left has recorded, and in a question's metadata that a pause asks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +147,8 @@ def pause(
     call = _call.get(None)
     if call is None:
         raise OutsideWorkflow("pause(...)", "(it is for tools that run as steps of a durable agent)")
-    if reason not in get_args(Reason):
-        raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(get_args(Reason))}")
+    if reason not in REASONS:
+        raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
     if then not in get_args(Then):
         raise RegistrationError(f"pause: then is 'tool' or 'model', not {then!r}")
     answer = call.answer_of(reason, prompt)
@@ -231,6 +234,7 @@ async def ask_for(
         "arguments": arguments,
         "reason": pause.reason,
         "payload": pause.payload,
+        MARK: True,
     }
     asked: dict[str, Any] = {
         "assignees": pause.assignees,
@@ -244,7 +248,8 @@ async def ask_for(
             text, input_type="form", answer_type=pause.schema if is_object else _field(pause.schema), **asked
         )
     if pause.reason == "approval_required":
-        return await context.wait_for_user(text, action=Action(tool, arguments), **asked)
+        said = {"reason": pause.reason, "prompt": pause.prompt, "payload": pause.payload}
+        return await context.wait_for_user(text, action=Action(tool, arguments, about=said), **asked)
     if pause.reason == "constraints_conflict" and isinstance(options, list) and options:
         offered = [str(each) for each in cast("list[object]", options)]
         return await context.wait_for_user(text, input_type="select", options=offered, **asked)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from signoff.agents.waiting import asked_by
 from signoff.client import AsyncClient
@@ -13,6 +14,26 @@ from signoff.records import EntryKind, Promise, PromiseKind, Run, RunState
 
 AT_ONCE: Final = 100
 """How many runs and entries are asked for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTurn:
+    """A turn that waits for people.
+
+    Attributes:
+        run: Its run.
+        questions: What it asks.
+        on_message: What the agent does with a new message then.
+    """
+
+    run: Run
+    questions: Sequence[Promise]
+    on_message: str = "queue"
+
+
+def fork_of(session_id: str) -> str:
+    """Return the id of the run that begins a session as a fork."""
+    return f"fork-{session_id}"
 
 
 class SessionTurns:
@@ -62,15 +83,24 @@ class SessionTurns:
             raise NotFound("session", self._session_id)
         return page.items[0]
 
-    async def last_ended(self) -> Run:
-        """Return the newest turn that has ended. Raises NotFound."""
+    async def last_ended_or_begun_with(self) -> Run:
+        """Return the newest turn that has ended; of a fork that no worker has looked at yet, what it begins with.
+
+        Raises:
+            NotFound: There is none.
+        """
         ended = [state for state in RunState if state.is_final]
         page = await self._client.list(
             states=ended, session_id=self._session_id, workflow=self._agent, limit=1
         )
-        if not page.items:
-            raise NotFound("turn", self._session_id)
-        return page.items[0]
+        if page.items:
+            return page.items[0]
+        try:
+            fork = await self.get(fork_of(self._session_id))
+        except NotFound:
+            raise NotFound("turn", self._session_id) from None
+        request: dict[str, Any] = json.loads(fork.arguments)["args"][0]
+        return await self._client.backend.get_run(request["fork"])
 
     async def active(self) -> Run | None:
         """Return the turn that runs or waits for people; None: none does."""
@@ -83,8 +113,8 @@ class SessionTurns:
         run = await self._client.backend.get_run(session.active_run_id)
         return run if run.workflow == self._agent else None
 
-    async def waiting(self) -> tuple[Run, Sequence[Promise], str] | None:
-        """Return the turn that waits for people, what it asks, and what the agent does with a new message then."""
+    async def waiting(self) -> WaitingTurn | None:
+        """Return the turn that waits for people; None: none does."""
         run = await self.active()
         if run is None:
             return None
@@ -93,8 +123,9 @@ class SessionTurns:
             return None
         for entry in await self._client.backend.read_journal(run.id, limit=AT_ONCE):
             if entry.kind is EntryKind.COMPLETED and entry.name == f"{self._agent}:turn":
-                return run, questions, json.loads(entry.value or "{}").get("on_message", "queue")
-        return run, questions, "queue"
+                on_message = json.loads(entry.value or "{}").get("on_message", "queue")
+                return WaitingTurn(run, questions, on_message)
+        return WaitingTurn(run, questions)
 
     async def at_or_after(self, position: int) -> Run | None:
         """Return the session's first turn that has this position or a later one."""

@@ -28,11 +28,9 @@ from signoff.agents.record import TurnRecord, beside
 from signoff.client import App, AsyncClient
 from signoff.context import Context
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, RegistrationError
+from signoff.people.resumptions import CONTEXT
 
 OnMessage = Literal["queue", "cancel", "answer"]
-
-CONTEXT: Final = "signoff.context"
-"""The signal that has the context from now on."""
 
 
 class TurnRequest(TypedDict):

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from signoff.client import AsyncClient, Backend
+from signoff.people.cases import Case
 from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
 from signoff.stores.paging import PromiseFilter, RunFilter
 
 SOONEST: Final = 0.01
 LATEST: Final = 1.0
-"""How long to wait for what no journal tells of, in seconds: that a run is quiet, or what a child run does."""
+"""How long to wait for what no journal tells of, in seconds: that a run is quiet, what a child run does, or that no
+rule fits."""
 
 UNTOLD: Final = 30.0
 """After how many seconds to look, whatever was told."""
@@ -79,11 +81,15 @@ async def _look(client: AsyncClient, run_id: str) -> Rest | _Moving:
 
 
 async def asked_by(backend: Backend, run: Run) -> tuple[bool | None, Sequence[Promise]]:
-    """Return whether nothing moves in a run and those below it, and what they ask; None: only children move."""
-    questions = await _all_questions(backend, run.id)
+    """Return whether nothing moves in a run and those below it, and what they ask of people.
+
+    None: only what the run's own journal does not tell of moves: children, or rules that may answer what is asked.
+    """
+    found = await _all_questions(backend, run.id)
+    questions = [each for each in found if not _may_be_answered_any_moment(each)]
     if run.state is not RunState.PAUSED:
         return False, questions
-    quiet: bool | None = True
+    quiet: bool | None = True if len(questions) == len(found) else None
     after: str | None = None
     while True:
         page = await backend.list_runs(RunFilter(parent_id=run.id), after=after, limit=_AT_ONCE)
@@ -95,6 +101,11 @@ async def asked_by(backend: Backend, run: Run) -> tuple[bool | None, Sequence[Pr
         after = page.next
         if after is None:
             return quiet, questions
+
+
+def _may_be_answered_any_moment(question: Promise) -> bool:
+    case = Case.readable(question, 0.0)
+    return case is not None and case.may_be_answered_any_moment
 
 
 async def _all_questions(backend: Backend, run_id: str) -> list[Promise]:

@@ -23,6 +23,8 @@ class Action:
     Attributes:
         tool: What does it, such as ``send_mail``.
         arguments: With which arguments, as JSON has them.
+        about: What is approved of it where it is asked about more than once, or something beside it, as JSON. A rule
+            ("all like this") approves only what is about the very same. A hash of it is kept; show it yourself.
 
     Example::
 
@@ -31,6 +33,7 @@ class Action:
 
     tool: str
     arguments: Mapping[str, Any]
+    about: Any = None
 
     def to_data(self, text: str) -> dict[str, Any]:
         """Return it as plain data.
@@ -40,7 +43,7 @@ class Action:
 
         Raises:
             RegistrationError: The tool has no name, or the arguments are not by name.
-            NotSerializable: An argument is not JSON.
+            NotSerializable: An argument, or what it is about, is not JSON.
         """
         if (
             not 0 < len(self.tool) <= LONGEST_TOOL
@@ -48,10 +51,13 @@ class Action:
             or self.tool != self.tool.strip()
         ):
             raise RegistrationError(f"question {text!r}: {self.tool!r} is no name of a tool")
-        arguments: object = json.loads(codec.encode(self.arguments, path="action.arguments"))
+        arguments: Any = json.loads(codec.encode(self.arguments, path="action.arguments"))
         if not isinstance(arguments, dict):
             raise RegistrationError(f"question {text!r}: an action's arguments are an object, by their names")
-        return {"tool": self.tool, "arguments": arguments}
+        done: dict[str, Any] = {"tool": self.tool, "arguments": arguments}
+        if self.about is None:
+            return done
+        return {**done, "about": codec.digest(codec.encode(self.about, path="action.about"))}
 
 
 def found_at(arguments: Any, pointer: str) -> Any:

@@ -24,7 +24,7 @@ from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.people.rules import Alike, new_rule, session_of
 from signoff.people.schemas import problems
-from signoff.records import Entry, NewRule, Promise, PromiseKind, PromiseState, Run
+from signoff.records import Entry, NewRule, NewSignal, Promise, PromiseKind, PromiseState, Run
 from signoff.stores.base import Store
 from signoff.stores.base_tokens import CALLBACK
 from signoff.telemetry import AnswerGiven
@@ -150,6 +150,7 @@ async def answer(
     request_id: str | None = None,
     digest: str | None = None,
     alike: Alike | None = None,
+    signal: NewSignal | None = None,
 ) -> Promise:
     """Check an answer and settle its question with it, or count it where several must agree.
 
@@ -165,6 +166,7 @@ async def answer(
         request_id: Makes a repetition of this very answer a success without effect.
         digest: What the answerer saw; refused if the question is another one.
         alike: Which other questions are approved with it; a repetition approves no more.
+        signal: What is left for a run if the answer counts, before the run is told of it; a repetition leaves no more.
 
     Raises:
         NotFound: There is no such question.
@@ -184,7 +186,7 @@ async def answer(
         responder = Responder.of(user_id, groups, roles)
         check_texts(user_id=user_id, note=note, request_id=request_id)
         promise = await _get_promise(store, question_id)
-        settled = await _settle(store, promise, value, responder, note, request_id, digest, alike)
+        settled = await _settle(store, promise, value, responder, note, request_id, digest, alike, signal)
     except SignoffError as error:
         if promise is not None and not isinstance(error, StoreError):
             await record_refusal(store, promise, user_id, error, request_id=request_id)
@@ -235,6 +237,7 @@ async def _settle(
     request_id: str | None,
     digest: str | None,
     alike: Alike | None,
+    signal: NewSignal | None,
 ) -> Promise:
     _check_kind(promise)
     asked = Question.from_json(promise.data or "null")
@@ -248,7 +251,7 @@ async def _settle(
         session_id = await session_of(store, promise) if alike.session else None
         rule = new_rule(promise, asked, plain, responder, alike, store.clock.now(), session_id)
     text = codec.encode(to_keep(asked, plain), path="value")
-    return await decide(store, promise, responder, text, note, request_id, rule)
+    return await decide(store, promise, responder, text, note, request_id, rule, signal)
 
 
 async def get_question(store: Store, question_id: str) -> Promise:

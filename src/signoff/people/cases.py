@@ -29,6 +29,7 @@ from signoff.records import (
     AuditKind,
     NewAuditEvent,
     NewRule,
+    NewSignal,
     Origin,
     OriginWay,
     Promise,
@@ -141,6 +142,11 @@ class Case:
     def awaits_rules(self) -> bool:
         """Whether a rule may approve it, and nobody has looked for one yet."""
         return self.has_action and self.policy.quorum is None and not self.progress.looked
+
+    @property
+    def may_be_answered_any_moment(self) -> bool:
+        """Whether rules are about to be looked through for it; where that has failed, people answer meanwhile."""
+        return self.awaits_rules and self.question.act_at == self._asked_at
 
     @property
     def deadline_at(self) -> float | None:
@@ -259,6 +265,7 @@ class Case:
         note: str | None,
         request_id: str | None,
         rule: NewRule | None = None,
+        signal: NewSignal | None = None,
     ) -> Amendment | None:
         """Return what an answer changes, which fits the question's form: a vote, or the end.
 
@@ -268,6 +275,7 @@ class Case:
             note: What they add in words.
             request_id: By which a repetition is known.
             rule: What is made with it; never where several decide.
+            signal: What is left for a run with it.
 
         Returns:
             None if this very vote was counted before.
@@ -283,10 +291,10 @@ class Case:
         if self.policy.quorum is None:
             settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
             if rule is None:
-                return self._amend(settlement=settlement)
+                return replace(self._amend(settlement=settlement), signal=signal)
             told = asdict(rule) | {"arguments": json.loads(rule.arguments)}
             made = self._event(AuditKind.RULE_MADE, rule.by, told)
-            return replace(self._amend(made, settlement=settlement), rule=rule)
+            return replace(self._amend(made, settlement=settlement), rule=rule, signal=signal)
         assert responder.user_id is not None
         assert responder.user is not None
         decision: dict[str, Any] = json.loads(value)
@@ -300,7 +308,7 @@ class Case:
             if request_id is not None and known.request_id == request_id:
                 raise RequestConflict(request_id, self.question.id)
             raise AlreadyVoted(self.question.id, responder.user)
-        return self._count(vote, decision)
+        return replace(self._count(vote, decision), signal=signal)
 
     def vote_of(self, responder: Responder) -> Vote | None:
         """Return what a person has said already."""

@@ -20,6 +20,7 @@ from signoff.records import (
     AuditKind,
     NewAuditEvent,
     NewRule,
+    NewSignal,
     Promise,
     PromiseKind,
     PromiseState,
@@ -42,6 +43,7 @@ async def decide(
     note: str | None,
     request_id: str | None,
     rule: NewRule | None = None,
+    signal: NewSignal | None = None,
 ) -> Promise:
     """Give an answer that fits the question's form, as far as its policy lets it count.
 
@@ -53,6 +55,7 @@ async def decide(
         note: What they add in words.
         request_id: Makes a repetition of this very answer a success without effect.
         rule: What is made with it.
+        signal: What is left for a run with it.
 
     Returns:
         The question: settled, or pending where others have to agree.
@@ -64,14 +67,14 @@ async def decide(
         QuestionTooNew: A newer version has asked it.
     """
     settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
-    while rule is None and _is_plain(question):
+    while rule is None and signal is None and _is_plain(question):
         made = replace(settlement, version=question.version)
         question, _ = await store.settle(question.id, PromiseKind.QUESTION, made)
         if question.state is not PromiseState.PENDING:
             return question
 
     def answer(case: Case) -> Amendment | None:
-        return case.answer(responder, value, note, request_id, rule)
+        return case.answer(responder, value, note, request_id, rule, signal)
 
     try:
         return await _change(store, question, answer)

@@ -3,16 +3,21 @@
 A token is bound to its namespace, its session, its run and the questions that were open when it was made; only its hash
 is kept. That it was used is known by its questions, too, since their answers bear a request id that is made of its id:
 a crash leaves no token that was used half.
+
+A context for the run goes with the first answer, in its transaction: it counts if that does. It is a part of the
+request id, so that of two who use one token at once with different contexts one is refused.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from signoff import codec
 from signoff.errors import (
     AlreadySettled,
     InvalidValue,
@@ -29,11 +34,14 @@ from signoff.people.checks import check_answer, read_value
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.people.rules import Alike
-from signoff.records import Promise, PromiseState, TokenKind
+from signoff.records import NewSignal, Promise, PromiseState, TokenKind
 from signoff.stores.base import Store
 from signoff.tokens import find_token, new_token
 
 LIFETIME_SECONDS: Final = 7 * 24 * 3600.0
+
+CONTEXT: Final = "signoff.context"
+"""The signal that has a run's context from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +60,13 @@ class Resumption:
 
     @property
     def request_id(self) -> str:
-        """What its answers are known by."""
+        """What its answers are known by, if there is no context with them; else it begins so."""
         return f"resume:{self.token_id}"
+
+    def has_settled(self, promise: Promise) -> bool:
+        """Whether a question was answered by this token, with whatever context."""
+        known = promise.request_id
+        return known is not None and (known == self.request_id or known.startswith(f"{self.request_id}:"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,12 @@ class ResumptionBackend(Protocol):
         self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
     ) -> None: ...
     async def resume(
-        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+        self,
+        session_id: str,
+        secret: str,
+        responses: Mapping[str, Response],
+        responder: Responder,
+        context: Mapping[str, Any] | None = None,
     ) -> None: ...
 
 
@@ -141,6 +159,7 @@ async def resume(
     secret: str,
     responses: Mapping[str, Response],
     responder: Responder,
+    context: Mapping[str, Any] | None = None,
 ) -> None:
     """Answer the questions of a token, and have it open nothing any more.
 
@@ -152,13 +171,21 @@ async def resume(
         secret: The token.
         responses: The answers by the questions' ids, to all that are open.
         responder: Who answers.
+        context: What the context of the token's run is from the first answer on; None leaves it.
 
     Raises:
         ResumeRefused: As ``find_resumption`` does; or a question is none of the token's, or one that is open has no
             answer, or it was used meanwhile.
         SignoffError: What ``answer`` refuses. The token is as good as before.
+        NotSerializable, PayloadTooLarge: The context cannot be stored.
     """
-    resumption = await check_responses(store, session_id, secret, responses, responder)
+    text = None if context is None else codec.encode(dict(context), path="context")
+    resumption = await find_resumption(store, session_id, secret)
+    request_id, signal = resumption.request_id, None
+    if text is not None:
+        request_id = f"{request_id}:{_fingerprint(secret, text)}"
+        signal = NewSignal(resumption.run_id, CONTEXT, text, responder.user_id)
+    await _check(store, resumption, responses, responder, request_id)
     for id, response in responses.items():
         try:
             await answer(
@@ -169,13 +196,24 @@ async def resume(
                 groups=responder.groups,
                 roles=responder.roles,
                 note=response.note,
-                request_id=resumption.request_id,
+                request_id=request_id,
                 digest=resumption.questions[id],
                 alike=response.alike,
+                signal=signal,
             )
         except RequestConflict:
             raise ResumeRefused("used") from None
+        except AlreadySettled:
+            if resumption.has_settled(await get_question(store, id)):
+                raise ResumeRefused("used") from None
+            raise
+        signal = None
     await store.revoke_token(resumption.token_id)
+
+
+def _fingerprint(secret: str, context: str) -> str:
+    """Tell a context from others, and nobody what is in it."""
+    return hmac.new(secret.encode(), context.encode(), "sha256").hexdigest()[:32]
 
 
 async def check_responses(
@@ -191,14 +229,25 @@ async def check_responses(
         ResumeRefused, NotAllowed, QuestionClaimed, WrongAnswer, AlreadySettled
     """
     resumption = await find_resumption(store, session_id, secret)
+    await _check(store, resumption, responses, responder, resumption.request_id)
+    return resumption
+
+
+async def _check(
+    store: Store,
+    resumption: Resumption,
+    responses: Mapping[str, Response],
+    responder: Responder,
+    request_id: str,
+) -> None:
     if unknown := [id for id in responses if id not in resumption.questions]:
         raise ResumeRefused("question", unknown)
     for id, response in responses.items():
         promise = await get_question(store, id)
         try:
-            _check_response(store, resumption, promise, response, responder)
+            _check_response(store, resumption, promise, response, responder, request_id)
         except SignoffError as error:
-            await record_refusal(store, promise, responder.user_id, error, request_id=resumption.request_id)
+            await record_refusal(store, promise, responder.user_id, error, request_id=request_id)
             raise
     if missing := [
         each for each in resumption.questions if each not in responses and await _is_open(store, each)
@@ -206,7 +255,6 @@ async def check_responses(
         refusal = ResumeRefused("missing", missing)
         await _record(store, resumption, refusal, responder.user_id)
         raise refusal
-    return resumption
 
 
 async def _is_open(store: Store, question_id: str) -> bool:
@@ -217,11 +265,18 @@ async def _is_open(store: Store, question_id: str) -> bool:
 
 
 def _check_response(
-    store: Store, resumption: Resumption, promise: Promise, response: Response, responder: Responder
+    store: Store,
+    resumption: Resumption,
+    promise: Promise,
+    response: Response,
+    responder: Responder,
+    request_id: str,
 ) -> None:
     if promise.state is not PromiseState.PENDING:
-        if promise.request_id == resumption.request_id:
-            return
+        if promise.request_id == request_id:
+            return  # ``answer`` knows whether this is the same once more
+        if resumption.has_settled(promise):
+            raise ResumeRefused("used")
         raise AlreadySettled(promise.id, promise.state.value, promise.settled_by, promise.settled_at)
     Case.of(promise, store.clock.now()).check_responder(responder)
     question = Question.from_json(promise.data or "null")

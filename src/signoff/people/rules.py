@@ -1,8 +1,8 @@
 """Rules: what a person has approved in their name for some time, "all like this".
 
 A rule is made by who approves a question, with that very answer. It says nothing but what that question's action
-says: its tool, and what of its arguments must be the same. A question that it fits is answered as if its maker did,
-so whatever keeps them from answering keeps it, too.
+says: its tool, what it is about, and what of its arguments must be the same. A question that it fits is answered as if
+its maker did, so whatever keeps them from answering keeps it, too.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ LONGEST_SECONDS: Final = 24 * 3600.0
 """How long a rule is in force at most."""
 
 MOST_POINTERS: Final = 100
+
+ABOUT: Final = "/~0about"
+"""Under which pointer a rule has what an action is about, which is no argument. An older version finds nothing there,
+so that such a rule approves nothing for it."""
 
 _AT_ONCE: Final = 100
 
@@ -133,7 +137,7 @@ def new_rule(
         id=uuid.uuid4().hex,
         by=responder.user_id.removeprefix("user:"),
         tool=asked.action["tool"],
-        arguments=json.dumps(alike.pattern(asked.action["arguments"])),
+        arguments=json.dumps(_pattern(asked.action, alike)),
         expires_at=None if alike.seconds is None else now + alike.seconds,
         question_id=question.id,
         run_id=None if alike.everywhere or alike.session else question.run_id,
@@ -142,6 +146,12 @@ def new_rule(
         max_uses=alike.max_uses,
         session_id=session_id if alike.session else None,
     )
+
+
+def _pattern(action: dict[str, Any], alike: Alike) -> dict[str, Any]:
+    pattern = alike.pattern(action["arguments"])
+    about = action.get("about")
+    return pattern if about is None else {**pattern, ABOUT: about}
 
 
 async def session_of(store: Store, question: Promise) -> str | None:
@@ -161,7 +171,7 @@ async def look_for_rules(store: Store, case: Case) -> Amendment:
     session_id = await session_of(store, case.question)
     for session in ("",) if session_id is None else (session_id, ""):
         async for rule in _in_force(store, asked.action["tool"], session):
-            if _fits(rule, case, asked.action["arguments"]):
+            if _fits(rule, case, asked.action):
                 kept = {**to_keep(asked, {"approved": True}), "rule": rule.id}
                 return case.answer_by(rule, json.dumps(kept))
     return case.without_rules()
@@ -179,7 +189,7 @@ async def _in_force(store: Store, tool: str, session_id: str) -> AsyncIterator[R
             return
 
 
-def _fits(rule: Rule, case: Case, arguments: dict[str, Any]) -> bool:
+def _fits(rule: Rule, case: Case, action: dict[str, Any]) -> bool:
     if rule.run_id not in (None, case.question.run_id):
         return False
     if rule.by.startswith(SERVICE) and f"user:{rule.by}" not in case.question.assignees:
@@ -190,8 +200,12 @@ def _fits(rule: Rule, case: Case, arguments: dict[str, Any]) -> bool:
     except (NotAllowed, QuestionClaimed):
         return False
     pattern: dict[str, Any] = json.loads(rule.arguments)
+    if pattern.pop(ABOUT, None) != action.get("about"):
+        return False
     try:
-        return all(is_same(found_at(arguments, pointer), value) for pointer, value in pattern.items())
+        return all(
+            is_same(found_at(action["arguments"], pointer), value) for pointer, value in pattern.items()
+        )
     except LookupError:
         return False
 

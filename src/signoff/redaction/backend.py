@@ -70,11 +70,16 @@ class RedactedBackend(LocalBackend):
             await super().check_responses(session_id, secret, meant, responder)
 
     async def resume(
-        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+        self,
+        session_id: str,
+        secret: str,
+        responses: Mapping[str, Response],
+        responder: Responder,
+        context: Mapping[str, Any] | None = None,
     ) -> None:
         """Answer questions by a token; see ``answer``."""
         async with self._meaning(responses, responder) as meant:
-            await super().resume(session_id, secret, meant, responder)
+            await super().resume(session_id, secret, meant, responder, context)
 
     @asynccontextmanager
     async def _meaning(

@@ -381,6 +381,8 @@ async def _by_amendment(access: Access, store: Store, arguments: Mapping[str, An
             await _check_runs(access, store, [question.run_id])
         if amendment.rule is not None or amendment.by_rule is not None:
             raise AccessDenied("a rule", "this worker key is for some groups, and rules are for all")
+        if amendment.signal is not None:
+            await _check_runs(access, store, [amendment.signal.run_id])
         if any(
             (event.question_id, event.run_id) != (question_id, question.run_id) for event in amendment.events
         ):

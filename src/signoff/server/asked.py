@@ -34,6 +34,7 @@ class AskedAction(TypedDict):
 
     tool: str
     arguments: Any
+    about: NotRequired[str]
 
 
 class AskedQuorum(TypedDict):

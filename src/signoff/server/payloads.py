@@ -16,6 +16,7 @@ from signoff.records import (
     NewRule,
     NewRun,
     NewSchedule,
+    NewSignal,
     PromiseKind,
     Settlement,
 )
@@ -31,12 +32,13 @@ _TEXTS: Final[Mapping[type, tuple[str, ...]]] = {
     NewAuditEvent: ("details",),
     NewRule: ("arguments",),
     NewSchedule: ("arguments",),
+    NewSignal: ("value",),
 }
 """The fields of each record that hold JSON."""
 
 _PARTS: Final[Mapping[type, tuple[str, ...]]] = {
     Write: ("entries", "opens", "starts"),
-    Amendment: ("settlement", "events", "rule"),
+    Amendment: ("settlement", "events", "rule", "signal"),
 }
 """The fields of each record that hold other records."""
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from signoff.errors import (
+    AccessDenied,
     AlreadySettled,
     InvalidValue,
     NotAllowed,
@@ -29,6 +30,7 @@ from signoff.server.ids import Id
 from signoff.server.questions import Said, SayAlike
 from signoff.server.replies import reply
 from signoff.server.responses import gives
+from signoff.server.rights import Reach
 from signoff.server.services import Services, ServicesOf
 
 router = APIRouter(tags=["resume tokens"], route_class=ExactRoute)
@@ -98,6 +100,22 @@ class Resume(
         return found
 
 
+class ResumeWith(
+    Resume,
+    json_schema_extra=example(
+        session_id=SESSION_ID,
+        resume_token=_SECRET,
+        answers=[{"question_id": QUESTION_ID, "value": {"approved": True}}],
+        user_id="ana",
+        groups=["finance"],
+        context={"tenant": "t2"},
+    ),
+):
+    """Answers to questions of a token, and the turn's context from then on, if it is to be another one."""
+
+    context: dict[str, Any] | None = None
+
+
 class ResumeToken(BaseModel, json_schema_extra=example(resume_token=_SECRET)):
     """The secret, which is told here only."""
 
@@ -163,13 +181,18 @@ async def check_resume_token(body: Resume, services: ServicesOf, actor: ActorOf)
 
 
 @router.post("/v1/resume-tokens/answer", responses=_ANSWERS)
-async def answer_by_resume_token(body: Resume, services: ServicesOf, actor: ActorOf) -> Response:
+async def answer_by_resume_token(body: ResumeWith, services: ServicesOf, actor: ActorOf) -> Response:
     """Answer all questions of a token that are open, and have it open nothing any more.
 
-    All answers are checked before the first one is given: if one is refused, the token is as good as before.
+    All answers are checked before the first one is given: if one is refused, the token is as good as before. A context
+    counts if the answer does; it takes a role that may send signals.
     """
     good, responses, responder = await _read(body, services, actor)
-    await services.backend.resume(body.session_id, body.resume_token, responses, responder)
+    if body.context is not None and actor.reach is not Reach.ALL:
+        raise AccessDenied("the context of a turn", "it is not for who is only asked")
+    await services.backend.resume(
+        body.session_id, body.resume_token, responses, responder, context=body.context
+    )
     return _good(good)
 
 

@@ -22,7 +22,8 @@ class QuestionStore(Protocol):
 
         A question whose ``due_at`` has passed is timed out instead.
 
-        A rule may be made with it, or be what settles it: then it counts as used once more.
+        A rule may be made with it, or be what settles it: then it counts as used once more. A signal may be left with
+        it, for any run: who waits for the question has that first.
 
         Returns:
             The question as it is, and whether this call amended it. False, with nothing done, if it is settled, or

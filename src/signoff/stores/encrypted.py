@@ -34,6 +34,7 @@ from signoff.records import (
     NewRule,
     NewRun,
     NewSchedule,
+    NewSignal,
     Origin,
     Promise,
     PromiseKind,
@@ -83,7 +84,9 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
         "settlement": _Part.RECORDS,
         "events": _Part.RECORDS,
         "rule": _Part.RECORDS,
+        "signal": _Part.RECORDS,
     },
+    NewSignal: {"value": _Part.COMPARED},
     NewRule: {"arguments": _Part.DETAILS},
     Rule: {"arguments": _Part.DETAILS},
     NewAuditEvent: {"details": _Part.DETAILS, "origin": _Part.RECORDS},
@@ -276,7 +279,7 @@ class _EncryptedStore:
         namespace = getattr(value, "namespace", self.inner.namespace)
         if isinstance(value, WorkflowInfo):  # it is announced in the store's, whatever it says
             namespace = self.inner.namespace
-        if isinstance(value, SavedRequest) or (
+        if isinstance(value, SavedRequest | NewSignal) or (
             isinstance(value, Message) and value.kind is MessageKind.SIGNAL
         ):
             return _bound_to(namespace, "signal", value.run_id, value.name or "")

@@ -118,6 +118,9 @@ def check_amendment(amendment: Amendment) -> None:
     if amendment.rule is not None:
         check_rule(amendment.rule)
     check_text("by_rule", amendment.by_rule)
+    if amendment.signal is not None:
+        for field in ("run_id", "name", "value", "by"):
+            check_text(f"signal.{field}", getattr(amendment.signal, field))
     check_events(amendment.events)
 
 

@@ -219,6 +219,8 @@ def from_amendment(amendment: Amendment) -> dict[str, Any]:
         made["due_at"] = amendment.due_at
     if amendment.by_rule is not None:
         made["by_rule"] = amendment.by_rule
+    if amendment.signal is not None:
+        made["signal"] = asdict(amendment.signal)
     return made
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from signoff.errors import InvalidState, NotFound, RequestConflict
-from signoff.records import Message, MessageKind
+from signoff.records import Message, MessageKind, NewSignal
 from signoff.stores import sqlite_states as states
 from signoff.stores.same import same_json
 from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, to_message
@@ -76,6 +76,13 @@ def leave(
         tx.db.execute(
             LEAVE, (namespace, run_id, wakes, kind.value, tx.now, n, name, state, value, error, by, note)
         )
+
+
+def leave_signal(tx: Transaction, namespace: str, signal: NewSignal | None) -> None:
+    """Leave a signal that comes with something else, if there is one."""
+    if signal is not None:
+        run_id, kind = signal.run_id, MessageKind.SIGNAL
+        leave(tx, namespace, run_id, kind, name=signal.name, value=signal.value, by=signal.by)
 
 
 def take(tx: Transaction, namespace: str, run_id: str, ids: Iterable[int]) -> None:

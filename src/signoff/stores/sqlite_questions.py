@@ -7,6 +7,7 @@ import sqlite3
 from signoff.errors import NotFound
 from signoff.records import Amendment, Promise, PromiseKind, PromiseState
 from signoff.stores import sqlite_audit as audit
+from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_rules as rules
 from signoff.stores.limits import check_amendment
@@ -67,6 +68,7 @@ def amend(
         tx.db.execute(NOTE, (row[PROMISE_WIDTH], token))
     rules.note(tx, namespace, amendment)
     audit.record(tx, namespace, amendment.events)
+    messages.leave_signal(tx, namespace, amendment.signal)
     if amendment.settlement is not None:
         settled = promises.settle(
             tx, namespace, question_id, PromiseKind.QUESTION, amendment.settlement, None

@@ -7,7 +7,7 @@ from typing import Any
 
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
 from signoff.origins import TIMER
-from signoff.records import Amendment, NewPromise, Promise, PromiseKind, PromiseState, Settlement
+from signoff.records import Amendment, MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores.base_tokens import callback_token
 from signoff.stores.limits import check_amendment, check_promise
 from signoff.stores.same import may_join, refusal_of, same_json
@@ -101,6 +101,10 @@ class Promises:
         self._state.commit.due |= amendment.act_at is not None or amendment.due_at is not None
         if question.run_id is not None:
             self._state.commit.runs.add((namespace, question.run_id))
+        signal = amendment.signal
+        if signal is not None:
+            told: dict[str, Any] = {"name": signal.name, "value": signal.value, "by": signal.by}
+            self._messages.leave(namespace, signal.run_id, MessageKind.SIGNAL, **told)
         if amendment.settlement is not None:
             question = self._settle_as(question, amendment.settlement)
         return question, True
