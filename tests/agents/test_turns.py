@@ -18,8 +18,10 @@ from pydantic_ai.usage import RequestUsage
 from signoff import AlreadySettled, AsyncClient, RetryPolicy, RunCancelled, Signoff
 from signoff.agents import Approve, Budget, Conversation, Durable, Finished, Paused, agent_tool, tool_options
 from signoff.agents.budgets import Stopwatch
+from signoff.agents.record import STEER
 from signoff.agents.turns import OnMessage
 from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, RegistrationError
+from signoff.people.resumptions import CONTEXT
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, VirtualClock, after_step, environment
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
@@ -204,6 +206,24 @@ async def test_what_is_no_text_is_not_said_to_a_running_turn(tmp_path: Path) -> 
         turn = await chat.respond(first.pending[0].id, Approve())
     assert isinstance(turn, Finished)
     assert turn.output == "did: removed a"
+
+
+@pytest.mark.parametrize("name", [STEER, CONTEXT])
+@in_asyncio
+async def test_a_turn_outlives_signals_from_outside_that_are_no_text_or_no_context(
+    tmp_path: Path, name: str
+) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        first = await chat.run("rm a", context={"tenant": "t1"})
+        assert isinstance(first, Paused)
+        for wrong in (5, None, ["be brief"]):
+            await chats.client.signal(first.run_id, name, wrong)
+        await chat.steer("and be brief")
+        turn = await chat.respond(first.pending[0].id, Approve())
+    assert isinstance(turn, Finished)
+    assert turn.output == "did: removed a; and be brief"
+    assert chats.deps == [{"tenant": "t1"}]
 
 
 @in_asyncio

@@ -243,9 +243,10 @@ class Turn:
 
         async def listen() -> None:
             while True:
-                given: dict[str, Any] = await self._ctx.wait_for_signal(CONTEXT)
-                known.clear()
-                known.update(given)
+                given: object = await self._ctx.wait_for_signal(CONTEXT)
+                if isinstance(given, dict):  # whoever may send signals may send anything
+                    known.clear()
+                    known.update(cast("dict[str, Any]", given))
 
         async with beside(listen()):
             with record.current():
