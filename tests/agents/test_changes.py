@@ -1,68 +1,55 @@
-"""A tool that was renamed, or takes other arguments, since a person was asked: an operator says what to run."""
+"""A tool that was renamed or takes other arguments since a person was asked: an operator says what to run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic_ai import Agent, RunContext, Tool, ToolDefinition
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
+from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
+from pydantic_ai.toolsets import ExternalToolset, FunctionToolset
 
+import signoff
 from signoff import AsyncClient, Context, Signoff
-from signoff.agents import Durable
-from signoff.records import Promise
+from signoff.agents import Durable, in_workflow, pause
+from signoff.agents.operators import NOTHING, RESULT
+from signoff.errors import CannotRunHere
+from signoff.records import Promise, RunState
 from signoff.stores.sqlite import SqliteStore
-from tests.agents.scripts import Script, asked, calls, returns, says
+from tests.agents.scripts import Script, Turn, asked, calls, returns, says
+from tests.agents.test_histories import check, is_accepted
 from tests.support import in_asyncio, until
 
-Tools = Callable[[Agent[None, str], list[str]], None]
+Act = Callable[[], str]
+Body = Callable[[RunContext[None], Act], Awaitable[Any]]
+Parts = Callable[[list[str]], dict[str, Any]]
 
-
-def before(agent: Agent[None, str], done: list[str]) -> None:
-    @agent.tool_plain(requires_approval=True)
-    async def remove(path: str) -> str:
-        done.append(f"remove {path}")
-        return f"removed {path}"
-
-
-def renamed(agent: Agent[None, str], done: list[str]) -> None:
-    @agent.tool_plain(requires_approval=True)
-    async def delete(path: str) -> str:
-        done.append(f"delete {path}")
-        return f"deleted {path}"
-
-    @agent.tool_plain
-    async def count(upto: int) -> int:
-        return upto
-
-
-def widened(agent: Agent[None, str], done: list[str]) -> None:
-    @agent.tool_plain(requires_approval=True)
-    async def remove(path: str, force: bool = False) -> str:
-        done.append(f"remove {path} {force}")
-        return f"removed {path}"
-
-
-def narrowed(agent: Agent[None, str], done: list[str]) -> None:
-    @agent.tool_plain(requires_approval=True)
-    async def remove(folder: str) -> str:
-        done.append(f"remove folder {folder}")
-        return "removed"
+REMOVE = ("remove", {"path": "a"})
+CHANGES = ["renamed", "removed", "narrowed", "widened"]
 
 
 class Deploy:
-    """A process with the code of its time."""
+    """A process with the code of its time.
 
-    def __init__(self, folder: Path, script: Script, tools: Tools) -> None:
+    Args:
+        parts: Returns the tools or toolsets of the agent, which note what they do.
+    """
+
+    def __init__(self, folder: Path, script: Script, parts: Parts, **options: Any) -> None:
         self.app = Signoff(SqliteStore(folder / "signoff.db"))
         self.done: list[str] = []
-        agent = Agent(script.model, name="tidy", capabilities=[Durable(operators=["user:olga"])])
-        tools(agent, self.done)
+        self.messages: list[ModelMessage] = []
+        durable = Durable(operators=["user:olga"], **options)
+        agent = Agent(script.model, name="tidy", capabilities=[durable], **parts(self.done))
 
         @self.app.workflow
         async def work(ctx: Context) -> list[Any]:
-            return returns((await agent.run("tidy up")).all_messages())
+            self.messages = (await agent.run("tidy up")).all_messages()
+            return returns(self.messages)
 
         self.work = work
 
@@ -72,64 +59,458 @@ class Deploy:
 
         return await until(self.app, look)
 
+    async def checked(self) -> ToolReturnPart:
+        """Check the history; returns what the last call returned."""
+        check(self.messages)
+        await is_accepted(self.messages)
+        parts = [part for message in self.messages for part in message.parts]
+        return [part for part in parts if isinstance(part, ToolReturnPart)][-1]
 
-async def asked_before_a_deploy(folder: Path, script: Script) -> None:
+    def told(self) -> list[str]:
+        """What the model is told beside what tools returned."""
+        parts = [part for message in self.messages[1:] for part in message.parts]
+        return [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
+
+
+# Kinds of questions that a call can have open
+
+
+@dataclass
+class Kind:
+    """How a call comes to have a question open.
+
+    Attributes:
+        body: What its tool does.
+        answer: What is answered.
+        is_external: Whether somebody else runs it.
+        is_inline: Whether its body is workflow code.
+        is_run: Whether the answer is for the tool, which runs then.
+        tool: Options of the tool.
+        options: Options of ``Durable``.
+    """
+
+    body: Body
+    answer: Any = True
+    is_external: bool = False
+    is_inline: bool = False
+    is_run: bool = True
+    tool: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def after(self, change: str) -> Parts:
+        """Return what makes the tool as it is after a change."""
+        name = "delete" if change == "renamed" else "remove"
+
+        def parts(done: list[str]) -> dict[str, Any]:
+            async def with_path(ctx: RunContext[None], path: str) -> Any:
+                return await self.body(ctx, lambda: note(path))
+
+            async def with_more(ctx: RunContext[None], path: str, force: bool = True) -> Any:
+                return await self.body(ctx, lambda: note(f"{path} {force}"))
+
+            async def with_folder(ctx: RunContext[None], folder: str) -> Any:
+                return await self.body(ctx, lambda: note(folder))
+
+            def note(what: str) -> str:
+                done.append(f"{name} {what}")
+                return f"{name}d {what}"
+
+            function = {"widened": with_more, "narrowed": with_folder}.get(change, with_path)
+            tool = Tool(in_workflow(function) if self.is_inline else function, name=name, **self.tool)
+            if change == "removed":
+                return {}
+            if not self.is_external:
+                return {"tools": [tool]}
+            schema = tool.tool_def.parameters_json_schema
+            return {
+                "toolsets": [
+                    ExternalToolset([ToolDefinition(name=name, parameters_json_schema=schema)], id="desk")
+                ]
+            }
+
+        return parts
+
+
+async def acts(ctx: RunContext[None], act: Act) -> str:
+    return act()
+
+
+async def requires(ctx: RunContext[None], act: Act) -> str:
+    if not ctx.tool_call_approved:
+        raise ApprovalRequired
+    return act()
+
+
+async def defers(ctx: RunContext[None], act: Act) -> str:
+    raise CallDeferred
+
+
+async def leaves_for_itself(ctx: RunContext[None], act: Act) -> str:
+    answer = await pause("approval_required", prompt="Sure?")
+    return act() if answer.approved else "no"
+
+
+async def leaves_for_the_model(ctx: RunContext[None], act: Act) -> None:
+    await pause("await_input", prompt="Well?", then="model")
+
+
+async def waits(ctx: RunContext[None], act: Act) -> str:
+    context = signoff.current_context()
+    await context.step("plan", lambda: None)
+    await context.wait_for_user("Sure?")
+    return await context.step("act", act)
+
+
+FROM_OUTSIDE = {"answer": {"result": "x"}, "is_run": False}
+KINDS = {
+    "approval": Kind(acts, tool={"requires_approval": True}),
+    "policy": Kind(acts, options={"approvals": ["remove"]}),
+    "barrier": Kind(acts, tool={"requires_approval": True}, options={"barrier": True}),
+    "in the body": Kind(requires),
+    "in the body, barrier": Kind(requires, options={"barrier": True}),
+    "deferred": Kind(defers, **FROM_OUTSIDE),
+    "external": Kind(acts, is_external=True, **FROM_OUTSIDE),
+    "pause": Kind(leaves_for_itself),
+    "pause for the model": Kind(leaves_for_the_model, "x", is_run=False),
+}
+
+
+async def asked_before_a_deploy(folder: Path, script: Script, old: Kind) -> None:
     """Ask with the old code, and answer while no worker is up."""
-    old = Deploy(folder, script, before)
+    deploy = Deploy(folder, script, old.after("none"), **old.options)
+    async with AsyncClient(deploy.app) as client:
+        async with deploy.app.worker():
+            await client.start(deploy.work, id="r")
+            question = await deploy.question(client)
+        await client.answer(question.id, old.answer, user_id="ana")
+    await deploy.app.store.close()
+    assert deploy.done == []
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", KINDS)
+@in_asyncio
+async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_run(
+    tmp_path: Path, kind: str, change: str
+) -> None:
+    old = KINDS[kind]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after(change), **old.options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        shown = asked(question)
+        gone = change in ("renamed", "removed")
+        assert ("is not there any more" if gone else "takes other arguments by now") in shown["text"]
+        fitting = {"renamed": ["delete"], "widened": ["remove"]}.get(change, [])
+        result = [] if old.is_run else [RESULT]
+        assert [each["value"] for each in shown["options"]] == [*result, *fitting, NOTHING]
+        assert change != "widened" or "force=true" in shown["options"][-2]["label"] or old.is_external
+        assert (shown["metadata"]["tool"], shown["metadata"]["arguments"]) == REMOVE
+        assert "ana" in str(shown["metadata"]), "who has answered"
+        assert question.assignees == ("user:olga",)
+        assert new.done == [], "nothing runs before somebody has seen with which arguments"
+        assert len(script.asked) == 1, "nothing goes to the model"
+        run = await client.get("r")
+        await client.answer(question.id, (fitting or [NOTHING])[0], user_id="olga")
+        if fitting and not old.is_run:  # it asks anew
+            await client.answer((await new.question(client)).id, old.answer, user_id="ana")
+        ((name, content, outcome),) = await run.result(60)
+        assert name == "remove"
+        ran = f"{(fitting or [''])[0]} a{' True' if change == 'widened' else ''}"
+        assert new.done == ([ran] if fitting and old.is_run else [])
+        returned = await new.checked()
+        if not fitting:
+            assert (outcome, new.told()) == ("denied", [])
+            assert "was not run" in content
+            return
+        assert outcome == "success"
+        assert content == (ran.replace("e a", "ed a") if old.is_run else "x")
+        assert returned.metadata["signoff"] == {
+            "arguments": {"path": "a"},
+            "tool": fitting[0],
+            "chosen_by": "olga",
+        }
+        assert fitting[0] in new.told()[0]
+    await new.app.store.close()
+    assert len(script.asked) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@in_asyncio
+async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(
+    tmp_path: Path, kind: str
+) -> None:
+    old = KINDS[kind]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after("none"), **old.options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        content = "removed a" if old.is_run else "x"
+        assert await (await client.get("r")).result(60) == [["remove", content, "success"]]
+    await new.app.store.close()
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.is_run])
+@in_asyncio
+async def test_an_operator_may_let_the_model_have_a_result_that_has_come(tmp_path: Path, kind: str) -> None:
+    old = KINDS[kind]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after("widened"), **old.options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert asked(question)["metadata"]["result"] == "x"
+        await client.answer(question.id, RESULT, user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "x", "success"]]
+        await new.checked()
+    await new.app.store.close()
+
+
+# Workflow code
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@in_asyncio
+async def test_a_body_of_workflow_code_that_has_changed_stops_its_run_which_goes_on_under_the_old_code(
+    tmp_path: Path, change: str
+) -> None:
+    old = Kind(waits, is_inline=True)
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after(change))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        run = await client.get("r")
+        with pytest.raises(CannotRunHere, match="'remove'.*Deploy it again"):
+            await run.result(60)
+        record = await client.backend.get_run("r")
+        assert (record.state, record.retryable, new.done) == (RunState.FAILED, True, [])
+    await new.app.store.close()
+    mended = Deploy(tmp_path, script, old.after("none"))
+    async with AsyncClient(mended.app) as client, mended.app.worker():
+        await client.retry("r")
+        assert await (await client.get("r")).result(60) == [["remove", "removed a", "success"]]
+    await mended.app.store.close()
+
+
+@in_asyncio
+async def test_workflow_code_goes_on_whatever_is_said_of_what_it_takes(tmp_path: Path) -> None:
+    def parts(description: str) -> Parts:
+        async def remove(path: str) -> str:
+            await signoff.current_context().wait_for_user("Sure?")
+            return "removed"
+
+        def made(done: list[str]) -> dict[str, Any]:
+            remove.__doc__ = f"""Remove.
+
+            Args:
+                path: {description}
+            """
+            return {"tools": [Tool(in_workflow(remove))]}
+
+        return made
+
+    old = Kind(acts)
+    old.after = lambda change: parts("a file")  # type: ignore[method-assign]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, parts("what is to go"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        assert await (await client.get("r")).result(60) == [["remove", "removed", "success"]]
+    await new.app.store.close()
+
+
+# Tools that have finished
+
+
+def plain_tool(name: str, done: list[str], *, takes_more: bool) -> Tool[None]:
+    async def look(at: str) -> str:
+        done.append(f"{name} {at}")
+        if at == "nothing":
+            raise ModelRetry("look at something")
+        return f"seen {at}"
+
+    async def look_well(at: str, well: bool = True) -> str:
+        return await look(at)
+
+    return Tool(look_well if takes_more else look, name=name, max_retries=3)
+
+
+async def checks(ctx: RunContext[None], at: str, well: bool = True) -> None:
+    if at == "there":
+        raise ModelRetry("where?")
+
+
+def also(finished: Callable[[list[str]], dict[str, Any]]) -> Parts:
+    """The parts that a finished call needs, beside a tool that waits for an approval."""
+
+    def parts(done: list[str]) -> dict[str, Any]:
+        waiting = KINDS["approval"].after("none")(done)["tools"]
+        made = finished(done)
+        return {**made, "tools": [*made.get("tools", ()), *waiting]}
+
+    return parts
+
+
+def looking(name: str, *, takes_more: bool = False, **more: Any) -> Parts:
+    def parts(done: list[str]) -> dict[str, Any]:
+        tool = plain_tool(name, done, takes_more=takes_more)
+        for option, value in more.items():
+            setattr(tool, option, value)
+        return {"tools": [tool]}
+
+    return parts
+
+
+def prefixed(name: str) -> Parts:
+    def parts(done: list[str]) -> dict[str, Any]:
+        tools = FunctionToolset([plain_tool(name, done, takes_more=False)], id="eyes")
+        return {"toolsets": [tools.prefixed("my")]}
+
+    return parts
+
+
+LOOK = calls(("look", {"at": "x"}))
+FINISHED: dict[str, tuple[Parts, list[Turn]]] = {
+    "in one response": (looking("look"), [calls(("look", {"at": "x"}), REMOVE)]),
+    "in two responses": (looking("look"), [LOOK, calls(REMOVE)]),
+    "with wrong arguments": (looking("look"), [calls(("look", {"to": "x"})), LOOK, calls(REMOVE)]),
+    "with arguments that fit by now": (
+        looking("look"),
+        [calls(("look", {"at": "x", "well": True})), LOOK, calls(REMOVE)],
+    ),
+    "again and again": (looking("look"), [*[calls(("look", {"at": "nothing"}))] * 3, LOOK, calls(REMOVE)]),
+    "checked": (
+        looking("look", args_validator=checks),
+        [calls(("look", {"at": "there"})), LOOK, calls(REMOVE)],
+    ),
+    "alone": (
+        looking("look", sequential=True),
+        [calls(("look", {"at": "x"}), ("look", {"at": "y"}), REMOVE)],
+    ),
+    "prefixed": (prefixed("look"), [calls(("my_look", {"at": "x"})), calls(REMOVE)]),
+}
+
+
+@pytest.mark.parametrize("after", ["renamed", "widened"])
+@pytest.mark.parametrize("way", FINISHED)
+@in_asyncio
+async def test_what_a_finished_tool_has_returned_stands_whatever_became_of_it(
+    tmp_path: Path, way: str, after: str
+) -> None:
+    before, turns = FINISHED[way]
+    script = Script(*turns, says("done"))
+    old = Deploy(tmp_path, script, also(before))
     async with AsyncClient(old.app) as client:
         async with old.app.worker():
             await client.start(old.work, id="r")
             question = await old.question(client)
         await client.answer(question.id, True, user_id="ana")
     await old.app.store.close()
-    assert old.done == []
+    changed = looking("peek") if after == "renamed" else looking("look", takes_more=True)
+    new = Deploy(tmp_path, script, also(changed))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        found = await (await client.get("r")).result(60)
+        assert found[-1] == ["remove", "removed a", "success"]
+        assert next(content for _, content, outcome in found if outcome == "success") == "seen x"
+        await new.checked()
+    await new.app.store.close()
+    assert new.done == ["remove a"], "nothing is done again"
+    assert len(script.asked) == len(turns) + 1
 
 
-@pytest.mark.parametrize(
-    ("tools", "words", "choices", "choice", "done", "returned"),
-    [
-        (renamed, "is not there any more", ["delete", ""], "delete", ["delete a"], ("deleted a", "success")),
-        (renamed, "is not there any more", ["delete", ""], "", [], (None, "denied")),
-        (
-            widened,
-            "takes other arguments",
-            ["remove", ""],
-            "remove",
-            ["remove a False"],
-            ("removed a", "success"),
-        ),
-        (narrowed, "takes other arguments", [""], "", [], (None, "denied")),
-    ],
-)
+# What an operator has chosen
+
+
+async def deployed(folder: Path, script: Script, parts: Parts, answer: Any, by: str) -> None:
+    """Answer the next question, after the code has changed."""
+    deploy = Deploy(folder, script, parts)
+    async with AsyncClient(deploy.app) as client:
+        async with deploy.app.worker():
+            question = await deploy.question(client)
+        await client.answer(question.id, answer, user_id=by)
+    await deploy.app.store.close()
+    assert deploy.done == []
+
+
 @in_asyncio
-async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_run(
-    tmp_path: Path, tools: Tools, words: str, choices: list[str], choice: str, done: list[str], returned: Any
+async def test_a_chosen_tool_that_changes_before_the_choice_is_made_is_asked_about_again(
+    tmp_path: Path,
 ) -> None:
-    script = Script(calls(("remove", {"path": "a"})), says("done"))
-    await asked_before_a_deploy(tmp_path, script)
-    new = Deploy(tmp_path, script, tools)
+    old = KINDS["approval"]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    await deployed(tmp_path, script, old.after("widened"), "remove", "olga")
+
+    async def remove(path: str, depth: int = 9) -> str:
+        new.done.append(f"remove {path} {depth}")
+        return "removed"
+
+    new = Deploy(tmp_path, script, lambda done: {"tools": [Tool(remove)]})
     async with AsyncClient(new.app) as client, new.app.worker():
         question = await new.question(client)
-        shown = asked(question)
-        assert words in shown["text"]
-        assert [each["value"] for each in shown["options"]] == choices
-        assert shown["metadata"]["approved_by"] == "ana"
-        assert shown["metadata"]["arguments"] == {"path": "a"}
-        assert question.assignees == ("user:olga",)
+        assert "depth=9" in asked(question)["options"][0]["label"]
         assert new.done == []
-        await client.answer(question.id, choice, user_id="olga")
-        ((_, content, outcome),) = await (await client.get("r")).result(60)
-        assert (content if returned[0] else None, outcome) == returned
-        assert new.done == done
+        await client.answer(question.id, "remove", user_id="olga")
+        await (await client.get("r")).result(60)
+        assert new.done == ["remove a 9"]
+        await new.checked()
     await new.app.store.close()
-    assert len(script.asked) == 2
+
+
+@pytest.mark.parametrize("kind", ["pause", "in the body", "barrier"])
+@in_asyncio
+async def test_a_chosen_tool_that_goes_before_it_runs_is_asked_about_and_one_that_has_run_is_not(
+    tmp_path: Path, kind: str
+) -> None:
+    old = KINDS[kind]
+    waits_again = KINDS["pause for the model"]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    await deployed(tmp_path, script, waits_again.after("renamed"), "delete", "olga")
+    await deployed(tmp_path, script, waits_again.after("renamed"), "kept", "ana")
+    new = Deploy(tmp_path, script, waits_again.after("none"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert "has called delete, which is not there any more" in asked(question)["text"]
+        await client.answer(question.id, RESULT, user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "kept", "success"]]
+        returned = await new.checked()
+        assert returned.metadata["signoff"]["tool"] == "delete"
+    await new.app.store.close()
 
 
 @in_asyncio
-async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(tmp_path: Path) -> None:
-    script = Script(calls(("remove", {"path": "a"})), says("done"))
-    await asked_before_a_deploy(tmp_path, script)
-    new = Deploy(tmp_path, script, before)
+async def test_the_history_says_what_was_edited_and_what_was_chosen(tmp_path: Path) -> None:
+    old = replace(KINDS["approval"], answer={"approved": True, "edited": {"path": "b"}})
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after("renamed"))
     async with AsyncClient(new.app) as client, new.app.worker():
-        assert await (await client.get("r")).result(60) == [["remove", "removed a", "success"]]
+        await client.answer((await new.question(client)).id, "delete", user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "deleted b", "success"]]
+        returned = await new.checked()
+        assert returned.metadata["signoff"] == {
+            "arguments": {"path": "b"},
+            "edited_by": "ana",
+            "tool": "delete",
+            "chosen_by": "olga",
+        }
+    await new.app.store.close()
+
+
+@in_asyncio
+async def test_what_a_chosen_tool_wants_of_the_model_is_told_of_the_call_that_it_made(tmp_path: Path) -> None:
+    async def delete(path: str) -> str:
+        raise ModelRetry("another one")
+
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, KINDS["pause"])
+    new = Deploy(tmp_path, script, lambda done: {"tools": [Tool(delete)]})
+    async with AsyncClient(new.app) as client, new.app.worker():
+        await client.answer((await new.question(client)).id, "delete", user_id="olga")
+        ((name, content, outcome),) = await (await client.get("r")).result(60)
+        assert (name, outcome) == ("remove", "retried")
+        assert "another one" in str(content)
+        await new.checked()
     await new.app.store.close()

@@ -37,7 +37,7 @@ from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResu
 from signoff.agents.approvals import Policy, check_policy
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
-from signoff.agents.gate import EDITED, Gate, as_edited
+from signoff.agents.gate import Gate
 from signoff.agents.record import note_call
 from signoff.agents.speaking import speaking
 from signoff.agents.tools import KEY, NEEDS_APPROVAL
@@ -270,7 +270,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             return await gate.run_through_pauses(call, arguments, handler)
 
         if ctx.tool_call_approved:
-            return as_edited(await through_pauses(args), _edit_of(ctx.tool_call_metadata))
+            note_call(call.tool_call_id)
+            return await gate.run_agreed(call, args, handler, _agreed_of(ctx.tool_call_metadata))
         return await gate.run(call, tool_def, args, through_pauses, _known.get()[call.tool_name])
 
     async def handle_deferred_tool_calls(
@@ -279,7 +280,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Ask about calls that come together: behind a barrier, or deferred while they were checked."""
         if not self.in_durable_context:
             return None
-        return await Gate.of(self, ctx).resolve(requests, _known.get())
+        return await Gate.of(self, ctx).resolve(requests)
 
     def recorded(self, payload: object) -> Any:
         """Return, or raise, what a tool call's step has recorded."""
@@ -325,5 +326,5 @@ def _asked_here(definition: ToolDefinition) -> ToolDefinition:
     return replace(definition, kind="function", metadata=metadata)
 
 
-def _edit_of(metadata: object) -> Mapping[str, Any] | None:
-    return cast("Mapping[str, Any]", metadata).get(EDITED) if isinstance(metadata, Mapping) else None
+def _agreed_of(metadata: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", metadata) if isinstance(metadata, Mapping) else {}
