@@ -395,14 +395,16 @@ class Gate:
         """Run the tool that an operator has chosen, which may have changed since."""
         tools = manager_for(self._tools, choice.tool, choice.known, self._durable)
         gate = Gate(self._durable, replace(self._ctx, tool_manager=tools), self._context)
-        result = await gate.run_chosen(replace(call, tool_name=choice.tool, args=jsonable(args)), answers)
+        result = await gate.run_chosen(
+            replace(call, tool_name=choice.tool, args=jsonable(args)), choice.known, answers
+        )
         chosen = {"arguments": jsonable(args), "tool": choice.tool, "chosen_by": choice.by}
         return as_edited(result, {**(edit or {}), **chosen})
 
-    async def run_chosen(self, call: ToolCallPart, answers: Sequence[Answered]) -> Any:
-        """Run a tool that the model has not called."""
+    async def run_chosen(self, call: ToolCallPart, known: Known | None, answers: Sequence[Answered]) -> Any:
+        """Run a tool that the model has not called; what was known of it when it was chosen, people have seen."""
         definition, args = self._definition(call), plain(call.args)
-        if is_external(definition):
+        if is_external(definition) if known is None else known.is_external:
             return await self._result_from_outside(call, definition, args, ASK)
         # errors of the model's making come up as they are: they are told of the call that it has made
         validated = await self._tools.validate_tool_call(

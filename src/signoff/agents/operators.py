@@ -12,7 +12,7 @@ from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
 
-from signoff.agents.changes import Change, Known, change_between, known_of, problem_of
+from signoff.agents.changes import Change, Known, known_of, problem_of
 from signoff.agents.stand_ins import tools_now
 from signoff.context import Context
 from signoff.errors import QuestionCancelled
@@ -71,32 +71,29 @@ class Operators:
             change: What became of its tool.
             shown: What people have said of it before; a ``result`` may be given to the model.
         """
-        while True:
-            offered = await self._offered(call.tool_name, args)
-            try:
-                answer = await self._context.wait_for_user(
-                    _question(self._durable.name, call.tool_name, change, has_result="result" in shown),
-                    input_type="select",
-                    options=self._options(offered, args, has_result="result" in shown),
-                    assignees=self._durable.operators,
-                    help="The code has changed since the model called it. Nothing is run until this is decided.",
-                    metadata={
-                        "agent": self._durable.name,
-                        "tool": call.tool_name,
-                        "arguments": args,
-                        "tool_call_id": call.tool_call_id,
-                        **shown,
-                    },
-                )
-            except QuestionCancelled:
-                return None
-            if answer.value == NOTHING:
-                return None
-            if answer.value == RESULT:
-                return Choice(RESULT, None, answer.user_id)
-            known = offered[answer.value]
-            if await self._is_as_offered(answer.value, known):
-                return Choice(answer.value, known, answer.user_id)
+        offered = await self._offered(call.tool_name, args)
+        try:
+            answer = await self._context.wait_for_user(
+                _question(self._durable.name, call.tool_name, change, has_result="result" in shown),
+                input_type="select",
+                options=self._options(offered, args, has_result="result" in shown),
+                assignees=self._durable.operators,
+                help="The code has changed since the model called it. Nothing is run until this is decided.",
+                metadata={
+                    "agent": self._durable.name,
+                    "tool": call.tool_name,
+                    "arguments": args,
+                    "tool_call_id": call.tool_call_id,
+                    **shown,
+                },
+            )
+        except QuestionCancelled:
+            return None
+        if answer.value == NOTHING:
+            return None
+        if answer.value == RESULT:
+            return Choice(RESULT, None, answer.user_id)
+        return Choice(answer.value, offered.get(answer.value), answer.user_id)
 
     async def _offered(self, name: str, args: dict[str, Any]) -> dict[str, Known | None]:
         """Return the tools that take these arguments, the one of that name first."""
@@ -113,15 +110,6 @@ class Operators:
         fitting = [each for each, tool in tools.items() if _takes(self._tools, tool, args)]
         fitting.sort(key=lambda each: (each != name, each))
         return {each: known_of(self._tools, tools[each], (), self._durable.approvals) for each in fitting}
-
-    async def _is_as_offered(self, name: str, known: Known | None) -> bool:
-        if known is None:
-            return self._tools.get_tool_def(name) is not None
-        change: str | None = await self._context.step(
-            f"{self._durable.name}.{name}:changed",
-            lambda: change_between(known, tools_now(self._tools).get(name)),
-        )
-        return change is None
 
     def _options(
         self, offered: Mapping[str, Known | None], args: dict[str, Any], *, has_result: bool
