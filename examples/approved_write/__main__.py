@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from examples.approved_write.planner import MODEL, app
+from examples.terminal import typed
 from signoff import SignoffError
 from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, Pending
 
@@ -20,20 +21,20 @@ async def plan(chat: Conversation, wish: str, folder: Path) -> str:
     turn: Finished | Paused = await chat.run(wish, context={"folder": str(folder)})
     while isinstance(turn, Paused):
         question = turn.pending[0]
-        await chat.respond(question.id, await asyncio.to_thread(decide, question), user_id="me")
+        await chat.respond(question.id, await decide(question), user_id="me")
         turn = await chat.wait(turn.run_id)  # what was answered may belong to a turn before it
     return str(turn.output)
 
 
-def decide(question: Pending) -> Approve | Deny | Edit:
+async def decide(question: Pending) -> Approve | Deny | Edit:
     """Show exactly what would be done, and read a decision from the terminal. What is unclear is no yes."""
     print(f"\n{question.text}, with")
     print(json.dumps(question.arguments, indent=2))
-    answer = input("[a]pprove, [e]dit the text, anything else is the reason against it: ").strip()
+    answer = (await typed("[a]pprove, [e]dit the text, anything else is the reason against it: ")).strip()
     if answer in ("a", "approve"):
         return Approve()
     if answer in ("e", "edit"):
-        return Edit({**(question.arguments or {}), "text": input("Text: ") + "\n"})
+        return Edit({**(question.arguments or {}), "text": await typed("Text: ") + "\n"})
     return Deny(answer or "not now")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.document_review.reviewer import MODEL, app
+from examples.terminal import typed
 from signoff import AsyncClient, SignoffError, WrongAnswer
 from signoff.agents import Conversation, Finished, Paused, Pending, Reply
 from signoff.people.questions import Question
@@ -37,7 +38,7 @@ async def fill_in(question: Pending) -> dict[str, str]:
     answers: dict[str, str] = {}
     for name, field in asked.answer_schema["properties"].items():
         options = f" ({', '.join(field['enum'])})" if "enum" in field else ""
-        said = (await asyncio.to_thread(input, f"{field.get('title', name)}{options} ")).strip()
+        said = (await typed(f"{field.get('title', name)}{options} ")).strip()
         if said:
             answers[name] = said
     return answers

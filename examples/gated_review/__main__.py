@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.gated_review.review import Document, app, flow
+from examples.terminal import typed
 from signoff import SignoffError, WrongAnswer
 from signoff.flows import Execution, Interrupt
 
@@ -32,10 +33,10 @@ async def answer(execution: Execution, interrupt: Interrupt) -> None:
     print(f"\n{interrupt.question}")
     for found in interrupt.payload["findings"]:
         print(f"- {found}")
-    word = (await asyncio.to_thread(input, "publish, reject or change: ")).strip()
+    word = (await typed("publish, reject or change: ")).strip()
     said: dict[str, str] = {"verdict": word}
     if word == "change":
-        said["text"] = await asyncio.to_thread(input, "The text: ")
+        said["text"] = await typed("The text: ")
     try:
         await execution.continue_with(interrupt.id, said, user_id="me")
     except WrongAnswer as error:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
 from signoff.client import Workflow
 from signoff.concurrency import Concurrency
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
+from signoff.errors import RegistrationError
 from signoff.public_url import checked_public_url
 from signoff.records import Promise, Schedule
 from signoff.registry import Registry, workflow_name
@@ -204,7 +205,7 @@ class Signoff:
 
         Raises:
             RegistrationError: The agent has no name or is not durable, the flow is not complete, its name is taken, or
-                there is no such ``on_message``.
+                ``budget`` is no ``Budget`` or ``on_message`` none of these.
 
         Example::
 
@@ -219,8 +220,12 @@ class Signoff:
             execution = register_flow(self, what, name, resources)
             self.workflow(name=what.name, version=version, concurrency=concurrency)(execution)
             return
-        from signoff.agents.turns import register  # brings Pydantic AI, which takes a while
+        from signoff.agents import budgets  # brings Pydantic AI, which takes a while
+        from signoff.agents.turns import register
 
+        given = cast("object", budget)
+        if given is not None and not isinstance(given, budgets.Budget):
+            raise RegistrationError(f"budget: expected one such as Budget(requests=20), not {given!r}")
         workflow, chosen = register(self, what, name, budget, on_message)
         self.workflow(name=chosen, version=version, concurrency=concurrency)(workflow)
 

@@ -392,7 +392,7 @@ class AsyncClient:
         Raises:
             InvalidValue: A name is none, or they are too many.
         """
-        names = Responder(user_id, frozenset(groups), frozenset(roles)).names
+        names = Responder.of(user_id, groups, roles).names
         search = QuestionSearch(run_id, names or None, workflow, group, text)
         _ = search.listed
         return await self.backend.list_questions(search, after=after, limit=limit)

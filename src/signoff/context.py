@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -119,6 +119,7 @@ class Context:
         key: str | None = None,
         returns: Any = None,
         operators: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
     ) -> StepCall:
         """Run ordinary code once and keep what it returns.
 
@@ -138,6 +139,7 @@ class Context:
             returns: The type its value is brought back as; by default the function's return annotation.
             operators: Who is asked about a step of ``effect="once"`` that was interrupted, such as ``["group:ops"]``;
                 by default the app's ``operators``, and anybody if there are none.
+            metadata: What they are shown of it, such as its arguments; JSON.
 
         Returns:
             An awaitable for the value, as the journal gives it back at any replay.
@@ -163,6 +165,7 @@ class Context:
             key=key,
             returns=codec.return_annotation(function) if returns is None else returns,
             operators=tuple(operators),
+            metadata=metadata,
         )
         options.check(name)
         return StepCall(self._execution, name, function, args, {}, options)

@@ -234,8 +234,9 @@ class ResumeRefused(SignoffError):
 
     Attributes:
         reason: ``unknown``, ``used``, ``expired``, ``foreign`` (of another session), ``several`` (it is good for
-            several questions, so say which one is answered), or ``question`` (it is not good for that one).
-        questions: The ids of its questions, where that helps.
+            several questions, so say which one is answered), ``question`` (it is not good for these) or ``missing``
+            (it answers all of its questions that are open, these too).
+        questions: The ids of the questions that this is about, where that helps.
     """
 
     def __init__(self, reason: str, questions: Sequence[str] = ()) -> None:
@@ -251,7 +252,8 @@ _RESUME_REFUSALS = {
     "expired": "is too old; look at the conversation again for another",
     "foreign": "is for another session; resume that one",
     "several": "is for several questions; answer them as {question_id: answer}",
-    "question": "is not for that question; it is for what was open when it was made",
+    "question": "is for what was open when it was made, and not for what was answered here",
+    "missing": "answers all at once that is open of its questions, and something has no answer here",
 }
 
 

@@ -313,7 +313,7 @@ class HttpBackend:
     ) -> Promise:
         body = {
             "value": from_json(codec.encode(value, path="value")),
-            **_responder(Responder(user_id, frozenset(groups), frozenset(roles))),
+            **_responder(Responder.of(user_id, groups, roles)),
             "note": note,
             "request_id": request_id,
             "digest": digest,

@@ -83,7 +83,7 @@ class AsyncInbox:
             page = await client.questions(user_id="ana")
             await client.inbox.answer_all([GivenAnswer(each.id, True) for each in page.items], user_id="ana")
         """
-        return await self._backend.answer_all(given, Responder(user_id, frozenset(groups), frozenset(roles)))
+        return await self._backend.answer_all(given, Responder.of(user_id, groups, roles))
 
     async def view(
         self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()
@@ -93,7 +93,7 @@ class AsyncInbox:
         Raises:
             NotFound, NotAllowed
         """
-        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        responder = Responder.of(user_id, groups, roles)
         return await self._backend.view_question(question_id, responder)
 
     async def comment(
@@ -127,7 +127,7 @@ class AsyncInbox:
 
             await client.inbox.comment(id, "Is that the order of May?", user_id="ana", groups=["finance"])
         """
-        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        responder = Responder.of(user_id, groups, roles)
         return await self._backend.comment_on_question(question_id, responder, text, request_id)
 
     async def claim(
@@ -138,7 +138,7 @@ class AsyncInbox:
         Raises:
             NotFound, NotAllowed, QuestionClaimed, AlreadySettled
         """
-        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        responder = Responder.of(user_id, groups, roles)
         return await self._backend.claim_question(question_id, responder)
 
     async def release(self, question_id: str, *, user_id: str) -> Promise:
@@ -169,7 +169,7 @@ class AsyncInbox:
             NotFound, NotAllowed, QuestionClaimed, AlreadySettled
             InvalidValue: A name is none, or must not answer.
         """
-        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        responder = Responder.of(user_id, groups, roles)
         return await self._backend.delegate_question(question_id, responder, to, note)
 
     async def cancel(

@@ -60,7 +60,7 @@ class AsyncLinks:
             NotAllowed: They may not answer the question.
             InvalidValue: A name is none, or the lifetime no number of seconds above 0.
         """
-        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        responder = Responder.of(user_id, groups, roles)
         return await self._backend.create_link(
             question_id, responder, lifetime_seconds=lifetime_seconds, by=by
         )

@@ -181,5 +181,6 @@ class Registry:
             key=call.idempotency_key,
             assignees=assignees,
             refused=refused,
+            shown=options.metadata,
         )
         return Doubt(data, assignees)

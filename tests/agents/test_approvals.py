@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,12 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ExternalToolset
 
 from signoff import Alike, Context, Signoff, WrongAnswer
-from signoff.agents import Durable, ToolCall, approve, ask, deny
+from signoff.agents import Durable, ToolCall, approve, ask, deny, tool_options
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.testing import MemoryStore, environment
 from signoff.testing.environment import Environment
 from tests.agents.scripts import Script, asked, calls, returns, says
-from tests.support import in_asyncio
+from tests.support import doomed_worker, in_asyncio, new_app, opened
 
 REMOVE = ("remove", {"path": "a"})
 
@@ -389,3 +390,112 @@ async def test_a_policy_is_asked_once_and_a_changed_policy_does_not_change_the_p
         await env.sleep(timedelta(days=30))
         await env.client.answer(question, True)
         assert await run.result() == [["remove", "removed a", "success"]]
+
+
+# What was asked about is not done twice
+
+
+def by_name(call: ToolCall) -> Any:
+    return ask("May it?") if call.tool == "send" else None
+
+
+@pytest.mark.parametrize(
+    ("options", "asks_itself"),
+    [
+        ({"approvals": ["send"]}, False),
+        ({"approvals": {"send": ask("May it?")}}, False),
+        ({"approvals": by_name}, False),
+        ({"approvals": by_name, "barrier": True}, False),
+        ({}, True),
+    ],
+    ids=["name", "ask", "function", "barrier", "body"],
+)
+@pytest.mark.parametrize("says_read", [False, True])
+@in_asyncio
+async def test_a_tool_that_a_person_was_asked_about_is_not_tried_again_by_itself(
+    options: dict[str, Any], asks_itself: bool, says_read: bool
+) -> None:
+    app, begun = Signoff(MemoryStore()), list[str]()
+    script = Script(calls(("send", {}), ("look", {})), says("done"))
+    agent = Agent(script.model, name="a", capabilities=[Durable(**options)])
+
+    @agent.tool(metadata=tool_options(side_effects="read") if says_read else None)
+    async def send(ctx: RunContext[Any]) -> str:  # pyright: ignore[reportUnusedFunction]
+        if asks_itself and not ctx.tool_call_approved:
+            raise ApprovalRequired
+        begun.append("send")
+        if begun.count("send") < 3:
+            raise RuntimeError("it broke after it was sent")
+        return "sent"
+
+    @agent.tool_plain
+    async def look() -> str:  # pyright: ignore[reportUnusedFunction]
+        begun.append("look")
+        if begun.count("look") < 3:
+            raise RuntimeError("it is not there yet")
+        return "seen"
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go")).output
+
+    async with environment(app) as env:
+        env.people.answer("*", approved=True)
+        run = await env.start(work)
+        if says_read:
+            assert await run.result() == "done"
+        else:
+            with pytest.raises(RuntimeError, match="after it was sent"):
+                await run.result()
+    assert begun.count("send") == (3 if says_read else 1)
+    assert begun.count("look") <= 3
+
+
+@in_asyncio
+async def test_who_is_asked_about_an_interrupted_call_sees_which_it_was(tmp_path: Path) -> None:
+    app, begun = new_app(tmp_path), list[str]()
+    both = asyncio.Event()
+    script = Script(calls(("pay", {"order": "o-1"}), ("pay", {"order": "o-2"})), says("done"))
+    agent = Agent(script.model, name="a", capabilities=[Durable(approvals=["pay"])])
+
+    @agent.tool_plain
+    async def pay(order: str, currency: str = "EUR") -> str:  # pyright: ignore[reportUnusedFunction]
+        begun.append(order)
+        if len(begun) == 2:
+            both.set()
+        return await asyncio.Event().wait() or "never"
+
+    app.register(agent)
+    async with opened(app) as client:
+        await client.start("a", {"prompt": "go"}, id="r")
+        async with doomed_worker(app):
+            while len(found := (await client.questions()).items) < 2:
+                await asyncio.sleep(0.01)
+            for each in found:
+                await client.answer(each.id, True)
+            await both.wait()
+        async with app.worker():
+            while len(found := (await client.questions()).items) < 2:
+                await asyncio.sleep(0.01)
+            shown = [asked(each)["metadata"] for each in found]
+            assert sorted(each["arguments"]["order"] for each in shown) == ["o-1", "o-2"]
+            assert {each["tool"] for each in shown} == {"pay"}
+            assert {each["agent"] for each in shown} == {"a"}
+            for each in found:
+                await client.answer(each.id, {"action": "done", "result": "paid"})
+            chat = await (await client.get("r")).result(60)
+    assert [each["content"] for each in chat["messages"][2]["parts"]] == ["paid", "paid"]
+    assert sorted(begun) == ["o-1", "o-2"]
+
+
+@in_asyncio
+async def test_a_name_in_approvals_that_is_no_tools_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene(calls(REMOVE), calls(REMOVE), says("done"), is_gated=False, approvals=["remvoe", "remove"])
+    async with environment(scene.app) as env:
+        env.people.answer("*", approved=True)
+        await env.run(scene.work)
+    (warned,) = [each for each in caplog.messages if "approvals" in each]
+    assert warned.startswith("agent 'tidy': approvals= names 'remvoe', which none of its tools is called now")
+    assert warned.endswith("There are: remove")

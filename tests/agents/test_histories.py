@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +28,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from signoff import RetryPolicy
 from signoff.agents import Approve, Budget, Conversation, Deny, Finished, Paused
 from signoff.agents.endings import Ending, closed
+from signoff.errors import InvalidValue
+from signoff.records import NewRun
 from tests.agents.chats import Chats, texts_of
 from tests.support import in_asyncio
 
@@ -263,3 +267,71 @@ async def test_a_turn_that_said_more_than_a_result_may_have_is_kept_whole(tmp_pa
         assert texts_of(turn.messages) == [long, "heard " + long]
         await chat.run("hello")
         assert chats.model.seen[-1] == [long, "heard " + long, "hello"]
+
+
+# What no prompt is
+
+NO_PROMPTS = pytest.mark.parametrize("prompt", [5, None, {"a": 1}, ["x", 5], [{"kind": "nope"}]], ids=repr)
+
+
+@NO_PROMPTS
+@in_asyncio
+async def test_what_is_no_prompt_is_refused_before_anything_is_stored(tmp_path: Path, prompt: Any) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        with pytest.raises(InvalidValue, match="^prompt: expected a text"):
+            await chat.run(prompt)
+        assert not (await chats.client.list()).items
+
+
+@NO_PROMPTS
+@in_asyncio
+async def test_a_turn_started_with_what_is_no_prompt_fails_and_its_session_goes_on(
+    tmp_path: Path, prompt: Any
+) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        await chat.run("hello")
+        handle = await chats.client.start("support", {"prompt": prompt}, session_id="c")
+        with pytest.raises(InvalidValue, match="^prompt: expected a text"):
+            await handle.result(timeout=20)
+        await goes_on(chats, chat)
+
+
+@pytest.mark.parametrize("arguments", [[5], [], [{"prompt": "a"}, "b"], [{"fork": 5}]], ids=repr)
+@in_asyncio
+async def test_a_turn_started_with_what_is_no_request_fails_and_its_session_goes_on(
+    tmp_path: Path, arguments: list[Any]
+) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        await chat.run("hello")
+        new = NewRun("r", "support", "default", json.dumps({"args": arguments, "kwargs": {}}), session_id="c")
+        await chats.client.backend.create_run(new)
+        with pytest.raises(InvalidValue):
+            await chat.wait("r")
+        await goes_on(chats, chat)
+
+
+@in_asyncio
+async def test_a_turn_whose_request_was_given_by_name_is_told(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        arguments = json.dumps({"args": [], "kwargs": {"request": {"prompt": "rm a"}}})
+        await chats.client.backend.create_run(NewRun("r", "support", "default", arguments, session_id="c"))
+        assert isinstance(await chat.wait("r"), Paused)
+        second = await chat.run("hello")
+        await chats.client.cancel(second.run_id)
+        await chat.abort()
+        assert texts_of(await chat.messages())[0] == "rm a"
+
+
+async def goes_on(chats: Chats, chat: Conversation) -> None:
+    history = await chat.messages()
+    check(history)
+    await is_accepted(history)
+    assert texts_of(history)[:2] == ["hello", "heard hello"]
+    async with asyncio.timeout(20):
+        assert isinstance(await chat.run("again"), Finished)
+        assert isinstance(await (await chat.fork("d")).run("there"), Finished)
+    assert texts_of(await chat.messages()) == [*texts_of(history), "again", "heard again"]

@@ -27,7 +27,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai.usage import RequestUsage
 
 from signoff import RunCancelled, Signoff
-from signoff.agents import Approve, Budget, Durable, Finished, Paused, Reply, in_workflow, progress
+from signoff.agents import Approve, Budget, Durable, Finished, Paused, Reply, in_workflow, progress, turns
 from signoff.agents.progress import RESPONSES
 from signoff.client import AsyncClient
 from signoff.errors import InvalidValue
@@ -37,7 +37,7 @@ from signoff.testing.environment import Environment
 from tests.agents.chats import returns_of, texts_of
 from tests.agents.scripts import Script, calls, says
 from tests.agents.test_histories import check, is_accepted
-from tests.support import in_asyncio, new_app, running
+from tests.support import doomed_worker, in_asyncio, new_app, opened, running
 
 CALLS = 2 * RESPONSES + 1
 
@@ -180,6 +180,7 @@ async def test_a_crash_anywhere_in_a_long_turn_repeats_no_request_and_comes_to_t
         walk.asked.clear()
         walk.contexts.clear()
         env.people.answer("walker wants to call send", approved=True)
+        env.people.answer("Step 'walker.send' was interrupted*", {"action": "retry"})
         result = await env.run("walker", {"prompt": "go", "context": {"tenant": "t1"}}, id="r")
         messages = ModelMessagesTypeAdapter.validate_python(result["messages"])
         check(messages)
@@ -246,13 +247,15 @@ async def test_outputs_that_were_not_taken_are_counted_on(tmp_path: Path) -> Non
 @in_asyncio
 async def test_a_tool_that_was_renamed_while_its_approval_was_open_is_asked_about(tmp_path: Path) -> None:
     first, second = new_app(tmp_path), new_app(tmp_path)
-    steps = 2 * RESPONSES - 1
+    steps = 2 * RESPONSES
     Walk(first, steps=steps)
     async with running(first) as client:
         paused = await first.conversation("walker", session_id="c").run("go", id="r")
         assert isinstance(paused, Paused)
         newest = (await client.backend.read_journal("r"))[-8:]
-        assert any(entry.kind is EntryKind.CONTINUED for entry in newest), "a generation begins with the call"
+        assert any(entry.kind is EntryKind.CONTINUED for entry in newest), (
+            "its generation begins with that call"
+        )
     walk = Walk(second, steps=steps, sender="post")
     async with running(second) as client:
         chat = second.conversation("walker", session_id="c")
@@ -332,10 +335,40 @@ async def test_of_a_long_turn_whose_code_does_not_fit_any_more_what_is_behind_is
     check(history)
     await is_accepted(history)
     behind = CALLS // RESPONSES * RESPONSES
-    kept = [each.content for each in returns_of(history)]
-    assert kept[: behind - 1] == [f"step {each}" for each in range(behind - 1)]
-    assert len(kept) == behind
-    assert "may or may not have had its effect" in str(kept[-1])
+    assert [each.content for each in returns_of(history)] == [f"step {each}" for each in range(behind)]
+
+
+@in_asyncio
+async def test_of_a_generation_that_was_not_kept_whole_what_came_before_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = new_app(tmp_path), new_app(tmp_path)
+    walk = Walk(first)
+    walk.text = "x" * 100_000
+    kept, half = list[str](), asyncio.Event()
+
+    async def hangs_in_the_middle(part: str) -> str:
+        kept.append(part)
+        if (
+            len(kept) == 6
+        ):  # each generation has some 500,000 characters in three parts, and one of what comes next
+            half.set()
+            await asyncio.Event().wait()
+        return part
+
+    with monkeypatch.context() as patch:
+        patch.setattr(turns, "_same", hangs_in_the_middle)
+        async with opened(first) as client, doomed_worker(first):
+            await client.start("walker", {"prompt": "go"}, id="r", session_id="c")
+            await half.wait()
+    second.register(Agent("test", name="walker", capabilities=[Durable(name="other")]))
+    async with running(second) as client:
+        while (await client.backend.get_run("r")).state is not RunState.FAILED:
+            await asyncio.sleep(0.01)
+        await client.cancel("r", reason="it was changed")
+        history = await second.conversation("walker", session_id="c").messages()
+    check(history)
+    assert [str(each.content).split()[-1] for each in returns_of(history)] == ["0", "1", "2", "3", "4"]
 
 
 @in_asyncio
@@ -518,24 +551,31 @@ def rewritten(messages: list[ModelMessage]) -> list[ModelMessage]:
 
 @pytest.mark.parametrize("processor", [cut, rewritten])
 @in_asyncio
-async def test_the_history_of_a_long_turn_is_valid_whatever_processors_make_of_it(
-    tmp_path: Path, processor: Callable[[list[ModelMessage]], list[ModelMessage]]
+async def test_the_history_of_a_long_turn_is_the_same_split_or_not_whatever_processors_make_of_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processor: Callable[[list[ModelMessage]], list[ModelMessage]],
 ) -> None:
-    app = new_app(tmp_path)
-    walk = Walk(app, more=[ProcessHistory(processor)])
-    async with running(app, hot_runs=0) as client:
-        chat = app.conversation("walker", session_id="c")
-        paused = await chat.run("go", id="r")
-        assert isinstance(paused, Paused)
-        assert isinstance(await chat.respond(paused.pending[0].id, Approve()), Finished)
-        assert await generations(client, "r") == 2, (
-            "messages that are not those it was given cannot be kept apart"
-        )
-        history = await chat.messages()
-    assert (walk.walked, walk.sent) == (list(range(CALLS)), 1)
-    check(history)
-    await is_accepted(history)
-    assert told(history)[: 2 * RESPONSES] == told(walk.asked[RESPONSES])[: 2 * RESPONSES]
+    async def turn_of(path: Path) -> tuple[list[str], int]:
+        path.mkdir()
+        app = new_app(path)
+        walk = Walk(app, more=[ProcessHistory(processor)])
+        async with running(app, hot_runs=0) as client:
+            chat = app.conversation("walker", session_id="c")
+            paused = await chat.run("go", id="r")
+            assert isinstance(paused, Paused)
+            assert isinstance(await chat.respond(paused.pending[0].id, Approve()), Finished)
+            history = await chat.messages()
+            count = await generations(client, "r")
+        assert (walk.walked, walk.sent) == (list(range(CALLS)), 1)
+        check(history)
+        await is_accepted(history)
+        return told(history), count
+
+    split, count = await turn_of(tmp_path / "split")
+    monkeypatch.setattr(progress, "RESPONSES", 1_000)
+    assert (split, 1) == await turn_of(tmp_path / "whole")
+    assert count == 2, "messages that are not those it was given cannot be kept apart"
 
 
 @in_asyncio
@@ -563,15 +603,19 @@ async def test_progress_that_no_generation_has_made_is_refused(tmp_path: Path) -
     forged = {
         "begun": {"previous": None, "on_message": "queue"},
         "parts": 1,
+        "request": [0, 1],
         "seconds": 0,
         "usage": {},
         "run_step": 3,
         "output_retries": 0,
         "retries": {},
+        "failed": [],
+        "succeeded": [],
+        "refused": [],
     }
     async with running(app) as client:
-        for wrong in (forged, {**forged, "parts": 0}):
-            handle = await client.start("walker", {"prompt": "go", "progress": wrong})
+        for wrong in (forged, {**forged, "parts": 0}, {**forged, "request": [1, 0]}):
+            handle = await client.start("walker", {"progress": wrong, "context": {}, "prompt": "go"})
             with pytest.raises(InvalidValue, match="progress: no turn begins with it"):
                 await handle.result()
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from signoff import AlreadySettled, AsyncClient, NotAllowed, Signoff, WrongAnswer
-from signoff.agents import Approve, Conversation, Deny, Finished, Paused, Reply, ask
-from signoff.errors import ResumeRefused
+from signoff import AlreadySettled, AsyncClient, NotAllowed, NotFound, Signoff, WrongAnswer
+from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, Reply, ask
+from signoff.errors import InvalidValue, ResumeRefused
+from signoff.people.bulk import GivenAnswer
 from signoff.records import AuditKind
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
@@ -142,11 +143,37 @@ async def test_several_questions_are_answered_by_their_ids_only(tmp_path: Path, 
         assert refused.value.reason == "several"
         assert sorted(refused.value.questions) == sorted(each.id for each in turn.pending)
         assert all(each.id in str(refused.value) for each in turn.pending)
+        with pytest.raises(ResumeRefused, match=r"not for what was answered here: nope, and more") as unknown:
+            await chat.resume(token, {turn.pending[0].id: True, "nope": True, "and more": True})
+        assert (unknown.value.reason, unknown.value.questions) == ("question", ("nope", "and more"))
         answers = {
             each.id: Approve() if each.arguments == {"path": "a"} else Deny("keep") for each in turn.pending
         }
         assert isinstance(await chat.resume(token, answers), Finished)
     assert talk.chats.removed == ["a"]
+
+
+@WAYS
+@in_asyncio
+async def test_a_token_is_not_used_up_while_an_open_question_of_it_has_no_answer(
+    tmp_path: Path, way: str
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a b c")
+        a, b, c = turn.pending
+        for context in (None, {"tenant": "other"}):
+            with pytest.raises(ResumeRefused, match=f"no answer here: {b.id}, {c.id}$") as refused:
+                await chat.resume(token, {a.id: True}, context=context, user_id="ana")
+            assert (refused.value.reason, refused.value.questions) == ("missing", (b.id, c.id))
+        assert len(await chat.pending()) == 3
+        trail = (await talk.client.inbox.history(question_id=b.id)).items
+        assert [each.by for each in trail if each.kind is AuditKind.REFUSED] == ["ana", "ana"]
+        assert isinstance(await chat.respond(b.id, Deny()), Paused)
+        assert isinstance(await chat.resume(token, {a.id: True, c.id: False}), Finished)
+        assert await refusal(chat, token) == "used"
+    assert talk.chats.removed == ["a"]
+    assert talk.chats.deps == [{}]
 
 
 @WAYS
@@ -218,3 +245,93 @@ async def test_each_attempt_with_a_token_is_on_record_where_its_question_is(tmp_
         refused = [json.loads(each.details or "{}") for each in trail if each.kind is AuditKind.REFUSED]
         assert [each["error"] for each in refused] == ["WrongAnswer", "ResumeRefused", "ResumeRefused"]
         assert not any(token in str(each) for each in trail)
+
+
+@WAYS
+@in_asyncio
+async def test_whose_questions_are_all_answered_a_token_is_used_whatever_is_said(
+    tmp_path: Path, way: str
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a b")
+        for each in turn.pending:
+            await chat.respond(each.id, Deny())
+        assert await refusal(chat, token, True) == "used"
+        assert await refusal(chat, token, {turn.pending[0].id: True, "nope": True}) == "used"
+
+
+@WAYS
+@in_asyncio
+async def test_what_is_no_token_or_another_agents_is_refused_with_what_it_is(
+    tmp_path: Path, way: str
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        _, token = await paused(chat, "rm a")
+        for wrong in (None, 5, b"sgr_"):
+            with pytest.raises(InvalidValue, match=f"^token: expected .* not a {type(wrong).__name__}"):
+                await chat.resume(wrong, True)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(InvalidValue, match="of agent 'support', not of 'other'"):
+            await Conversation(talk.client, "other", session_id="c").resume(token, True)
+        assert len(await chat.pending()) == 1
+
+
+@WAYS
+@in_asyncio
+async def test_what_is_no_decision_is_refused_with_what_is_one(tmp_path: Path, way: str) -> None:
+    with pytest.raises(InvalidValue, match="^arguments: expected the call's arguments, .* not 5"):
+        Edit(5)  # pyright: ignore[reportArgumentType]
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a")
+        for decision in (Approve, Deny, Edit, Reply):
+            with pytest.raises(WrongAnswer, match=rf"{decision.__name__} is a class: give Approve\(\)"):
+                await chat.respond(turn.pending[0].id, decision)  # pyright: ignore[reportArgumentType]
+            with pytest.raises(WrongAnswer, match=f"{decision.__name__} is a class"):
+                await chat.resume(token, decision)
+        with pytest.raises(NotFound, match="no question 'nope'"):
+            await chat.respond("nope", Approve())
+        assert len(await chat.pending()) == 1
+
+
+@WAYS
+@in_asyncio
+async def test_one_name_in_place_of_a_list_of_groups_or_roles_is_refused(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        turn, token = await paused(chat, "rm a")
+        id = turn.pending[0].id
+        inbox, who = talk.client.inbox, "ana"
+        for names in ("groups", "roles"):
+            one: Any = {names: "finance"}
+            for attempt in (
+                chat.respond(id, Approve(), **one),
+                chat.resume(token, True, **one),
+                talk.client.answer(id, True, **one),
+                talk.client.questions(user_id=who, **one),
+                talk.client.links.create(id, user_id=who, **one),
+                inbox.answer_all([GivenAnswer(id, True)], **one),
+                inbox.view(id, user_id=who, **one),
+                inbox.claim(id, user_id=who, **one),
+                inbox.comment(id, "so", user_id=who, **one),
+                inbox.delegate(id, ["user:bob"], user_id=who, **one),
+            ):
+                with pytest.raises(
+                    InvalidValue, match=rf"^{names}: pass a list of names, such as \['finance'\]"
+                ):
+                    await attempt
+        assert len(await chat.pending()) == 1
+
+
+@WAYS
+@in_asyncio
+async def test_somebody_unnamed_is_told_to_say_who_they_are(tmp_path: Path, way: str) -> None:
+    policy = {"rm": ask("Remove?", assignees=["group:finance"])}
+    async with talking(tmp_path, way, durable={"approvals": policy}) as talk:
+        chat = talk.conversation("c")
+        turn, _ = await paused(chat, "rm a")
+        with pytest.raises(
+            NotAllowed, match="somebody unnamed to answer: say who they are, such as user_id='ana'"
+        ):
+            await chat.respond(turn.pending[0].id, Approve())

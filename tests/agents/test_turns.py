@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent
@@ -15,7 +16,8 @@ from pydantic_ai.usage import RequestUsage
 
 from signoff import RetryPolicy, RunCancelled
 from signoff.agents import Approve, Budget, Durable, Finished, Paused, agent_tool
-from signoff.errors import InvalidState, InvalidValue, NotFound, RegistrationError
+from signoff.agents.turns import OnMessage
+from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, RegistrationError
 from signoff.records import EntryKind
 from signoff.testing import VirtualClock
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
@@ -119,6 +121,20 @@ async def test_what_is_said_to_a_running_turn_is_read_with_its_next_request(tmp_
 
 
 @in_asyncio
+async def test_what_is_no_text_is_not_said_to_a_running_turn(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        first = await chat.run("rm a")
+        assert isinstance(first, Paused)
+        for wrong in (5, None, ["be brief"], b"be brief"):
+            with pytest.raises(InvalidValue, match="^text: expected a text"):
+                await chat.steer(wrong)  # pyright: ignore[reportArgumentType]
+        turn = await chat.respond(first.pending[0].id, Approve())
+    assert isinstance(turn, Finished)
+    assert turn.output == "did: removed a"
+
+
+@in_asyncio
 async def test_a_follow_up_said_meanwhile_is_the_next_turn(tmp_path: Path) -> None:
     async with Chats(tmp_path).running() as chats:
         chat = chats.conversation("c")
@@ -139,6 +155,33 @@ async def test_a_message_said_twice_with_one_id_is_said_once(tmp_path: Path) -> 
         turns = [await chat.run("hello", id="m-1") for _ in range(2)]
         assert turns[0] == turns[1]
         assert len(chats.model.seen) == 1
+
+
+@pytest.mark.parametrize("on_message", ["queue", "cancel", "answer"])
+@in_asyncio
+async def test_another_message_with_the_id_of_one_is_refused_and_changes_nothing(
+    tmp_path: Path, on_message: OnMessage
+) -> None:
+    async with Chats(tmp_path, on_message=on_message).running() as chats:
+        chat = chats.conversation("c")
+        first = await chat.run("hello", context={"tenant": "t1"}, id="m-1")
+        assert isinstance(await chats.conversation("d").run("hello", id="m-2"), Finished)
+        other = await chats.client.start("support", {"fork": "m-2"}, id="m-3")
+        await other.result(timeout=20)
+        waiting = await chat.run("rm a")
+        assert isinstance(waiting, Paused)
+        for prompt, context, id, differs in (
+            ("b", {"tenant": "t1"}, "m-1", "other arguments"),
+            ("hello", {"tenant": "t2"}, "m-1", "other arguments"),
+            ("hello", None, "m-1", "other arguments"),
+            ("hello", None, "m-2", "another session"),
+            ("yes", None, "m-3", "other arguments"),
+        ):
+            with pytest.raises(IdConflict, match=f"{id}.*{differs}"):
+                await chat.run(prompt, context=context, id=id)
+        assert await chat.run("hello", context={"tenant": "t1"}, id="m-1") == first
+        assert [each.id for each in await chat.pending()] == [each.id for each in waiting.pending]
+    assert chats.removed == []
 
 
 # Budgets
@@ -191,6 +234,28 @@ async def test_waiting_for_people_costs_no_time(tmp_path: Path) -> None:
         assert isinstance(turn, Paused)
         clock.advance(24 * 3600)
         assert isinstance(await chat.respond(turn.pending[0].id, Approve()), Finished)
+
+
+@pytest.mark.parametrize("field", ["requests", "tool_calls", "tokens", "cost", "seconds"])
+@pytest.mark.parametrize("limit", [-1, "x", "5", True, float("nan"), float("inf"), [5]], ids=repr)
+def test_what_is_no_limit_is_refused_where_a_budget_is_made(field: str, limit: Any) -> None:
+    with pytest.raises(InvalidValue, match=f"^{field}: ") as refused:
+        Budget(**{field: limit})
+    assert refused.value.path == field
+
+
+@pytest.mark.parametrize("field", ["requests", "tool_calls", "tokens"])
+def test_what_is_counted_has_whole_limits(field: str) -> None:
+    with pytest.raises(InvalidValue, match=f"^{field}: a budget has a whole number"):
+        Budget(**{field: 1.5})
+
+
+def test_what_is_no_budget_is_refused_when_an_agent_is_registered(tmp_path: Path) -> None:
+    agent = Agent("test", name="a", capabilities=[Durable()])
+    for budget in (5, 0, {"requests": 5}):
+        with pytest.raises(RegistrationError, match="^budget: expected"):
+            new_app(tmp_path).register(agent, budget=budget)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    new_app(tmp_path).register(agent, budget=Budget(requests=0, cost=Decimal("0.5"), seconds=0.5))
 
 
 def test_a_budget_of_money_is_kept_exactly() -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
-import pty
 import socket
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -16,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Ended, Running, environment, signoff, until
+from tests.cli.commands import Ended, Running, environment, signoff, until
 from tests.cli.conftest import Here
+from tests.terminal import Terminal
 
 pytestmark = pytest.mark.xdist_group("cli_people")
 
@@ -173,7 +171,7 @@ def test_without_a_terminal_it_says_which_options_there_are(here: Here, open_sho
 
 def test_on_a_terminal_a_form_is_put_field_by_field_until_it_is_right(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "form-1", "ship")
-    with Terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
+    with on_terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
         terminal.expect("Where to?")
         terminal.type("street:", "Main St")
         terminal.type("parcels [integer]:", '"many"')
@@ -190,7 +188,7 @@ def test_on_a_terminal_a_form_is_put_field_by_field_until_it_is_right(here: Here
 
 def test_on_a_terminal_an_approval_is_put_with_what_it_is_about(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "form-2", "refund", "--arg", '"o-7"')
-    with Terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
+    with on_terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
         terminal.expect("Refund order o-7?")
         terminal.expect("order: o-7")
         terminal.type("[a]pprove, [r]eject:", "maybe")
@@ -232,7 +230,7 @@ def test_on_a_terminal_a_proposal_is_shown_with_help_and_attachments_and_edited_
     here: Here, open_shop: Path
 ) -> None:
     question = ask(here, open_shop, "edit-3", "send")
-    with Terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
+    with on_terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
         terminal.expect("Send it?")
         terminal.expect("It cannot be taken back.")
         terminal.expect("Label: https://example.com/label.pdf")
@@ -247,49 +245,29 @@ def test_on_a_terminal_a_proposal_is_shown_with_help_and_attachments_and_edited_
     assert result(here, open_shop, "edit-3") == {"approved": True, "parcels": 3, "edits": 1}
 
 
-class Terminal:
-    """A command on a terminal of its own."""
+@pytest.mark.parametrize(
+    ("typed", "prompt"),
+    [("", "[r]eject:"), ("e", "street [Main St]:"), ("r", "Note:")],
+    ids=["choice", "field", "note"],
+)
+def test_ctrl_c_at_a_prompt_ends_the_command_and_leaves_the_question_open(
+    here: Here, open_shop: Path, typed: str, prompt: str
+) -> None:
+    run_id = f"interrupted-{typed}"
+    question = ask(here, open_shop, run_id, "send")
+    with on_terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
+        if typed:
+            terminal.type("[r]eject:", typed)
+        terminal.interrupt(prompt)
+        assert terminal.ends() == 130
+        assert "Traceback" not in terminal.rest()
+    assert here("inbox", "--run", run_id, "--json", cwd=open_shop).json["items"]
 
-    def __init__(self, *arguments: str, cwd: Path) -> None:
-        self._shown = ""
-        self._master, slave = pty.openpty()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "signoff", *arguments],
-            cwd=cwd,
-            env=environment({"TERM": "dumb", "COLUMNS": "200"}),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-        )
-        os.close(slave)
 
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._process.kill()
-        self._process.wait(PATIENCE_SECONDS)
-        os.close(self._master)
-
-    def expect(self, text: str) -> None:
-        """Read on until the text has come."""
-        while text not in self._shown:
-            try:
-                read = os.read(self._master, 4096)
-            except OSError:
-                read = b""
-            assert read, f"it ended without {text!r}: {self._shown}"
-            self._shown += read.decode()
-        self._shown = self._shown.partition(text)[2]
-
-    def type(self, prompt: str, text: str) -> None:
-        """Wait for a prompt and type a line."""
-        self.expect(prompt)
-        os.write(self._master, f"{text}\n".encode())
-
-    def ends(self) -> int:
-        """Wait for its end, and return its exit code."""
-        return self._process.wait(PATIENCE_SECONDS)
+def on_terminal(*arguments: str, cwd: Path) -> Terminal:
+    """Run a command on a terminal of its own."""
+    command = [sys.executable, "-m", "signoff", *arguments]
+    return Terminal(command, cwd=cwd, env=environment({"TERM": "dumb", "COLUMNS": "200"}))
 
 
 def test_two_people_of_a_group_agree_on_what_a_third_has_asked_for(here: Here, open_shop: Path) -> None:

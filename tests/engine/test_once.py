@@ -12,7 +12,7 @@ from pydantic import BaseModel, field_validator
 
 import signoff
 from signoff import AsyncClient, Context, Signoff, StepFailed, WrongAnswer
-from signoff.errors import InvalidValue, NotAllowed, RegistrationError
+from signoff.errors import InvalidValue, NotAllowed, NotSerializable, RegistrationError
 from signoff.records import EntryKind, Promise
 from signoff.stores.base import Store, Write
 from signoff.stores.sqlite import SqliteStore
@@ -284,7 +284,9 @@ async def test_only_operators_are_asked_what_became_of_it(tmp_path: Path, operat
 
     @app.workflow
     async def flow(ctx: Context) -> str:
-        return await ctx.step(pay, effect="once", key="order-7", operators=operators)
+        return await ctx.step(
+            pay, effect="once", key="order-7", operators=operators, metadata={"order": 7, "step": "mine"}
+        )
 
     async with opened(app) as client:
         run = await client.start(flow, id="r")
@@ -293,7 +295,8 @@ async def test_only_operators_are_asked_what_became_of_it(tmp_path: Path, operat
         async with app.worker():
             question = await _question(app, client)
             assert list(question.assignees) == (operators or ["group:ops"])
-            assert json.loads(question.data or "")["metadata"]["idempotency_key"] == "order-7"
+            shown = json.loads(question.data or "")["metadata"]
+            assert shown == {"order": 7, "run_id": "r", "step": "pay", "idempotency_key": "order-7"}
             done = {"action": "done", "result": "receipt"}
             for who in ({}, {"user_id": "mallory"}, {"user_id": "mallory", "groups": ["sales"]}):
                 with pytest.raises(NotAllowed):
@@ -319,6 +322,26 @@ async def test_operators_are_for_steps_of_which_somebody_is_asked(tmp_path: Path
                 await (await client.start(flow, operators=operators, once=once)).result(60)
     with pytest.raises(InvalidValue, match="operators"):
         Signoff(SqliteStore(tmp_path / "other.db"), operators=["ops"])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "once", "wrong"),
+    [({"order": 7}, False, RegistrationError), ({"order": object()}, True, NotSerializable)],
+    ids=["of a step that is repeated", "no JSON"],
+)
+@in_asyncio
+async def test_what_nobody_could_be_shown_is_refused(
+    tmp_path: Path, metadata: dict[str, Any], once: bool, wrong: type[Exception]
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("pay", print, effect="once" if once else "repeatable", metadata=metadata)
+
+    async with running(app) as client:
+        with pytest.raises(wrong, match="metadata"):
+            await (await client.start(flow)).result(60)
 
 
 @in_asyncio

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from signoff.people.bulk import MOST_ANSWERS
 from signoff.server import Role, Server
 from tests.server.conftest import app_in, asked, ended, fields, kind, serving, start
 from tests.server.keyed import Keyed, keyed
@@ -85,6 +86,36 @@ def test_what_a_token_is_not_for_is_refused(http: httpx.Client, name: str) -> No
     twice = do(http, "answer", name, token, (question, True), (question, False))
     assert (twice.status_code, list(fields(twice))) == (422, ["answers"])
     assert {state_of(http, each) for each in (question, other)} == {"pending"}
+
+
+@pytest.mark.parametrize("verb", ["check", "answer"])
+def test_a_token_answers_all_its_open_questions_or_none(http: httpx.Client, name: str, verb: str) -> None:
+    first, second = turn(http, name), turn(http, f"{name}-other")
+    token = token_of(http, name, first, second)
+    refused = do(http, verb, name, token, (first, True), user_id="ana")
+    assert (refused.status_code, kind(refused)) == (403, "ResumeRefused")
+    assert (refused.json()["reason"], refused.json()["questions"]) == ("missing", [second])
+    assert second in refused.json()["detail"]
+    assert [state_of(http, each) for each in (first, second)] == ["pending", "pending"]
+    assert refusals(http, second) == [("ana", "ResumeRefused")]
+    assert do(http, "answer", name, token, (first, True), (second, False)).status_code == 200
+    assert [ended(http, each)["result"]["approved"] for each in (name, f"{name}-other")] == [True, False]
+
+
+def test_what_was_answered_by_its_id_needs_no_answer_by_the_token(http: httpx.Client, name: str) -> None:
+    first, second = turn(http, name), turn(http, f"{name}-other")
+    token = token_of(http, name, first, second)
+    http.post(f"/v1/questions/{second}/answer", json={"value": False}).raise_for_status()
+    assert do(http, "answer", name, token, (first, True)).status_code == 200
+    assert [ended(http, each)["result"]["approved"] for each in (name, f"{name}-other")] == [True, False]
+
+
+def test_a_token_may_be_for_more_questions_than_are_answered_in_bulk(http: httpx.Client, name: str) -> None:
+    question = turn(http, name)
+    token = token_of(http, name, question)
+    others = [f"{name}-{n}" for n in range(MOST_ANSWERS)]
+    refused = do(http, "check", name, token, (question, True), *((each, True) for each in others))
+    assert (refused.json()["reason"], refused.json()["questions"]) == ("question", others)
 
 
 @pytest.mark.parametrize(

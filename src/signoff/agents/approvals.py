@@ -188,6 +188,11 @@ async def _verdict(policy: Policy | None, call: ToolCall) -> Verdict:
     return await found if inspect.isawaitable(found) else found
 
 
+def names_in(policy: Policy | None) -> Collection[str]:
+    """Return the names of tools that a policy has something to say of, if it says it by name."""
+    return () if policy is None or callable(policy) else cast("Collection[str]", policy)
+
+
 def may_ask(policy: Policy | None, tool: str) -> bool:
     """Whether a policy may have something to say of a tool."""
     if policy is None:

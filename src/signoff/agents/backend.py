@@ -192,6 +192,7 @@ def config_of(model: Config, tool: Config, operators: Sequence[str] = ()) -> Rol
         chosen = step_options_of(cast("Mapping[str, Any]", options or {}), definition)
         if not isinstance(operation_id, ToolsetCallToolId):
             chosen.pop("effect", None)
+            chosen.pop("metadata", None)
         if chosen.get("effect") != "once":
             return {**tool, **chosen}
         return {"operators": operators, **chosen}

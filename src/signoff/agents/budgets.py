@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import cast
 
 from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.usage import UsageLimits
+
+from signoff.errors import InvalidValue
 
 REQUESTS = 50
 """How many model requests a turn may make that says nothing else."""
@@ -27,6 +31,9 @@ class Budget:
         seconds: Time in which the model or a tool was at work, looked at before each model request. Waiting for people
             costs none.
 
+    Raises:
+        InvalidValue: A limit is no number that is 0 or more.
+
     Example::
 
         app.register(agent, budget=Budget(requests=20, cost=Decimal("0.50"), seconds=120))
@@ -38,6 +45,12 @@ class Budget:
     cost: Decimal | float | None = None
     seconds: float | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("requests", "tool_calls", "tokens"):
+            _check(name, getattr(self, name), int)
+        _check("cost", self.cost, int, float, Decimal)
+        _check("seconds", self.seconds, int, float)
+
     @property
     def limits(self) -> UsageLimits:
         """What Pydantic AI looks after."""
@@ -46,6 +59,18 @@ class Budget:
             tool_calls_limit=self.tool_calls,
             total_tokens_limit=self.tokens,
             cost_limit=None if self.cost is None else Decimal(str(self.cost)),
+        )
+
+
+def _check(name: str, limit: object, *types: type) -> None:
+    """Raise InvalidValue for what is no limit."""
+    if limit is None:
+        return
+    is_number = isinstance(limit, types) and not isinstance(limit, bool)
+    if not is_number or not 0 <= cast("float | Decimal", limit) < math.inf:
+        kind = "a whole number" if types == (int,) else "a number"
+        raise InvalidValue(
+            name, f"a budget has {kind} that is 0 or more, or None for no limit, not {limit!r}"
         )
 
 

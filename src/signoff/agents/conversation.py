@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import reprlib
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from signoff import codec
 from signoff.agents.decisions import Decision, Said, said, said_in_words
-from signoff.agents.history import PROMPT, Histories, Prompt
+from signoff.agents.history import PROMPT, Histories, Prompt, read_prompt
 from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts
 from signoff.agents.record import STEER
 from signoff.agents.session_turns import AT_ONCE, SessionTurns
@@ -30,8 +31,8 @@ from signoff.errors import (
 )
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
-from signoff.people.resumptions import LIFETIME_SECONDS, Response
-from signoff.records import Entry, LiveText, Promise
+from signoff.people.resumptions import LIFETIME_SECONDS, Response, Resumption
+from signoff.records import Entry, LiveText, Promise, PromiseState, Run
 from signoff.start_options import check_id, check_session
 from signoff.unserved import unserved
 
@@ -126,13 +127,21 @@ class Conversation:
             timeout_seconds: The turn's own deadline, counted from its start.
 
         Raises:
+            InvalidValue: What is said is no prompt. Nothing is stored.
             NotSerializable, PayloadTooLarge: The prompt or the context cannot be stored.
+            IdConflict: The id is that of another turn or run, or something else was said with it.
             RunCancelled: The turn was aborted.
             Detached: ``detach`` was called meanwhile.
             Exception: What the turn failed with; if its class is not imported here, ``RunFailed``.
         """
+        request: TurnRequest = {"prompt": PROMPT.dump_python(read_prompt(prompt), mode="json")}
+        if context is not None:
+            request["context"] = context
         await self._open()
-        if id is not None and await self._turns.has(id):
+        if id is not None and await self._turns.is_taken(id):
+            await self._client.start(
+                self.agent, request, id=id, session_id=self.session_id
+            )  # as it was, or refused
             return await self.wait(id)
         waiting = await self._turns.waiting()
         if waiting is not None:
@@ -144,9 +153,6 @@ class Conversation:
                 return await self.wait(run.id)
             if on_message == "cancel":
                 await self._client.cancel(run.id, reason="a new message came", by=user_id)
-        request: TurnRequest = {"prompt": PROMPT.dump_python(prompt, mode="json")}
-        if context is not None:
-            request["context"] = context
         handle = await self._client.start(
             self.agent,
             request,
@@ -203,19 +209,25 @@ class Conversation:
             roles: The roles they have.
 
         Raises:
-            ResumeRefused: The token is wrong, used, expired or foreign, or for several questions. Nothing is changed.
+            InvalidValue: The token is no text, or that of another agent's turn.
+            ResumeRefused: The token is wrong, used, expired or foreign, or something that it is for and that is open
+                has no answer. Nothing is changed.
             WrongAnswer, NotAllowed, AlreadySettled: The answer is not taken. The token is as good as before.
         """
+        if not isinstance(cast("object", token), str):
+            raise InvalidValue(
+                "token", f"expected the resume_token of a Paused, not a {type(token).__name__}"
+            )
         await self._open()
-        backend, responder = self._client.backend, Responder(user_id, frozenset(groups), frozenset(roles))
+        backend, responder = self._client.backend, Responder.of(user_id, groups, roles)
         resumption = await backend.find_resumption(self.session_id, token)
-        given = _by_question(user_input, tuple(resumption.questions))
+        run = await self._turn_of(resumption)
+        given = await self._given(user_input, resumption)
         responses: dict[str, Response] = {}
         for id, each in given.items():
-            promise = await self._client.promises.get(id)
+            promise = await self._question(id)
             meant = said(id, Question.from_json(promise.data or "null"), each)
             responses[id] = Response(meant.value, meant.note, meant.alike)
-        run = await self._turns.get(resumption.run_id)
         if context is not None:
             await backend.check_responses(self.session_id, token, responses, responder)
             await self._give_context(run.id, context, resumption.token_id)
@@ -247,7 +259,7 @@ class Conversation:
             WrongAnswer, NotAllowed, AlreadySettled, RequestConflict: The answer is not taken.
         """
         await self._open()
-        question = await self._client.promises.get(question_id)
+        question = await self._question(question_id)
         turn = await self._turns.that_asked(question)
         meant = said(question_id, Question.from_json(question.data or "null"), decision)
         await self._answer(question, meant, user_id, groups, roles, request_id)
@@ -260,8 +272,11 @@ class Conversation:
             The turn's run.
 
         Raises:
+            InvalidValue: What is said is no text. Nothing is sent.
             InvalidState: No turn runs; say it with ``run``.
         """
+        if not isinstance(cast("object", text), str):
+            raise InvalidValue("text", f"expected a text, not {reprlib.repr(text)}")
         await self._open()
         run = await self._turns.active()
         if run is None:
@@ -415,6 +430,31 @@ class Conversation:
         reason = pending[0].reason if rest.asking.id == run.id else QUEUED
         return Paused(reason, pending[0].payload, pending, token, run.id)
 
+    async def _question(self, id: str) -> Promise:
+        try:
+            return await self._client.promises.get(id)
+        except NotFound:
+            raise NotFound("question", id) from None
+
+    async def _turn_of(self, resumption: Resumption) -> Run:
+        """Return the turn that a token is for. Raises InvalidValue."""
+        run = await self._client.backend.get_run(resumption.run_id)
+        if run.workflow != self.agent:
+            raise InvalidValue(
+                "token", f"it is for a turn of agent {run.workflow!r}, not of {self.agent!r}; resume it there"
+            )
+        return run
+
+    async def _given(self, user_input: object, resumption: Resumption) -> Mapping[str, object]:
+        """Return what is said to which question of a token. Raises ResumeRefused."""
+        try:
+            return _by_question(user_input, resumption.questions)
+        except ResumeRefused:
+            asked = [await self._question(id) for id in resumption.questions]
+            if all(each.state is not PromiseState.PENDING for each in asked):
+                raise ResumeRefused("used") from None
+            raise
+
     async def _answer(
         self,
         question: Promise,
@@ -449,12 +489,12 @@ def _user(user_id: str) -> str:
     return user_id if user_id.startswith("user:") else f"user:{user_id}"
 
 
-def _by_question(given: object, questions: Sequence[str]) -> Mapping[str, object]:
+def _by_question(given: object, questions: Collection[str]) -> Mapping[str, object]:
     """Return what is said to which question. Raises ResumeRefused."""
-    if isinstance(given, Mapping):
-        by_id = cast("Mapping[str, object]", given)
-        if by_id and all(id in questions for id in by_id):
-            return by_id
-    if len(questions) != 1:
-        raise ResumeRefused("several", questions)
-    return {questions[0]: cast("object", given)}
+    by_id: Mapping[str, object] = cast("Any", given) if isinstance(given, Mapping) else {}
+    unknown = [str(id) for id in by_id if id not in questions]
+    if by_id and not unknown:
+        return by_id
+    if len(questions) == 1:
+        return dict.fromkeys(questions, cast("object", given))
+    raise ResumeRefused("question", unknown) if unknown else ResumeRefused("several", tuple(questions))

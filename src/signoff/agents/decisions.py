@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from signoff.errors import WrongAnswer
+from signoff.errors import InvalidValue, WrongAnswer
 from signoff.people.questions import Question
 from signoff.people.rules import Alike
 
@@ -38,10 +38,19 @@ class Edit:
     Attributes:
         arguments: All of them; they must fit the tool.
         note: What to add in words.
+
+    Raises:
+        InvalidValue: The arguments are no dict.
     """
 
     arguments: Mapping[str, Any]
     note: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.arguments), Mapping):
+            raise InvalidValue(
+                "arguments", f"expected the call's arguments, such as {{'path': 'b'}}, not {self.arguments!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,7 @@ def said(question_id: str, question: Question, given: object) -> Said:
     For an approval the plain values are bools and the words of ``YES`` and ``NO``. Nothing else is a decision.
 
     Raises:
-        WrongAnswer: It does not say whether to approve.
+        WrongAnswer: It does not say whether to approve, or is a class of decisions.
     """
     match given:
         case Approve(note, alike):
@@ -89,6 +98,11 @@ def said(question_id: str, question: Question, given: object) -> Said:
             if word in YES or word in NO:
                 return Said(word in YES)
             problem = f"{given!r} says neither yes nor no: say 'approved' or 'denied', or give Approve() or Deny(...)"
+            raise WrongAnswer(question_id, [("", problem)])
+        case type():
+            problem = (
+                f"{given.__name__} is a class: give Approve(), Deny(reason), Edit(arguments) or Reply(value)"
+            )
             raise WrongAnswer(question_id, [("", problem)])
         case _:
             return Said(given)

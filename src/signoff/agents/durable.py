@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -12,10 +13,9 @@ from typing import Any, ClassVar, cast
 
 from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai._utils import _disable_threads, disable_threads  # pyright: ignore[reportPrivateUsage]
-from pydantic_ai.agent import AbstractAgent, CallToolsNode, EventStreamHandler
+from pydantic_ai.agent import AbstractAgent, EventStreamHandler
 from pydantic_ai.capabilities import (
     AbstractCapability,
-    AgentNode,
     CapabilityOrdering,
     CombinedCapability,
     Instrumentation,
@@ -34,18 +34,20 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
-from signoff.agents.approvals import Policy, check_policy
+from signoff.agents.approvals import Policy, check_policy, names_in
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
 from signoff.agents.gate import Gate
 from signoff.agents.record import note_call
 from signoff.agents.speaking import speaking
-from signoff.agents.tools import KEY, NEEDS_APPROVAL
+from signoff.agents.tools import KEY, NEEDS_APPROVAL, Calling, calling
 from signoff.agents.whole import WholeAnswers
 from signoff.context import Context, current_context
 from signoff.engine.retry import RetryPolicy
 from signoff.errors import NotSerializable, OutsideWorkflow
 from signoff.people.responders import check_names
+
+log = logging.getLogger("signoff.agents")
 
 DepsFactory = Callable[[Any], Any]
 
@@ -128,6 +130,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         self._deps = deps
         check_policy(approvals)
         self.approvals = approvals
+        self._warned_of: set[str] = set()
         self.barrier = barrier
         self._streams = stream
         self.operators = check_names("operators", operators)
@@ -138,7 +141,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
         """Return what the agent has of it: this, bound to the agent, and what is around all other capabilities."""
-        return CombinedCapability([_InWorkflow[AgentDepsT](), super().for_agent(agent)])
+        return CombinedCapability([InWorkflow[AgentDepsT](), super().for_agent(agent)])
 
     @property
     def in_durable_context(self) -> bool:
@@ -229,7 +232,21 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Have tools that Pydantic AI would defer come to ``wrap_tool_execute``, where people are asked."""
         if not self.in_durable_context:
             return tool_defs
+        self._warn_of_unknown([each.name for each in tool_defs])
         return [_asked_here(each) if each.defer else each for each in tool_defs]
+
+    def _warn_of_unknown(self, tools: Sequence[str]) -> None:
+        """A slip of the pen in a name would have nobody asked."""
+        for name in names_in(self.approvals):
+            if name not in tools and name not in self._warned_of:
+                self._warned_of.add(name)
+                log.warning(
+                    "agent %r: approvals= names %r, which none of its tools is called now: nobody is asked for it. "
+                    "There are: %s",
+                    self.name,
+                    name,
+                    ", ".join(sorted(tools)) or "none",
+                )
 
     async def after_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
@@ -239,17 +256,6 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         if self.in_durable_context and calls:
             await Gate.of(self, ctx).record(calls, _known.get())
         return response
-
-    async def before_node_run(
-        self, ctx: RunContext[AgentDepsT], *, node: AgentNode[AgentDepsT]
-    ) -> AgentNode[AgentDepsT]:
-        """Record what is known of tools that the given history ends in calls of: no request was made for them here."""
-        if self.in_durable_context and isinstance(node, CallToolsNode):
-            known = _known.get()
-            calls = [call for call in node.model_response.tool_calls if call.tool_name not in known]
-            if calls:
-                await Gate.of(self, ctx).record(calls, known)
-        return node
 
     async def wrap_tool_execute(
         self,
@@ -269,10 +275,12 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             note_call(call.tool_call_id)
             return await gate.run_through_pauses(call, arguments, handler)
 
-        if ctx.tool_call_approved:
-            note_call(call.tool_call_id)
-            return await gate.run_agreed(call, args, handler, _agreed_of(ctx.tool_call_metadata))
-        return await gate.run(call, tool_def, args, through_pauses, _known.get()[call.tool_name])
+        with calling(Calling(ctx.tool_call_approved, gate.shown(call, args))):
+            if ctx.tool_call_approved:
+                note_call(call.tool_call_id)
+                return await gate.run_agreed(call, args, handler, _agreed_of(ctx.tool_call_metadata))
+            known = await _known_of(gate, [call])
+            return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
@@ -280,7 +288,9 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Ask about calls that come together: behind a barrier, or deferred while they were checked."""
         if not self.in_durable_context:
             return None
-        return await Gate.of(self, ctx).resolve(requests)
+        gate = Gate.of(self, ctx)
+        await _known_of(gate, requests.approvals)
+        return await gate.resolve(requests)
 
     def recorded(self, payload: object) -> Any:
         """Return, or raise, what a tool call's step has recorded."""
@@ -292,6 +302,15 @@ _stored: contextvars.ContextVar[Any] = contextvars.ContextVar("signoff_agent_sto
 _known: contextvars.ContextVar[dict[str, Known]] = contextvars.ContextVar("signoff_agent_known")
 
 
+async def _known_of(gate: Gate, calls: Sequence[ToolCallPart]) -> dict[str, Known]:
+    """Return what was known of tools when they were called; of those in a given history, what is known now."""
+    known = _known.get()
+    given = [call for call in calls if call.tool_name not in known]
+    if given:
+        await gate.record(given, known)
+    return known
+
+
 def _here() -> Context | None:
     try:
         return current_context()
@@ -299,7 +318,7 @@ def _here() -> Context | None:
         return None
 
 
-class _InWorkflow(AbstractCapability[AgentDepsT]):
+class InWorkflow(AbstractCapability[AgentDepsT]):
     """Has what runs in workflow code run as such, around all other capabilities."""
 
     def get_ordering(self) -> CapabilityOrdering:

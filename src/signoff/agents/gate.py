@@ -336,6 +336,15 @@ class Gate:
             return answer
         return await self._kept(call, args, cast("dict[str, Any]", answer.value)["result"], answer)
 
+    def shown(self, call: ToolCallPart, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what people are shown of a call that was interrupted."""
+        return {
+            "agent": self._durable.name,
+            "tool": call.tool_name,
+            "arguments": jsonable(args),
+            "tool_call_id": call.tool_call_id,
+        }
+
     def _about(self, call: ToolCallPart) -> dict[str, Any]:
         """What people are shown of any call."""
         return {

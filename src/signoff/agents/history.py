@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from pydantic import TypeAdapter
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ToolCallPart, UserContent
+from pydantic import TypeAdapter, ValidationError
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, UserContent
 
 from signoff.agents.endings import Ending, closed, unsaid
+from signoff.agents.progress import Behind, Progress
 from signoff.client import AsyncClient
-from signoff.errors import NotFound
+from signoff.errors import InvalidValue, NotFound
 from signoff.records import Entry, EntryKind, Run, RunState
 
 SLICE: Final = 250_000
 """How many characters of a turn's messages one journal entry has; a value is limited to 1 MiB."""
 
 MOST_CACHED: Final = 256
-"""Turns whose messages a process keeps at hand."""
+"""Turns that have ended whose messages a process keeps at hand."""
+
+MOST_RUNNING: Final = 16
+"""Long turns that go on of which it does."""
 
 BEHIND: Final = "behind"
 """How steps are called that keep what earlier generations of a turn have added: with the agent's name before it."""
 
+REQUEST: Final = "request"
+"""How steps are called that keep what comes next at the end of a generation."""
+
 Prompt = str | Sequence[UserContent]
 PROMPT: Final[TypeAdapter[Prompt]] = TypeAdapter(Prompt)
+
+NO_PROMPT: Final = "(What was said here is no prompt.)"
+"""What a history has of a turn that was started with something else."""
+
+
+def read_prompt(given: object) -> Prompt:
+    """Return a prompt, also one that was stored as JSON.
+
+    Raises:
+        InvalidValue: It is none.
+    """
+    try:
+        return PROMPT.validate_python(given)
+    except ValidationError:
+        expected = "a text, or a list of texts, pictures and files as Pydantic AI has them"
+        raise InvalidValue("prompt", f"expected {expected}, not {reprlib.repr(given)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +71,43 @@ def dumped(messages: Sequence[ModelMessage]) -> str:
     return ModelMessagesTypeAdapter.dump_json(list(messages)).decode()
 
 
+def as_line(messages: Sequence[ModelMessage]) -> str:
+    """Return messages as a line of JSON, which others may follow."""
+    return dumped(messages) + "\n"
+
+
 def sliced(text: str) -> list[str]:
     """Return a text in parts that a journal takes each."""
     return [text[first : first + SLICE] for first in range(0, len(text), SLICE)] or [""]
 
 
-# Of each generation of a turn what it added is kept, one after the other within one list of JSON.
+class Journal:
+    """What the journal of a long turn has of its earlier generations.
 
+    Attributes:
+        seq: The last entry that was read.
+    """
 
-def as_part(messages: Sequence[ModelMessage], *, is_first: bool) -> str:
-    """Return a generation's messages as a part of the list of all."""
-    return ("" if is_first else ",") + dumped(messages)[1:-1]
+    def __init__(self) -> None:
+        self.seq = -1
+        self._behind: list[str] = []
+        self._requests: list[str] = []
 
+    def take(self, entries: Sequence[Entry], workflow: str) -> None:
+        """Read entries that follow those read before."""
+        self._behind += _journaled(entries, f"{workflow}:{BEHIND}")
+        self._requests += _journaled(entries, f"{workflow}:{REQUEST}")
+        if entries:
+            self.seq = entries[-1].seq
 
-def from_parts(parts: Iterable[str]) -> list[ModelMessage]:
-    """Return the messages of all generations."""
-    return ModelMessagesTypeAdapter.validate_json(f"[{''.join(parts)}]")
+    def behind(self, progress: Progress) -> Behind | None:
+        """Return what a generation begins with; None: it is not there."""
+        parts, (first, end) = progress["parts"], progress["request"]
+        if not 0 < parts <= len(self._behind) or not 0 <= first < end <= len(self._requests):
+            return None
+        messages = _read_lists("".join(self._behind[:parts]))
+        (request,) = _read_lists("".join(self._requests[first:end]))
+        return Behind(messages, cast("ModelRequest", request))
 
 
 class Histories:
@@ -77,6 +122,7 @@ class Histories:
         self._client = client
         self._workflow = workflow
         self._cache: OrderedDict[str, Kept] = OrderedDict()
+        self._journals: dict[str, Journal] = {}  # of turns that run here, the latest last
 
     async def up_to(self, run_id: str | None) -> list[ModelMessage]:
         """Return all messages of the turns up to one that has ended, that one's too.
@@ -94,19 +140,19 @@ class Histories:
             message for text in reversed(texts) for message in ModelMessagesTypeAdapter.validate_json(text)
         ]
 
-    async def behind(self, run_id: str, parts: int) -> list[ModelMessage]:
-        """Return what earlier generations of a turn have added, as the first ``parts`` entries have it; else none."""
-        key = f"{run_id}#{parts}"
-        kept = self._cache.get(key)
-        if kept is None:
-            entries = await self._client.backend.read_journal(run_id)
-            found = _journaled(entries, f"{self._workflow}:{BEHIND}")[:parts]
-            if len(found) < parts:
-                return []
-            kept = Kept("".join(found), None)
-            self._remember(key, kept)
-        self._cache.move_to_end(key)
-        return from_parts([kept.messages])
+    async def behind(self, run_id: str, progress: Progress) -> Behind | None:
+        """Return what earlier generations of a turn have said, if the journal has it."""
+        newest = self._journals.pop(run_id, None) or Journal()
+        entries = await self._client.backend.read_journal(run_id, after=newest.seq)
+        newest.take(entries, self._workflow)
+        self._journals[run_id] = newest
+        if len(self._journals) > MOST_RUNNING:
+            self._journals.pop(next(iter(self._journals)))
+        return newest.behind(progress)
+
+    async def prompt(self, run_id: str) -> Any:
+        """Return what a turn was asked, as its run was started with it."""
+        return _request(await self.run(run_id))["prompt"]
 
     async def run(self, run_id: str) -> Run:
         """Return a run. Raises NotFound."""
@@ -138,13 +184,10 @@ class Histories:
         except NotFound:
             return None
         if run.state.is_final and not run.retryable:
-            self._remember(run_id, kept)
+            self._cache[run_id] = kept
+            if len(self._cache) > MOST_CACHED:
+                self._cache.popitem(last=False)
         return kept
-
-    def _remember(self, key: str, kept: Kept) -> None:
-        self._cache[key] = kept
-        if len(self._cache) > MOST_CACHED:
-            self._cache.popitem(last=False)
 
     async def _read(self, run: Run) -> Kept:
         if run.state is RunState.SUCCEEDED:
@@ -157,16 +200,41 @@ class Histories:
         previous = cast("str | None", found[0]["previous"]) if found else await self.before(run)
         if said:
             return Kept("".join(cast("list[str]", said)), previous)
-        if behind := cast("list[str]", _journaled(entries, f"{run.workflow}:{BEHIND}")):
-            messages = from_parts(behind)
-            last = messages[-1].parts
-            begun = {part.tool_call_id for part in last if isinstance(part, ToolCallPart)}  # for all we know
-            return Kept(dumped(closed(messages, begun, ending_of(run))), previous)
-        asked: Mapping[str, Any] = json.loads(run.arguments)["args"][0]
+        if (progress := _progress_of(entries)) is not None:
+            journal = Journal()
+            journal.take(entries, run.workflow)
+            if (behind := journal.behind(progress)) is not None:
+                return Kept(dumped(closed(behind.all, (), ending_of(run))), previous)
+        asked = _request(run)
         if "prompt" not in asked:
             return Kept("[]", previous)
-        prompt = PROMPT.validate_python(asked["prompt"])
+        try:
+            prompt = read_prompt(asked["prompt"])
+        except InvalidValue:  # it failed for that
+            prompt = NO_PROMPT
         return Kept(dumped(unsaid(prompt, ending_of(run), run.id)), previous)
+
+
+def _read_lists(text: str) -> list[ModelMessage]:
+    """Read lists of messages that stand one behind the other, each on a line of its own."""
+    lists = (ModelMessagesTypeAdapter.validate_json(line) for line in text.split("\n") if line)
+    return [message for messages in lists for message in messages]
+
+
+def _request(run: Run) -> Mapping[str, Any]:
+    """Return what a turn was started with, whoever has started it, and however: its workflow may have refused it."""
+    arguments = json.loads(run.arguments)
+    given: list[object] = [*arguments["args"], *arguments["kwargs"].values()]
+    is_one = len(given) == 1 and isinstance(given[0], dict)
+    return cast("dict[str, Any]", given[0]) if is_one else {"prompt": None}
+
+
+def _progress_of(entries: Sequence[Entry]) -> Progress | None:
+    """Return what the latest generation of a turn began with; None: it was the first."""
+    for entry in reversed(entries):
+        if entry.kind is EntryKind.CONTINUED and entry.value is not None:
+            return json.loads(entry.value)["args"][0]["progress"]
+    return None
 
 
 def ending_of(run: Run) -> Ending:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from pydantic_ai.toolsets import (
+    AbstractToolset,
     FunctionToolset,
     PrefixedToolset,
     RenamedToolset,
@@ -53,6 +54,18 @@ def in_workflow(function: F) -> F:
     # methods take no attributes, their functions do
     setattr(getattr(function, "__func__", function), _MARK, True)
     return function
+
+
+def has_workflow_code(toolset: AbstractToolset[Any]) -> bool:
+    """Whether the body of some tool is workflow code, whatever it is called there."""
+    found: list[bool] = []
+
+    def look(leaf: AbstractToolset[Any]) -> None:
+        if isinstance(leaf, FunctionToolset):
+            found.extend(getattr(tool.function, _MARK, False) for tool in leaf.tools.values())
+
+    toolset.apply(look)
+    return any(found)
 
 
 def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Any, Final
 
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 
@@ -42,21 +41,14 @@ class TurnRecord(AbstractCapability[Any]):
     Args:
         ctx: The turn's run.
         budget: What the turn may use up.
-        behind: The messages of the turn's earlier generations.
-        seconds: How long it was at work in them.
+        seconds: How long it was at work before.
 
     Attributes:
-        behind: The messages of the turn's earlier generations.
-        first_request: What this generation of the turn has first asked the model, once it is known.
         begun: The ids of the calls whose tools have begun to run.
         watch: How long the turn was at work.
     """
 
-    def __init__(
-        self, ctx: Context, budget: Budget, behind: Sequence[ModelMessage] = (), seconds: float = 0.0
-    ) -> None:
-        self.behind = behind
-        self.first_request: ModelRequest | None = None
+    def __init__(self, ctx: Context, budget: Budget, seconds: float = 0.0) -> None:
         self.begun: set[str] = set()
         self._ctx = ctx
         self._budget = budget
@@ -70,17 +62,6 @@ class TurnRecord(AbstractCapability[Any]):
             yield
         finally:
             _current.reset(token)
-
-    def said(self, messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
-        """Return the turn's messages, of all its generations.
-
-        Args:
-            messages: Those of the agent's run, of which processors may have taken some away.
-        """
-        mine = [message for message in messages if message.run_id == self._ctx.run_id]
-        if self.behind and self.first_request is not None and _answers(self.first_request) - _answers(*mine):
-            mine.insert(0, self.first_request)  # what the calls at the end of those behind have returned
-        return [*self.behind, *mine]
 
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
@@ -100,11 +81,6 @@ class TurnRecord(AbstractCapability[Any]):
         """Make no request for which no time is left."""
         self.watch.check(self._budget.seconds)
         return request_context
-
-
-def _answers(*messages: ModelMessage) -> set[str]:
-    parts = (part for message in messages for part in message.parts)
-    return {part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)}
 
 
 def note_call(tool_call_id: str) -> None:

@@ -36,10 +36,10 @@ class SessionTurns:
             raise NotFound("turn", run_id)
         return run
 
-    async def has(self, run_id: str) -> bool:
-        """Whether a run is one of the turns."""
+    async def is_taken(self, run_id: str) -> bool:
+        """Whether there is a run of this id, a turn of the session or not."""
         try:
-            await self.get(run_id)
+            await self._client.backend.get_run(run_id)
         except NotFound:
             return False
         return True

@@ -14,6 +14,7 @@ from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
 from signoff.agents.backend import outcome_of
 from signoff.agents.changes import Change, Known, ToolChanged, change_between, changed, known_of
 from signoff.agents.record import at_work
+from signoff.agents.tools import step_options_of
 from signoff.context import current_context
 
 if TYPE_CHECKING:
@@ -94,8 +95,10 @@ class _WithStandIns(WrapperToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        toolset = tool.toolset if isinstance(tool.toolset, _StandIn) else self.wrapped
-        return await toolset.call_tool(name, tool_args, ctx, tool)
+        stands_in = self.found.get(name)
+        if stands_in is None:
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        return await stands_in.toolset.call_tool(name, tool_args, ctx, stands_in)
 
 
 class _StandIn(AbstractToolset[Any]):
@@ -155,7 +158,9 @@ class _StandIn(AbstractToolset[Any]):
                 self._step_name(name),
                 changed,
                 self.change,
-                effect="once",  # if it was, and was interrupted, people are asked what became of it
+                **step_options_of(
+                    {"effect": "once"}, None
+                ),  # if it was interrupted, people say what became of it
                 operators=self._durable.operators,
                 returns=Any,
             )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict, cast
 
 from pydantic_ai.tools import ToolDefinition
@@ -41,7 +44,7 @@ def tool_options(
     Args:
         side_effects: What it does to the world: ``none`` and ``read`` may be run again after a crash; ``write``,
             ``external`` (mail, payments) and ``stateful`` may not: if the worker dies inside, a person is asked. What a
-            tool does that says nothing is taken to be ``write`` if it requires approval, else ``read``.
+            tool does that says nothing is taken to be ``write`` if a person has allowed the call, else ``read``.
         effect: ``"once"`` or ``"repeatable"``, whatever ``side_effects`` says.
         retry: When to try again; a tool that may not be run again is never retried.
         timeout: Seconds one attempt may take.
@@ -60,6 +63,32 @@ def tool_options(
     return {KEY: {name: value for name, value in given.items() if value is not None}}
 
 
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A tool call that is run.
+
+    Attributes:
+        is_allowed: Whether a person has allowed it, for whatever reason they were asked.
+        about: What is shown of it, if it is interrupted.
+    """
+
+    is_allowed: bool = False
+    about: Mapping[str, Any] | None = None
+
+
+_calling: ContextVar[Calling] = ContextVar("signoff_tool_call", default=Calling())  # noqa: B039 - it is frozen
+
+
+@contextmanager
+def calling(call: Calling) -> Generator[None]:
+    """Run a tool call here."""
+    token = _calling.set(call)
+    try:
+        yield
+    finally:
+        _calling.reset(token)
+
+
 def step_options_of(options: Mapping[str, Any], definition: ToolDefinition | None) -> dict[str, Any]:
     """Return the options of the step that runs a tool."""
     chosen = {name: options[name] for name in ("retry", "timeout", "effect") if name in options}
@@ -67,6 +96,7 @@ def step_options_of(options: Mapping[str, Any], definition: ToolDefinition | Non
         chosen["effect"] = "once"
     if chosen.get("effect") == "once":
         chosen.pop("retry", None)
+        chosen["metadata"] = _calling.get().about
     return chosen
 
 
@@ -80,7 +110,7 @@ def _writes(options: Mapping[str, Any], definition: ToolDefinition | None) -> bo
     hints = metadata.get("annotations")  # what an MCP server says of its tool
     if isinstance(hints, Mapping) and cast("Mapping[str, Any]", hints).get("readOnlyHint") is False:
         return True
-    return requires_approval(definition)
+    return _calling.get().is_allowed or requires_approval(definition)
 
 
 NEEDS_APPROVAL: Final = "signoff_requires_approval"

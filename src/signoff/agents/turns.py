@@ -22,8 +22,8 @@ from signoff import codec
 from signoff.agents.budgets import Budget
 from signoff.agents.durable import Durable
 from signoff.agents.endings import Ending, closed, unsaid
-from signoff.agents.history import BEHIND, PROMPT, Histories, as_part, dumped, sliced
-from signoff.agents.progress import Generation, Progress, Stop, earlier, usage_of
+from signoff.agents.history import BEHIND, REQUEST, Histories, Prompt, as_line, dumped, read_prompt, sliced
+from signoff.agents.progress import Behind, Generation, Progress, Stop, can_be_split, usage_of
 from signoff.agents.record import TurnRecord, beside
 from signoff.client import App, AsyncClient
 from signoff.context import Context
@@ -42,6 +42,21 @@ class TurnRequest(TypedDict):
     context: NotRequired[Any]
     fork: NotRequired[str]
     progress: NotRequired[SkipJsonSchema[Progress]]  # nobody who starts a turn has it
+
+
+@dataclass(frozen=True, slots=True)
+class SaidBefore:
+    """What a generation of a turn is to go on with.
+
+    Attributes:
+        history: The messages of earlier turns.
+        prompt: What the turn was asked.
+        behind: What its earlier generations have said; None: it is the first.
+    """
+
+    history: Sequence[ModelMessage]
+    prompt: Prompt
+    behind: Behind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,29 +142,29 @@ class Turn:
         """
         progress = request.get("progress")
         begun = await self._begun(request, progress)
-        if "prompt" not in request:
+        if "fork" in request:
             return {"status": "forked", "output": None, "messages": [], **_previous(begun), "usage": {}}
-        prompt = PROMPT.validate_python(request["prompt"])
-        history, behind = await self._history(begun["previous"], progress)
-        seconds = 0.0 if progress is None else progress["seconds"]
-        record = TurnRecord(self._ctx, self._settings.budget, behind, seconds)
+        said = await self._said_before(request, begun["previous"])
+        record = TurnRecord(
+            self._ctx, self._settings.budget, 0.0 if progress is None else progress["seconds"]
+        )
         context = request.get("context", {})
         with capture_run_messages() as messages:
             try:
                 async with self._given(context, record):
-                    ended = await self._run_agent(prompt, history, context, record, progress)
+                    ended = await self._run_agent(said, context, record, progress)
                 if not isinstance(ended, Stop):
-                    return await self._finished(ended, begun, record)
+                    return await self._finished(ended, begun)
                 following = await self._keep_behind(ended, begun, progress, record.watch.seconds)
+                return self._ctx.continue_as_new({"context": context, "progress": following})
             except asyncio.CancelledError:
                 ending = Ending("aborted", self._ctx.stop_reason or "")
-                await self._keep(self._left(prompt, messages, record, ending))
+                await self._keep("messages", dumped(self._left(said, messages, record, ending)))
                 raise
             except Exception as error:
                 ending = Ending("failed", _told(error))
-                await self._keep(self._left(prompt, messages, record, ending))
+                await self._keep("messages", dumped(self._left(said, messages, record, ending)))
                 raise
-        return self._ctx.continue_as_new({**request, "context": context, "progress": following})
 
     async def _begun(self, request: TurnRequest, progress: Progress | None) -> dict[str, Any]:
         if progress is not None:
@@ -161,51 +176,47 @@ class Turn:
         previous = await self._histories.before(await self._histories.run(self._ctx.run_id))
         return {"previous": previous or fork, "on_message": self._settings.on_message}
 
-    async def _history(
-        self, previous: str | None, progress: Progress | None
-    ) -> tuple[Sequence[ModelMessage], Sequence[ModelMessage]]:
-        """Read what was said before: it does not change any more, so the journal need not have it, too.
-
-        Returns:
-            The messages of earlier turns, and those of this turn's earlier generations.
-        """
-        read: list[ModelMessage] = []
-        behind: list[ModelMessage] = []
+    async def _said_before(self, request: TurnRequest, previous: str | None) -> SaidBefore:
+        """Read what was said before: it does not change any more, so the journal need not have it, too."""
+        read: list[tuple[Sequence[ModelMessage], Any, Behind | None]] = []
+        progress = request.get("progress")
+        if progress is None:
+            read_prompt(request.get("prompt"))  # before anything is read for it
 
         async def load() -> None:
-            read[:] = await self._histories.up_to(previous)
-            if progress is not None:
-                behind[:] = await self._histories.behind(self._ctx.run_id, progress["parts"])
+            history = await self._histories.up_to(previous)
+            if progress is None:
+                read[:] = [(history, request.get("prompt"), None)]
+                return
+            prompt = await self._histories.prompt(self._ctx.run_id)
+            read[:] = [(history, prompt, await self._histories.behind(self._ctx.run_id, progress))]
 
         await self._ctx.step(f"{self._name}:history", load, durable=False)
-        if progress is not None and not behind:
+        ((history, prompt, behind),) = read
+        if progress is not None and behind is None:
             raise InvalidValue("progress", "no turn begins with it: the journal has no messages of it")
-        return read, behind
+        return SaidBefore(history, read_prompt(prompt), behind)
 
     async def _run_agent(
-        self,
-        prompt: Any,
-        history: Sequence[ModelMessage],
-        context: Any,
-        record: TurnRecord,
-        progress: Progress | None,
+        self, said: SaidBefore, context: Any, record: TurnRecord, progress: Progress | None
     ) -> AgentRunResult[Any] | Stop:
         """Run the agent to its end, or to where the turn goes on in a new generation."""
-        asked = prompt if progress is None else None
         options: dict[str, Any] = {
-            "message_history": [*history, *earlier(record.behind)],
+            "message_history": said.history,
             "deps": context,
             "run_id": self._ctx.run_id,
             "usage_limits": self._settings.budget.limits,
             "usage": None if progress is None else usage_of(progress),
             "capabilities": [record],
         }
-        if self._agent.event_stream_handler is not None:  # only `run` has it handle events
-            return await self._agent.run(asked, **options)
-        async with self._agent.iter(asked, **options) as run:
-            generation = Generation(run, record)
-            node = await generation.begin(progress, prompt)
-            while not isinstance(node, End) and run.result is None:
+        if not can_be_split(self._agent):
+            return await self._agent.run(said.prompt, **options)
+        async with self._agent.iter(said.prompt, **options) as run:
+            if run.result is not None:  # a capability has it already
+                return run.result
+            generation = Generation(run)
+            node = await generation.begin(progress, said.behind)
+            while not isinstance(node, End):
                 stop = generation.stop_at(node)
                 if stop is not None and _can_be_stored(context) and self._ctx.patched(NEXT_GENERATION):
                     return stop
@@ -216,11 +227,12 @@ class Turn:
     async def _keep_behind(
         self, stop: Stop, begun: dict[str, Any], progress: Progress | None, seconds: float
     ) -> Progress:
-        parts = 0 if progress is None else progress["parts"]
-        for part in sliced(as_part(stop.messages, is_first=parts == 0)):
-            await self._ctx.step(f"{self._name}:{BEHIND}", _same, part)
-            parts += 1
-        return stop.progress(begun, parts, seconds)
+        parts, (_, end) = (0, (0, 0)) if progress is None else (progress["parts"], progress["request"])
+        added = await self._keep(BEHIND, as_line(stop.messages))
+        asked = await self._keep(REQUEST, as_line([stop.request]))
+        return Progress(
+            begun=begun, parts=parts + added, request=(end, end + asked), seconds=seconds, **stop.state
+        )
 
     @asynccontextmanager
     async def _given(self, context: Any, record: TurnRecord) -> AsyncGenerator[None]:
@@ -242,21 +254,23 @@ class Turn:
                 yield
 
     def _left(
-        self, prompt: Any, messages: Sequence[ModelMessage], record: TurnRecord, ending: Ending
+        self, said: SaidBefore, messages: Sequence[ModelMessage], record: TurnRecord, ending: Ending
     ) -> Sequence[ModelMessage]:
-        mine = record.said(messages)
+        mine = self._mine(messages)
+        if said.behind is not None and (not mine or mine[-1] is said.behind.messages[-1]):
+            mine = said.behind.all
         if not mine:
-            return unsaid(prompt, ending, self._ctx.run_id)
+            return unsaid(said.prompt, ending, self._ctx.run_id)
         return closed(mine, record.begun, ending)
 
-    async def _finished(
-        self, result: AgentRunResult[Any], begun: Mapping[str, Any], record: TurnRecord
-    ) -> dict[str, Any]:
-        mine = record.said(result.all_messages())
-        text = dumped(mine)
+    def _mine(self, messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+        return [message for message in messages if message.run_id == self._ctx.run_id]
+
+    async def _finished(self, result: AgentRunResult[Any], begun: Mapping[str, Any]) -> dict[str, Any]:
+        text = dumped(self._mine(result.all_messages()))
         is_long = len(text.encode()) > LONGEST_IN_RESULT
         if is_long:
-            await self._keep(mine)
+            await self._keep("messages", text)
         return {
             "status": "finished",
             "output": to_jsonable_python(result.output),
@@ -265,13 +279,19 @@ class Turn:
             "usage": to_jsonable_python(result.usage, exclude_none=True),
         }
 
-    async def _keep(self, messages: Sequence[ModelMessage]) -> None:
-        for part in sliced(dumped(messages)):
-            await self._ctx.step(f"{self._name}:messages", _same, part)
+    async def _keep(self, what: str, text: str) -> int:
+        """Have the journal keep a text; returns in how many entries."""
+        parts = sliced(text)
+        for part in parts:
+            await self._ctx.step(f"{self._name}:{what}", _same, part)
+        return len(parts)
 
 
 NEXT_GENERATION: Final = "signoff.next_generation"
 """The patch that runs take which begin a new generation here: others go on as they began."""
+
+LARGEST_PROGRESS: Final = 10_000
+"""How many bytes of what is stored with a context are left to the rest of a turn's progress."""
 
 LONGEST_IN_RESULT: Final = 400_000
 """Bytes of messages that a turn's result has; more are kept in the journal."""
@@ -284,12 +304,23 @@ def _told(error: Exception) -> str:
 
 
 def _can_be_stored(context: Any) -> bool:
-    """Whether a context can be given to a next generation: tools that are workflow code may have put anything in it."""
+    """Whether a context is as it is given to a next generation: workflow code may have put anything in it."""
+    if not _is_json(context):
+        return False
     try:
-        codec.encode(context, path="context")
+        codec.encode([context, "-" * LARGEST_PROGRESS], path="context")
     except (NotSerializable, PayloadTooLarge):
         return False
     return True
+
+
+def _is_json(value: Any) -> bool:
+    if type(value) is dict:
+        members = cast("dict[Any, Any]", value)
+        return all(type(key) is str and _is_json(each) for key, each in members.items())
+    if type(value) is list:
+        return all(_is_json(each) for each in cast("list[Any]", value))
+    return value is None or type(value) in (str, int, float, bool)
 
 
 def _previous(begun: Mapping[str, Any]) -> dict[str, Any]:

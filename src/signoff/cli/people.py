@@ -13,6 +13,7 @@ import click
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.form import ask
 from signoff.cli.output import Output
+from signoff.cli.stopping import interruptible
 from signoff.cli.target import Command, on_client
 from signoff.cli.values import login_name, parse_json
 from signoff.cli.wording import ago, answered, brief, moment, one_line
@@ -394,8 +395,10 @@ async def _put(
     asked = Question.from_json(promise.data or "null")
     _show(out, promise, asked)
     while True:
-        said = ask(asked)
-        note = note if note is not None else click.prompt("Note", default="", show_default=False, err=True)
+        with interruptible():
+            said = ask(asked)
+            if note is None:
+                note = click.prompt("Note", default="", show_default=False, err=True)
         try:
             return await client.answer(promise.id, said, **who, note=note or None, digest=_digest(promise))
         except WrongAnswer as wrong:

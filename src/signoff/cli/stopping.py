@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -61,6 +62,19 @@ class StopSignals:
     async def urged(self, *others: asyncio.Future[Any], seconds: float | None = None) -> None:
         """Wait for the second signal, for one of ``others`` to be done, or for so many seconds."""
         await _first(self._urged.wait(), others, seconds)
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """Have Ctrl-C interrupt what holds up the running loop until this is left: a prompt on the terminal.
+
+    The loop's own handler would cancel the task that prompts, which learns of it once something was typed.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def _first(

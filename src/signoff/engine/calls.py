@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -133,9 +133,12 @@ class StepOptions:
     key: str | None = None
     returns: Any = Any
     operators: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] | None = None
 
     def check(self, name: str) -> None:
         """Refuse options that contradict each other."""
+        if self.metadata is not None:
+            self._check_metadata(name)
         for operator in self.operators:
             check_assignee("operators", operator)
         if self.operators and self.effect != "once":
@@ -155,6 +158,13 @@ class StepOptions:
         seconds = check_seconds("timeout", self.timeout)
         if seconds is not None and seconds <= 0:
             raise RegistrationError(f"step {name!r}: timeout is {self.timeout}, it must be over 0 seconds")
+
+    def _check_metadata(self, name: str) -> None:
+        codec.encode(self.metadata, path="metadata")
+        if self.effect != "once":
+            raise RegistrationError(
+                f"step {name!r}: metadata= is shown with the question about a step of effect='once', and no other"
+            )
 
 
 class StepCall(Call[Any]):
@@ -231,6 +241,7 @@ class StepCall(Call[Any]):
         key: str | None = None,
         returns: Any = None,
         operators: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> StepCall:
         """Change how the step is run; what is not given stays as it is.
 
@@ -251,6 +262,7 @@ class StepCall(Call[Any]):
             key=old.key if key is None else key,
             returns=old.returns if returns is None else returns,
             operators=old.operators if operators is None else tuple(operators),
+            metadata=old.metadata if metadata is None else metadata,
         )
         with self._dropped_if_refused():
             changed.check(self.name)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -181,7 +181,7 @@ async def answer(
     began = time.perf_counter()
     promise: Promise | None = None
     try:
-        responder = Responder(user_id, frozenset(groups), frozenset(roles))
+        responder = Responder.of(user_id, groups, roles)
         check_texts(user_id=user_id, note=note, request_id=request_id)
         promise = await _get_promise(store, question_id)
         settled = await _settle(store, promise, value, responder, note, request_id, digest, alike)
@@ -278,6 +278,7 @@ def unclear_outcome(
     key: str,
     assignees: tuple[str, ...] = (),
     refused: str | None = None,
+    shown: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the data of the question about a step that may or may not have happened.
 
@@ -288,11 +289,12 @@ def unclear_outcome(
         key: The idempotency key that the attempt had, by which it is found where it may have happened.
         assignees: Who may answer; empty: anybody.
         refused: What was wrong with the last answer, if there was one.
+        shown: What its code has shown of it.
     """
     result = {} if returns is Any else _schema_or_any(returns)
     needs_result = problems(result, None) != []
     definitions = result.pop("$defs", {})
-    metadata = {"run_id": run_id, "step": step_name, "idempotency_key": key}
+    metadata = {**(shown or {}), "run_id": run_id, "step": step_name, "idempotency_key": key}
     question = Question.make(
         f"Step {step_name!r} was interrupted: it may or may not have happened. What is true?",
         input_type="form",

@@ -426,7 +426,7 @@ class Case:
 
     def _check_known(self, responder: Responder) -> None:
         if responder.user is None:
-            raise NotAllowed(self.question.id, None, "say who answers: it is not for anybody")
+            raise NotAllowed(self.question.id, None, "say who they are, such as user_id='ana'")
 
     # Inside
 

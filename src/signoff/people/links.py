@@ -119,7 +119,7 @@ async def create_link(
     """
     if not 0 < lifetime_seconds < math.inf:
         raise InvalidValue("lifetime_seconds", f"{lifetime_seconds} is no number of seconds above 0")
-    responder = Responder(user_id, frozenset(groups), frozenset(roles))
+    responder = Responder.of(user_id, groups, roles)
     question = await get_question(store, question_id)
     now = store.clock.now()
     case = Case.of(question, now)

@@ -37,6 +37,11 @@ class Responder:
             for name in names:
                 check_part(path, name)
 
+    @classmethod
+    def of(cls, user_id: str | None, groups: Iterable[str], roles: Iterable[str]) -> Responder:
+        """Make one of what a caller says. Raises InvalidValue, also for one name instead of a list."""
+        return cls(user_id, frozenset(_listed("groups", groups)), frozenset(_listed("roles", roles)))
+
     @property
     def user(self) -> str | None:
         """Who they are as an assignee is written: ``user:ana``."""
@@ -61,6 +66,11 @@ def check_names(path: str, names: Iterable[str]) -> tuple[str, ...]:
     Raises:
         InvalidValue: One is not written as ``user:...``, ``group:...`` or ``role:...``.
     """
+    return tuple(dict.fromkeys(check_assignee(path, name) for name in _listed(path, names)))
+
+
+def _listed(path: str, names: Iterable[str]) -> Iterable[str]:
+    """Return names unless they are one text, of which each letter would be a name. Raises InvalidValue."""
     if isinstance(names, str):
         raise InvalidValue(path, f"pass a list of names, such as [{names!r}]")
-    return tuple(dict.fromkeys(check_assignee(path, name) for name in names))
+    return names

@@ -130,7 +130,7 @@ async def find_resumption(store: Store, session_id: str, secret: str) -> Resumpt
         reason = "expired"
     if reason is not None:
         refusal = ResumeRefused(reason)
-        await _record_ended(store, found, refusal)
+        await _record(store, found, refusal)
         raise refusal
     return found
 
@@ -150,11 +150,12 @@ async def resume(
         store: Where the questions are.
         session_id: The session.
         secret: The token.
-        responses: The answers by the questions' ids.
+        responses: The answers by the questions' ids, to all that are open.
         responder: Who answers.
 
     Raises:
-        ResumeRefused: As ``find_resumption`` does; or a question is none of the token's, or it was used meanwhile.
+        ResumeRefused: As ``find_resumption`` does; or a question is none of the token's, or one that is open has no
+            answer, or it was used meanwhile.
         SignoffError: What ``answer`` refuses. The token is as good as before.
     """
     resumption = await check_responses(store, session_id, secret, responses, responder)
@@ -190,16 +191,29 @@ async def check_responses(
         ResumeRefused, NotAllowed, QuestionClaimed, WrongAnswer, AlreadySettled
     """
     resumption = await find_resumption(store, session_id, secret)
+    if unknown := [id for id in responses if id not in resumption.questions]:
+        raise ResumeRefused("question", unknown)
     for id, response in responses.items():
-        if id not in resumption.questions:
-            raise ResumeRefused("question")
         promise = await get_question(store, id)
         try:
             _check_response(store, resumption, promise, response, responder)
         except SignoffError as error:
             await record_refusal(store, promise, responder.user_id, error, request_id=resumption.request_id)
             raise
+    if missing := [
+        each for each in resumption.questions if each not in responses and await _is_open(store, each)
+    ]:
+        refusal = ResumeRefused("missing", missing)
+        await _record(store, resumption, refusal, responder.user_id)
+        raise refusal
     return resumption
+
+
+async def _is_open(store: Store, question_id: str) -> bool:
+    try:
+        return (await get_question(store, question_id)).state is PromiseState.PENDING
+    except NotFound:
+        return False
 
 
 def _check_response(
@@ -214,13 +228,13 @@ def _check_response(
     check_answer(promise.id, question, read_value(question, response.value), resumption.questions[promise.id])
 
 
-async def _record_ended(store: Store, resumption: Resumption, refusal: ResumeRefused) -> None:
-    """Record with its questions that somebody came with a token that is good for them no more, or not there."""
+async def _record(
+    store: Store, resumption: Resumption, refusal: ResumeRefused, by: str | None = None
+) -> None:
+    """Record with its questions that somebody came with a token and was refused."""
     for id in resumption.questions:
         try:
             question = await get_question(store, id)
         except (NotFound, StoreError):
             continue
-        await record_refusal(
-            store, question, None, refusal, request_id=resumption.request_id, attempt="resume"
-        )
+        await record_refusal(store, question, by, refusal, request_id=resumption.request_id, attempt="resume")

@@ -57,8 +57,7 @@ class RedactedBackend(LocalBackend):
     async def answer(self, question_id: str, value: Any, **said: Any) -> Promise:
         """Answer a question that was shown without what is hidden: a placeholder means what it stands for."""
         question = await get_question(self._store, question_id)
-        groups, roles = (frozenset(said.get(name, ())) for name in ("groups", "roles"))
-        responder = Responder(said.get("user_id"), groups, roles)
+        responder = Responder.of(said.get("user_id"), said.get("groups", ()), said.get("roles", ()))
         meant = await meant_answer(self._store, self.redaction, question, value, responder)
         with unquoting(self.redaction, question, meant):
             settled = await super().answer(question_id, meant, **said)

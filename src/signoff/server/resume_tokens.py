@@ -20,7 +20,6 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people import resumptions
-from signoff.people.bulk import MOST_ANSWERS
 from signoff.people.responders import Responder
 from signoff.people.resumptions import LIFETIME_SECONDS, Resumption
 from signoff.server.actors import Actor, ActorOf
@@ -79,11 +78,11 @@ class Resume(
         groups=["finance"],
     ),
 ):
-    """Answers to questions of a token. One question has one answer."""
+    """Answers to all questions of a token that are open. One question has one answer."""
 
     session_id: Text
     resume_token: Compared
-    answers: list[OneResponse] = Field(min_length=1, max_length=MOST_ANSWERS)
+    answers: list[OneResponse] = Field(min_length=1, max_length=MOST_QUESTIONS)
 
     @property
     def responses(self) -> dict[str, resumptions.Response]:
@@ -165,7 +164,7 @@ async def check_resume_token(body: Resume, services: ServicesOf, actor: ActorOf)
 
 @router.post("/v1/resume-tokens/answer", responses=_ANSWERS)
 async def answer_by_resume_token(body: Resume, services: ServicesOf, actor: ActorOf) -> Response:
-    """Answer questions of a token, and have it open nothing any more.
+    """Answer all questions of a token that are open, and have it open nothing any more.
 
     All answers are checked before the first one is given: if one is refused, the token is as good as before.
     """
@@ -184,9 +183,9 @@ async def _read(
     responses = body.responses
     good = await services.backend.find_resumption(body.session_id, body.resume_token)
     responder = body.responder
+    if unknown := [id for id in responses if id not in good.questions]:
+        raise ResumeRefused("question", unknown)
     for id in responses:
-        if id not in good.questions:
-            raise ResumeRefused("question")
         responder = await actor.responder(services.store, id, body.responder)
     return good, responses, responder
 
