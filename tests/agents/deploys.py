@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,18 @@ class Deploy:
 
     Args:
         parts: Returns the tools or toolsets of the agent, which note what they do.
+        given: A history that ends in calls.
     """
 
-    def __init__(self, folder: Path, script: Script, parts: Parts, **options: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        script: Script,
+        parts: Parts,
+        *,
+        given: Sequence[ModelMessage] = (),
+        **options: Any,
+    ) -> None:
         self.app = Signoff(SqliteStore(folder / "signoff.db"))
         self.done: list[str] = []
         self.messages: list[ModelMessage] = []
@@ -45,7 +54,8 @@ class Deploy:
 
         @self.app.workflow
         async def work(ctx: Context) -> list[Any]:
-            self.messages = (await agent.run("tidy up")).all_messages()
+            prompt = None if given else "tidy up"
+            self.messages = (await agent.run(prompt, message_history=given)).all_messages()
             return returns(self.messages)
 
         self.work = work
@@ -172,9 +182,9 @@ KINDS = {
 }
 
 
-async def asked_before_a_deploy(folder: Path, script: Script, old: Kind) -> None:
+async def asked_before_a_deploy(folder: Path, script: Script, old: Kind, **options: Any) -> None:
     """Ask with the old code, and answer while no worker is up."""
-    deploy = Deploy(folder, script, old.after("none"), **old.options)
+    deploy = Deploy(folder, script, old.after("none"), **old.options, **options)
     async with AsyncClient(deploy.app) as client:
         async with deploy.app.worker():
             await client.start(deploy.work, id="r")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ModelRetry
+from pydantic_ai.messages import ModelRequest, UserPromptPart
 from pydantic_ai.toolsets import FunctionToolset
 
 import signoff
@@ -109,6 +110,24 @@ async def test_an_operator_may_let_the_model_have_a_result_that_has_come(tmp_pat
         assert asked(question)["metadata"]["result"] == "x"
         await client.answer(question.id, RESULT, user_id="olga")
         assert await (await client.get("r")).result(60) == [["remove", "x", "success"]]
+        await new.checked()
+    await new.app.store.close()
+
+
+@pytest.mark.parametrize("kind", ["approval", "pause"])
+@in_asyncio
+async def test_an_operator_is_asked_about_the_calls_of_a_given_history_too(tmp_path: Path, kind: str) -> None:
+    old, script = KINDS[kind], Script(says("done"))
+    given = [ModelRequest([UserPromptPart("tidy up")]), calls((*REMOVE, "call"))]
+    await asked_before_a_deploy(tmp_path, script, old, given=given)
+    new = Deploy(tmp_path, script, old.after("widened"), given=given)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert "takes other arguments by now" in asked(question)["text"]
+        assert new.done == []
+        await client.answer(question.id, "remove", user_id="olga")
+        await (await client.get("r")).result(60)
+        assert new.done == ["remove a True"]
         await new.checked()
     await new.app.store.close()
 
