@@ -28,7 +28,7 @@ from signoff.engine.calls import (
 from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
-from signoff.errors import ContinueAsNew, OutsideWorkflow, RegistrationError
+from signoff.errors import CannotRunHere, ContinueAsNew, OutsideWorkflow, RegistrationError
 from signoff.handles import Detached, Invocation, Note, Opening
 from signoff.logs import RunLogger
 from signoff.names import check_user
@@ -496,6 +496,19 @@ class Context:
                 await ctx.step("check_fraud", check_fraud, order)
         """
         return self._execution.is_patched(id)
+
+    def cannot_run_here(self, reason: str) -> NoReturn:
+        """Stop on this worker: the run has failed, is kept whole and can be retried, whatever the code catches.
+
+        Args:
+            reason: What is missing here, and what to do.
+
+        Raises:
+            CannotRunHere: Always. What the code does after it counts no more.
+        """
+        error = CannotRunHere(reason)
+        self._execution.refuse(error)
+        raise error
 
     def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
         """End this generation of the run and begin the next, with these arguments and an empty journal.

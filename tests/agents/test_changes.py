@@ -1,135 +1,409 @@
-"""A tool that was renamed, or takes other arguments, since a person was asked: an operator says what to run."""
+"""A tool that was renamed or takes other arguments since a person was asked: an operator says what to run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic_ai import RunContext, Tool
+from pydantic_ai.exceptions import ModelRetry
+from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.toolsets import FunctionToolset
 
-from signoff import AsyncClient, Context, Signoff
-from signoff.agents import Durable
-from signoff.records import Promise
-from signoff.stores.sqlite import SqliteStore
-from tests.agents.scripts import Script, asked, calls, returns, says
+import signoff
+from signoff import AsyncClient
+from signoff.agents import ToolCall, in_workflow
+from signoff.agents.operators import NOTHING, RESULT
+from signoff.errors import CannotRunHere
+from signoff.records import RunState
+from tests.agents.deploys import (
+    CHANGES,
+    KINDS,
+    REMOVE,
+    Deploy,
+    Kind,
+    Parts,
+    acts,
+    asked_before_a_deploy,
+    waits,
+)
+from tests.agents.scripts import Script, Turn, asked, calls, says
 from tests.support import in_asyncio, until
 
-Tools = Callable[[Agent[None, str], list[str]], None]
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", KINDS)
+@in_asyncio
+async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_run(
+    tmp_path: Path, kind: str, change: str
+) -> None:
+    old = KINDS[kind]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after(change), **old.options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        shown = asked(question)
+        gone = change in ("renamed", "removed")
+        assert ("is not there any more" if gone else "takes other arguments by now") in shown["text"]
+        fitting = {"renamed": ["delete"], "widened": ["remove"]}.get(change, [])
+        result = [] if old.is_run else [RESULT]
+        assert [each["value"] for each in shown["options"]] == [*result, *fitting, NOTHING]
+        assert change != "widened" or "force=true" in shown["options"][-2]["label"] or old.is_external
+        assert (shown["metadata"]["tool"], shown["metadata"]["arguments"]) == REMOVE
+        assert "ana" in str(shown["metadata"]), "who has answered"
+        assert question.assignees == ("user:olga",)
+        assert new.done == [], "nothing runs before somebody has seen with which arguments"
+        assert len(script.asked) == 1, "nothing goes to the model"
+        run = await client.get("r")
+        await client.answer(question.id, (fitting or [NOTHING])[0], user_id="olga")
+        if fitting and not old.is_run:  # it asks anew
+            await client.answer((await new.question(client)).id, old.answer, user_id="ana")
+        ((name, content, outcome),) = await run.result(60)
+        assert name == "remove"
+        ran = f"{(fitting or [''])[0]} a{' True' if change == 'widened' else ''}"
+        assert new.done == ([ran] if fitting and old.is_run else [])
+        returned = await new.checked()
+        if not fitting:
+            assert (outcome, new.told()) == ("denied", [])
+            assert "was not run" in content
+            return
+        assert outcome == "success"
+        assert content == (ran.replace("e a", "ed a") if old.is_run else "x")
+        assert returned.metadata["signoff"] == {
+            "arguments": {"path": "a"},
+            "tool": fitting[0],
+            "chosen_by": "olga",
+        }
+        assert fitting[0] in new.told()[0]
+    await new.app.store.close()
+    assert len(script.asked) == 2
 
 
-def before(agent: Agent[None, str], done: list[str]) -> None:
-    @agent.tool_plain(requires_approval=True)
-    async def remove(path: str) -> str:
-        done.append(f"remove {path}")
-        return f"removed {path}"
+@pytest.mark.parametrize("kind", KINDS)
+@in_asyncio
+async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(
+    tmp_path: Path, kind: str
+) -> None:
+    old = KINDS[kind]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after("none"), **old.options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        content = "removed a" if old.is_run else "x"
+        assert await (await client.get("r")).result(60) == [["remove", content, "success"]]
+    await new.app.store.close()
 
 
-def renamed(agent: Agent[None, str], done: list[str]) -> None:
-    @agent.tool_plain(requires_approval=True)
-    async def delete(path: str) -> str:
-        done.append(f"delete {path}")
-        return f"deleted {path}"
-
-    @agent.tool_plain
-    async def count(upto: int) -> int:
-        return upto
-
-
-def widened(agent: Agent[None, str], done: list[str]) -> None:
-    @agent.tool_plain(requires_approval=True)
-    async def remove(path: str, force: bool = False) -> str:
-        done.append(f"remove {path} {force}")
-        return f"removed {path}"
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.is_run])
+@in_asyncio
+async def test_an_operator_may_let_the_model_have_a_result_that_has_come(tmp_path: Path, kind: str) -> None:
+    old = KINDS[kind]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after("widened"), **old.options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert asked(question)["metadata"]["result"] == "x"
+        await client.answer(question.id, RESULT, user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "x", "success"]]
+        await new.checked()
+    await new.app.store.close()
 
 
-def narrowed(agent: Agent[None, str], done: list[str]) -> None:
-    @agent.tool_plain(requires_approval=True)
-    async def remove(folder: str) -> str:
-        done.append(f"remove folder {folder}")
-        return "removed"
+@pytest.mark.parametrize("kind", ["approval", "pause"])
+@in_asyncio
+async def test_an_operator_is_asked_about_the_calls_of_a_given_history_too(tmp_path: Path, kind: str) -> None:
+    old, script = KINDS[kind], Script(says("done"))
+    given = [ModelRequest([UserPromptPart("tidy up")]), calls((*REMOVE, "call"))]
+    await asked_before_a_deploy(tmp_path, script, old, given=given)
+    new = Deploy(tmp_path, script, old.after("widened"), given=given)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert "takes other arguments by now" in asked(question)["text"]
+        assert new.done == []
+        await client.answer(question.id, "remove", user_id="olga")
+        await (await client.get("r")).result(60)
+        assert new.done == ["remove a True"]
+        await new.checked()
+    await new.app.store.close()
 
 
-class Deploy:
-    """A process with the code of its time."""
-
-    def __init__(self, folder: Path, script: Script, tools: Tools) -> None:
-        self.app = Signoff(SqliteStore(folder / "signoff.db"))
-        self.done: list[str] = []
-        agent = Agent(script.model, name="tidy", capabilities=[Durable(operators=["user:olga"])])
-        tools(agent, self.done)
-
-        @self.app.workflow
-        async def work(ctx: Context) -> list[Any]:
-            return returns((await agent.run("tidy up")).all_messages())
-
-        self.work = work
-
-    async def question(self, client: AsyncClient) -> Promise:
-        async def look() -> Promise | None:
-            return next(iter((await client.questions()).items), None)
-
-        return await until(self.app, look)
+# Workflow code
 
 
-async def asked_before_a_deploy(folder: Path, script: Script) -> None:
-    """Ask with the old code, and answer while no worker is up."""
-    old = Deploy(folder, script, before)
+@pytest.mark.parametrize("change", CHANGES)
+@in_asyncio
+async def test_a_body_of_workflow_code_that_has_changed_stops_its_run_which_goes_on_under_the_old_code(
+    tmp_path: Path, change: str
+) -> None:
+    old = Kind(waits, is_inline=True)
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after(change))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        run = await client.get("r")
+        with pytest.raises(CannotRunHere, match="'remove'.*Deploy it again"):
+            await run.result(60)
+        record = await client.backend.get_run("r")
+        assert (record.state, record.retryable, new.done) == (RunState.FAILED, True, [])
+    await new.app.store.close()
+    mended = Deploy(tmp_path, script, old.after("none"))
+    async with AsyncClient(mended.app) as client, mended.app.worker():
+        await client.retry("r")
+        assert await (await client.get("r")).result(60) == [["remove", "removed a", "success"]]
+    await mended.app.store.close()
+
+
+@in_asyncio
+async def test_workflow_code_goes_on_whatever_is_said_of_what_it_takes(tmp_path: Path) -> None:
+    def parts(description: str) -> Parts:
+        async def remove(path: str) -> str:
+            await signoff.current_context().wait_for_user("Sure?")
+            return "removed"
+
+        def made(done: list[str]) -> dict[str, Any]:
+            remove.__doc__ = f"""Remove.
+
+            Args:
+                path: {description}
+            """
+            return {"tools": [Tool(in_workflow(remove))]}
+
+        return made
+
+    old = Kind(acts)
+    old.after = lambda change: parts("a file")  # type: ignore[method-assign]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, parts("what is to go"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        assert await (await client.get("r")).result(60) == [["remove", "removed", "success"]]
+    await new.app.store.close()
+
+
+# Tools that have finished
+
+
+def plain_tool(name: str, done: list[str], *, takes_more: bool) -> Tool[None]:
+    async def look(at: str) -> str:
+        done.append(f"{name} {at}")
+        if at == "nothing":
+            raise ModelRetry("look at something")
+        return f"seen {at}"
+
+    async def look_well(at: str, well: bool = True) -> str:
+        return await look(at)
+
+    return Tool(look_well if takes_more else look, name=name, max_retries=3)
+
+
+async def checks(ctx: RunContext[None], at: str, well: bool = True) -> None:
+    if at == "there":
+        raise ModelRetry("where?")
+
+
+def as_the_tool_says(call: ToolCall) -> None:
+    """A policy: each call has a step of it before its own."""
+
+
+def also(finished: Callable[[list[str]], dict[str, Any]]) -> Parts:
+    """The parts that a finished call needs, beside a tool that waits for an approval."""
+
+    def parts(done: list[str]) -> dict[str, Any]:
+        waiting = KINDS["approval"].after("none")(done)["tools"]
+        made = finished(done)
+        return {**made, "tools": [*made.get("tools", ()), *waiting]}
+
+    return parts
+
+
+def looking(name: str, *, takes_more: bool = False, **more: Any) -> Parts:
+    def parts(done: list[str]) -> dict[str, Any]:
+        tool = plain_tool(name, done, takes_more=takes_more)
+        for option, value in more.items():
+            setattr(tool, option, value)
+        return {"tools": [tool]}
+
+    return parts
+
+
+def prefixed(name: str) -> Parts:
+    def parts(done: list[str]) -> dict[str, Any]:
+        tools = FunctionToolset([plain_tool(name, done, takes_more=False)], id="eyes")
+        return {"toolsets": [tools.prefixed("my")]}
+
+    return parts
+
+
+LOOK = calls(("look", {"at": "x"}))
+FINISHED: dict[str, tuple[Parts, list[Turn]]] = {
+    "in one response": (looking("look"), [calls(("look", {"at": "x"}), REMOVE)]),
+    "in two responses": (looking("look"), [LOOK, calls(REMOVE)]),
+    "with wrong arguments": (looking("look"), [calls(("look", {"to": "x"})), LOOK, calls(REMOVE)]),
+    "with arguments that fit by now": (
+        looking("look"),
+        [calls(("look", {"at": "x", "well": True})), LOOK, calls(REMOVE)],
+    ),
+    "again and again": (looking("look"), [*[calls(("look", {"at": "nothing"}))] * 3, LOOK, calls(REMOVE)]),
+    "checked": (
+        looking("look", args_validator=checks),
+        [calls(("look", {"at": "there"})), LOOK, calls(REMOVE)],
+    ),
+    "alone": (
+        looking("look", sequential=True),
+        [calls(("look", {"at": "x"}), ("look", {"at": "y"}), REMOVE)],
+    ),
+    "prefixed": (prefixed("look"), [calls(("my_look", {"at": "x"})), calls(REMOVE)]),
+}
+
+
+@pytest.mark.parametrize("after", ["renamed", "widened"])
+@pytest.mark.parametrize("way", FINISHED)
+@in_asyncio
+async def test_what_a_finished_tool_has_returned_stands_whatever_became_of_it(
+    tmp_path: Path, way: str, after: str
+) -> None:
+    before, turns = FINISHED[way]
+    script = Script(*turns, says("done"))
+    options = {"approvals": as_the_tool_says} if way == "alone" else {}
+    old = Deploy(tmp_path, script, also(before), **options)
     async with AsyncClient(old.app) as client:
         async with old.app.worker():
             await client.start(old.work, id="r")
             question = await old.question(client)
         await client.answer(question.id, True, user_id="ana")
     await old.app.store.close()
-    assert old.done == []
+    changed = looking("peek") if after == "renamed" else looking("look", takes_more=True)
+    new = Deploy(tmp_path, script, also(changed), **options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        found = await (await client.get("r")).result(60)
+        assert found[-1] == ["remove", "removed a", "success"]
+        assert next(content for _, content, outcome in found if outcome == "success") == "seen x"
+        await new.checked()
+    await new.app.store.close()
+    assert new.done == ["remove a"], "nothing is done again"
+    assert len(script.asked) == len(turns) + 1
 
 
-@pytest.mark.parametrize(
-    ("tools", "words", "choices", "choice", "done", "returned"),
-    [
-        (renamed, "is not there any more", ["delete", ""], "delete", ["delete a"], ("deleted a", "success")),
-        (renamed, "is not there any more", ["delete", ""], "", [], (None, "denied")),
-        (
-            widened,
-            "takes other arguments",
-            ["remove", ""],
-            "remove",
-            ["remove a False"],
-            ("removed a", "success"),
-        ),
-        (narrowed, "takes other arguments", [""], "", [], (None, "denied")),
-    ],
-)
+# What an operator has chosen
+
+
+async def deployed(folder: Path, script: Script, parts: Parts, answer: Any, by: str) -> None:
+    """Answer the next question, after the code has changed."""
+    deploy = Deploy(folder, script, parts)
+    async with AsyncClient(deploy.app) as client:
+        async with deploy.app.worker():
+            question = await deploy.question(client)
+        await client.answer(question.id, answer, user_id=by)
+    await deploy.app.store.close()
+    assert deploy.done == []
+
+
 @in_asyncio
-async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_run(
-    tmp_path: Path, tools: Tools, words: str, choices: list[str], choice: str, done: list[str], returned: Any
+async def test_a_chosen_tool_that_changes_before_the_choice_is_made_is_asked_about_again(
+    tmp_path: Path,
 ) -> None:
-    script = Script(calls(("remove", {"path": "a"})), says("done"))
-    await asked_before_a_deploy(tmp_path, script)
-    new = Deploy(tmp_path, script, tools)
+    old = KINDS["approval"]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    await deployed(tmp_path, script, old.after("widened"), "remove", "olga")
+
+    async def remove(path: str, depth: int = 9) -> str:
+        new.done.append(f"remove {path} {depth}")
+        return "removed"
+
+    new = Deploy(tmp_path, script, lambda done: {"tools": [Tool(remove)]})
     async with AsyncClient(new.app) as client, new.app.worker():
         question = await new.question(client)
-        shown = asked(question)
-        assert words in shown["text"]
-        assert [each["value"] for each in shown["options"]] == choices
-        assert shown["metadata"]["approved_by"] == "ana"
-        assert shown["metadata"]["arguments"] == {"path": "a"}
-        assert question.assignees == ("user:olga",)
+        assert "depth=9" in asked(question)["options"][0]["label"]
         assert new.done == []
-        await client.answer(question.id, choice, user_id="olga")
-        ((_, content, outcome),) = await (await client.get("r")).result(60)
-        assert (content if returned[0] else None, outcome) == returned
-        assert new.done == done
+        await client.answer(question.id, "remove", user_id="olga")
+        await (await client.get("r")).result(60)
+        assert new.done == ["remove a 9"]
+        await new.checked()
     await new.app.store.close()
-    assert len(script.asked) == 2
+
+
+@pytest.mark.parametrize("kind", ["pause", "in the body", "barrier"])
+@in_asyncio
+async def test_a_chosen_tool_that_goes_before_it_runs_is_asked_about_and_one_that_has_run_is_not(
+    tmp_path: Path, kind: str
+) -> None:
+    old = KINDS[kind]
+    waits_again = KINDS["pause for the model"]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    await deployed(tmp_path, script, waits_again.after("renamed"), "delete", "olga")
+    await deployed(tmp_path, script, waits_again.after("renamed"), "kept", "ana")
+    new = Deploy(tmp_path, script, waits_again.after("none"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert "has called delete, which is not there any more" in asked(question)["text"]
+        await client.answer(question.id, RESULT, user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "kept", "success"]]
+        returned = await new.checked()
+        assert returned.metadata["signoff"]["tool"] == "delete"
+    await new.app.store.close()
 
 
 @in_asyncio
-async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(tmp_path: Path) -> None:
-    script = Script(calls(("remove", {"path": "a"})), says("done"))
-    await asked_before_a_deploy(tmp_path, script)
-    new = Deploy(tmp_path, script, before)
+async def test_the_history_says_what_was_edited_and_what_was_chosen(tmp_path: Path) -> None:
+    old = replace(KINDS["approval"], answer={"approved": True, "edited": {"path": "b"}})
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after("renamed"))
     async with AsyncClient(new.app) as client, new.app.worker():
-        assert await (await client.get("r")).result(60) == [["remove", "removed a", "success"]]
+        await client.answer((await new.question(client)).id, "delete", user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "deleted b", "success"]]
+        returned = await new.checked()
+        assert returned.metadata["signoff"] == {
+            "arguments": {"path": "b"},
+            "edited_by": "ana",
+            "tool": "delete",
+            "chosen_by": "olga",
+        }
     await new.app.store.close()
+
+
+@in_asyncio
+async def test_what_a_chosen_tool_wants_of_the_model_is_told_of_the_call_that_it_made(tmp_path: Path) -> None:
+    async def delete(path: str) -> str:
+        raise ModelRetry("another one")
+
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, KINDS["pause"])
+    new = Deploy(tmp_path, script, lambda done: {"tools": [Tool(delete)]})
+    async with AsyncClient(new.app) as client, new.app.worker():
+        await client.answer((await new.question(client)).id, "delete", user_id="olga")
+        ((name, content, outcome),) = await (await client.get("r")).result(60)
+        assert (name, outcome) == ("remove", "retried")
+        assert "another one" in str(content)
+        await new.checked()
+    await new.app.store.close()
+
+
+@in_asyncio
+async def test_what_came_of_a_chosen_tool_stands_whatever_became_of_it(tmp_path: Path) -> None:
+    outside = KINDS["external"]
+    script = Script(calls(REMOVE), calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, outside)
+    await deployed(tmp_path, script, outside.after("renamed"), "delete", "olga")
+    await deployed(tmp_path, script, outside.after("renamed"), {"result": "y"}, "ana")
+    both = Deploy(tmp_path, script, outside.after("renamed"))
+    async with AsyncClient(both.app) as client, both.app.worker():
+        await until(both.app, lambda: is_asked(script, 2))
+    await both.app.store.close()
+    new = Deploy(tmp_path, script, KINDS["external"].after("removed"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        found = await (await client.get("r")).result(60)
+        assert found[0] == ["remove", "y", "success"]
+        assert found[1][2] == "retried"  # the model is told that there is no such tool
+    await new.app.store.close()
+
+
+async def is_asked(script: Script, times: int) -> bool:
+    return len(script.asked) >= times

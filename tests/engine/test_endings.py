@@ -363,3 +363,28 @@ async def test_a_run_that_cannot_run_here_is_kept_whole_and_goes_on_where_it_can
         await client.retry("run")
         assert await (await client.get("run")).result(60) == "paid"
         assert done == ["paid"]
+
+
+@in_asyncio
+async def test_a_run_that_says_so_cannot_run_here_whatever_its_code_catches(tmp_path: Path) -> None:
+    supported, done = list[str](), list[str]()
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            if not supported:
+                ctx.cannot_run_here("this build has no refunds")
+            return "paid"
+        except Exception:
+            await ctx.step("tell", done.append, "failed")
+            return "swallowed"
+
+    async with running(app) as client:
+        handle = await client.start(flow, id="run")
+        with pytest.raises(CannotRunHere, match="no refunds"):
+            await handle.result(60)
+        assert ((await client.backend.get_run("run")).retryable, done) == (True, [])
+        supported.append("refunds")
+        await client.retry("run")
+        assert await (await client.get("run")).result(60) == "paid"

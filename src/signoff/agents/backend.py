@@ -30,11 +30,12 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.toolsets import ToolsetTool
 
+from signoff.agents.changes import check_changed
 from signoff.agents.deps import Copy, copies_of_deps
-from signoff.agents.in_workflow import is_in_workflow
+from signoff.agents.in_workflow import is_inline
 from signoff.agents.pausing import check_left, run_unit
 from signoff.agents.record import note_work
-from signoff.agents.tools import step_options_of
+from signoff.agents.tools import KEY, step_options_of
 from signoff.context import current_context
 from signoff.engine.retry import RetryPolicy
 
@@ -158,14 +159,19 @@ class StepBackend(CallableOperationBackend[Config]):
             raise _as_raised(error) from error
         finally:
             note_work(call.attempt_times)
-        if not isinstance(operation_id, ToolsetCallToolId):
-            return payload
-        check_left(payload)
-        return _as_recorded(payload)
+        return outcome_of(payload) if isinstance(operation_id, ToolsetCallToolId) else payload
 
 
-def _as_recorded(payload: object) -> object:
-    """Take the result that a person has given for an interrupted call as what the tool returned."""
+def outcome_of(payload: object) -> object:
+    """Return what the step of a tool call has recorded as Pydantic AI knows it.
+
+    Raises:
+        ToolPaused: The tool has left, and waits.
+        ToolChanged: It was not run, as it had changed.
+    """
+    check_left(payload)
+    check_changed(payload)
+    # a person has given the result of an interrupted call as it is
     if isinstance(payload, dict) and "kind" in payload:
         return cast("object", payload)
     return {"kind": "tool_return", "result": cast("object", payload)}
@@ -184,12 +190,10 @@ def config_of(model: Config, tool: Config, operators: Sequence[str] = ()) -> Rol
         if found is None:
             return tool
         tool_found = cast("ToolsetTool[Any]", found)
-        if is_in_workflow(tool_found, name):
+        if is_inline(tool_found, name):
             return False
         definition = tool_found.tool_def
-        options = cast("Mapping[str, Any]", definition.metadata or {}).get("signoff")
-        if options is False:
-            return False
+        options = cast("Mapping[str, Any]", definition.metadata or {}).get(KEY)
         chosen = step_options_of(cast("Mapping[str, Any]", options or {}), definition)
         if not isinstance(operation_id, ToolsetCallToolId):
             chosen.pop("effect", None)

@@ -1,35 +1,35 @@
-"""Tools that changed, or went, between a model's call and a person's answer."""
+"""Tools that changed, or went, since a model called them: what was known of them then, and how it shows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, cast
 
 from pydantic import ValidationError
-from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai import ToolDefinition
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tool_manager import ToolManager
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
+from pydantic_ai.toolsets import ToolsetTool
 
-from signoff.agents.approvals import plain
-from signoff.context import current_context
+from signoff.agents.approvals import Policy, may_ask
+from signoff.agents.in_workflow import is_inline, step_name_of
+from signoff.agents.tools import is_external, requires_approval
 
-if TYPE_CHECKING:
-    from signoff.agents.durable import Durable
+Change = Literal["gone", "other"]
+"""A tool is not there any more, or takes other arguments."""
 
-GONE: Final = "gone"
-OTHER: Final = "other"
-
-NOTHING: Final = ""
-"""The option that runs nothing."""
+MARK: Final = "signoff_changed"
 
 
-class Gone(Exception):
-    """What a model has called is not there any more, or takes other arguments."""
+class ToolChanged(BaseException):
+    """In workflow code: nothing was run, as the tool has changed since it was called."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__(change)
+        self.change: Change = change
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,106 +37,132 @@ class Known:
     """What was known of a tool when the model called it.
 
     Attributes:
-        signature: A hash of what it takes; None: there was no such tool.
+        signature: A hash of what it takes; None: there was no such tool, or it was the agent's output.
         is_gated: Whether somebody may have to agree to the call.
         is_external: Whether somebody else runs it, and answers with its result.
+        is_inline: Whether its body is workflow code, and so leaves no step of its own.
+        is_checked: Whether a step checks its arguments.
+        is_sequential: Whether it runs alone.
+        step_name: What its steps are called, if not as it is.
+        max_retries: How often the model may try again; None: as often as by default.
+        refused: What was wrong with the arguments of calls, by their ids.
     """
 
     signature: str | None
-    is_gated: bool
-    is_external: bool
+    is_gated: bool = False
+    is_external: bool = False
+    is_inline: bool = False
+    is_checked: bool = False
+    is_sequential: bool = False
+    step_name: str | None = None
+    max_retries: int | None = None
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as the journal keeps it."""
+        always = ("signature", "is_gated", "is_external")
+        return {name: value for name, value in asdict(self).items() if value or name in always}
 
 
-def signature_of(definition: ToolDefinition) -> str:
-    """Return a hash of a tool's name and of what it takes."""
-    text = json.dumps([definition.name, definition.parameters_json_schema], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def change_of(tools: ToolManager[Any], name: str, known: Known) -> str | None:
-    """Say what became of a tool since a model called it; None: nothing."""
-    tool = (tools.tools or {}).get(name)
-    if tool is None:
-        return GONE
-    if isinstance(tool.toolset, _StandIn):
-        return tool.toolset.change
-    return None if signature_of(tool.tool_def) == known.signature else OTHER
-
-
-def question(agent: str, tool: str, change: str) -> str:
-    """Return what an operator is asked of a tool that has changed."""
-    if change == GONE:
-        return f"{agent} has called {tool}, which is not there any more. What shall be run instead?"
-    return f"{agent} has called {tool}, which takes other arguments by now. What shall be run?"
-
-
-def options(tools: ToolManager[Any], name: str, args: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what an operator may choose: tools that take these arguments, the one of that name first, or nothing."""
-    fitting = [each for each in tools.tools or () if _takes(tools, each, args)]
-    fitting.sort(key=lambda each: (each != name, each))
-    offered = [{"value": each, "label": f"Run {each} with these arguments"} for each in fitting]
-    return [*offered, {"value": NOTHING, "label": "Run nothing, and tell the model"}]
-
-
-def _takes(tools: ToolManager[Any], name: str, args: dict[str, Any]) -> bool:
-    tool = (tools.tools or {})[name]
-    if tool.tool_def.kind == "output" or isinstance(tool.toolset, _StandIn):
-        return False
-    try:
-        tool.args_validator.validate_python(args)
-    except ValidationError:
-        return False
-    return True
-
-
-# A stand-in keeps the calls of a run in their order, so that its replay comes to where people are asked.
-
-
-def stand_in(
-    tools: ToolManager[Any], calls: Sequence[ToolCallPart], known: Known, durable: Durable[Any]
-) -> None:
-    """Put something in the place of a tool that went, or does not take any more what it was called with.
+def known_of(
+    tools: ToolManager[Any],
+    tool: ToolsetTool[Any] | None,
+    calls: Sequence[ToolCallPart],
+    policy: Policy | None,
+) -> Known:
+    """Return what there is to know of a tool.
 
     Args:
         tools: Those of this step of the agent.
-        calls: The model's calls of one tool.
-        known: What was known of it when they were made.
-        durable: Whose steps run it.
+        tool: The tool; None: there is none.
+        calls: The calls of it.
+        policy: What people must agree to.
     """
-    name = calls[0].tool_name
-    change = None if known.signature is None else change_of(tools, name, known)
-    if change is None or (change == OTHER and all(_takes(tools, name, plain(call.args)) for call in calls)):
-        return
-    assert tools.tools is not None
-    definition = ToolDefinition(name=name, description="The code of this tool has changed.")
-    tools.tools[name] = ToolsetTool(
-        toolset=_StandIn(durable, change),
-        tool_def=definition,
-        max_retries=tools.default_max_retries,
-        args_validator=TOOL_SCHEMA_VALIDATOR,
+    if tool is None or tool.tool_def.kind == "output":
+        return Known(None)
+    definition = tool.tool_def
+    name = definition.name
+    external, inline = is_external(definition), is_inline(tool, name)
+    problems = ((call.tool_call_id, problem_of(tools, tool, call.args)) for call in calls)
+    return Known(
+        signature=signature_of(definition, is_inline=inline),
+        is_gated=external or requires_approval(definition) or may_ask(policy, name),
+        is_external=external,
+        is_inline=inline,
+        is_checked=tool.args_validator_func is not None and not inline,
+        is_sequential=definition.sequential,
+        step_name=None if step_name_of(tool) == name else step_name_of(tool),
+        max_retries=None if tool.max_retries == tools.default_max_retries else tool.max_retries,
+        refused={id: problem for id, problem in problems if problem is not None},
     )
 
 
-async def _missing(name: str) -> None:
-    raise Gone(name)
+def problem_of(tools: ToolManager[Any], tool: ToolsetTool[Any], args: object) -> str | None:
+    """Say why a tool does not take these arguments; None: it takes them."""
+    validator = tool.args_validator
+    context = None if tools.ctx is None else tools.ctx.validation_context
+    try:
+        if isinstance(args, str):
+            validator.validate_json(args or "{}", context=context)
+        else:
+            validator.validate_python(cast("Any", args) or {}, context=context)
+    except ValidationError as error:
+        return str(error)
+    return None
 
 
-class _StandIn(AbstractToolset[Any]):
-    """Gives what a call returned before its tool went, if it was run at all."""
+def signature_of(definition: ToolDefinition, *, is_inline: bool) -> str:
+    """Return a hash of a tool's name and of what it takes.
 
-    def __init__(self, durable: Durable[Any], change: str) -> None:
-        self._durable = durable
-        self.change = change
+    Descriptions are a part of it, as they say what a number means, but not where the body is workflow code: runs that
+    have begun it could not go on for a word.
+    """
+    schema: Any = definition.parameters_json_schema
+    text = json.dumps([definition.name, _without_words(schema) if is_inline else schema], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
-    @property
-    def id(self) -> str | None:
+
+_WORDS: Final = ("description", "title", "examples")
+_NAMED: Final = ("properties", "patternProperties", "$defs")
+_DATA: Final = ("default", "const", "enum")
+
+
+def _without_words(schema: Any, *, is_named: bool = False) -> Any:
+    if isinstance(schema, list):
+        return [_without_words(each) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    parts = cast("dict[str, Any]", schema)
+    return {
+        name: part if name in _DATA and not is_named else _without_words(part, is_named=name in _NAMED)
+        for name, part in parts.items()
+        if is_named or name not in _WORDS
+    }
+
+
+def change_between(known: Known, tool: ToolsetTool[Any] | None) -> Change | None:
+    """Say what became of a tool since a model called it; None: nothing.
+
+    Args:
+        known: What was known of it then.
+        tool: What has its name now, if anything has.
+    """
+    if known.signature is None:
         return None
+    if tool is None:
+        return "gone"
+    if tool.tool_def.kind == "output":
+        return None
+    return None if signature_of(tool.tool_def, is_inline=known.is_inline) == known.signature else "other"
 
-    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        return {}
 
-    async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
-    ) -> Any:
-        payload = await current_context().step(f"{self._durable.name}.{name}", _missing, name, effect="once")
-        return self._durable.recorded(payload)
+async def changed(change: Change) -> dict[str, str]:
+    """Return what a step records in whose place nothing was run."""
+    return {"kind": MARK, "change": change}
+
+
+def check_changed(payload: object) -> None:
+    """Raise ToolChanged if a step has recorded that its tool had changed."""
+    recorded = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+    if recorded.get("kind") == MARK:
+        raise ToolChanged(recorded["change"])

@@ -33,7 +33,7 @@ from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults, ToolDenied
+from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
 from signoff.agents.approvals import Policy, check_policy, names_in
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
@@ -287,16 +287,16 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             if not ctx.tool_call_approved:
                 known = await _known_of(gate, [call])
                 return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
+            note_call(call.tool_call_id)
+            agreed = _agreed_of(ctx.tool_call_metadata)
             try:
-                result = await through_pauses(args)
+                return await gate.run_agreed(call, args, handler, agreed)
             except CallDeferred as deferred:
                 if not self.barrier:
                     raise
                 # what has come back from behind the barrier does not come back again
                 result = await _from_outside(gate, replace(call, args=args), deferred)
-            if isinstance(result, ToolDenied):
-                return result
-            return as_edited(result, _edit_of(ctx.tool_call_metadata))
+                return as_edited(result, agreed.get(EDITED))
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
@@ -305,7 +305,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         if not self.in_durable_context:
             return None
         gate = Gate.of(self, ctx)
-        return await gate.resolve(requests, await _known_of(gate, requests.approvals))
+        await _known_of(gate, requests.approvals)
+        return await gate.resolve(requests)
 
     def recorded(self, payload: object) -> Any:
         """Return, or raise, what a tool call's step has recorded."""
@@ -361,9 +362,9 @@ def _asked_here(definition: ToolDefinition) -> ToolDefinition:
 
 async def _from_outside(gate: Gate, call: ToolCallPart, deferred: CallDeferred) -> Any:
     metadata = {call.tool_call_id: deferred.metadata or {}}
-    results = await gate.resolve(DeferredToolRequests(calls=[call], metadata=metadata), {})
+    results = await gate.resolve(DeferredToolRequests(calls=[call], metadata=metadata))
     return results.calls[call.tool_call_id]
 
 
-def _edit_of(metadata: object) -> Mapping[str, Any] | None:
-    return cast("Mapping[str, Any]", metadata).get(EDITED) if isinstance(metadata, Mapping) else None
+def _agreed_of(metadata: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", metadata) if isinstance(metadata, Mapping) else {}

@@ -16,10 +16,12 @@ from pydantic_ai.tool_manager import ToolManager, ValidatedToolCall
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_core import to_jsonable_python
 
-from signoff.agents import changes, pausing
-from signoff.agents.approvals import ASK, Decision, ToolCall, decide, may_ask, plain
-from signoff.agents.changes import Gone, Known
-from signoff.agents.pausing import ToolPaused
+from signoff.agents import pausing
+from signoff.agents.approvals import ASK, Decision, ToolCall, decide, plain
+from signoff.agents.changes import Change, Known, ToolChanged, known_of
+from signoff.agents.operators import RESULT, Choice, Operators
+from signoff.agents.pausing import Answered, ToolPaused
+from signoff.agents.stand_ins import change_in, manager_for, stand_in, tools_now
 from signoff.agents.story import story_of
 from signoff.agents.tools import is_external, requires_approval
 from signoff.context import Context, current_context
@@ -39,12 +41,21 @@ UNTOUCHED: Final = "{} has changed since it was called, and was not run."
 EDITED: Final = "signoff"
 """Under which name the metadata of a tool's return has what a person changed."""
 
+INSTEAD: Final = "signoff_instead"
+"""Under which name the metadata of a call has what an operator has chosen."""
+
+ANSWERS: Final = "signoff_answers"
+"""Under which name the metadata of a call has what people have answered to the tool that it is run instead of."""
+
+KEPT: Final = "signoff.changed_results"
+"""The patch of runs that look, before the model gets a result, whether its tool has changed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What people let happen: a call, with arguments that its tool takes."""
+    """What people let happen: a call with arguments that its tool takes, or another tool that an operator chose."""
 
-    call: ValidatedToolCall[Any]
+    runs: ValidatedToolCall[Any] | Choice
     arguments: dict[str, Any]
     answer: Answer
 
@@ -75,21 +86,15 @@ class Gate:
         """Journal what is known of the tools that a response calls."""
         names = sorted({call.tool_name for call in calls})
         kept: dict[str, dict[str, Any]] = await self._context.step(
-            f"{self._durable.name}:calls", lambda: {name: self._facts(name) for name in names}
+            f"{self._durable.name}:calls", lambda: {name: self._known(name, calls).facts() for name in names}
         )
-        known.update({name: Known(**facts) for name, facts in kept.items()})
-        for name in names:
-            of_that_name = [call for call in calls if call.tool_name == name]
-            changes.stand_in(self._tools, of_that_name, known[name], self._durable)
+        found = {name: Known(**facts) for name, facts in kept.items()}
+        known.update(found)
+        stand_in(self._tools, found, self._durable)
 
-    def _facts(self, name: str) -> dict[str, Any]:
-        definition = self._tools.get_tool_def(name)
-        if definition is None or definition.kind == "output":
-            signature = None if definition is None else changes.signature_of(definition)
-            return {"signature": signature, "is_gated": False, "is_external": False}
-        external = is_external(definition)
-        gated = external or requires_approval(definition) or may_ask(self._durable.approvals, name)
-        return {"signature": changes.signature_of(definition), "is_gated": gated, "is_external": external}
+    def _known(self, name: str, calls: Sequence[ToolCallPart]) -> Known:
+        of_that_name = [call for call in calls if call.tool_name == name]
+        return known_of(self._tools, tools_now(self._tools).get(name), of_that_name, self._durable.approvals)
 
     async def run(
         self,
@@ -112,70 +117,99 @@ class Gate:
             if known.is_external:
                 return await self._result_from_outside(call, definition, args, decision)
             if verdict == "ask":
-                return await self._ask_and_run(call, definition, args, decision, known)
+                return await self._ask_and_run(call, definition, args, decision)
         try:
             return await handler(args)
         except ApprovalRequired as required:
-            return await self._ask_and_run(call, definition, args, _asked_by_tool(required.metadata), known)
+            return await self._ask_and_run(call, definition, args, _asked_by_tool(required.metadata))
         except CallDeferred as deferred:
             return await self._result_from_outside(call, definition, args, _asked_by_tool(deferred.metadata))
-        except Gone:
-            return await self._run_instead(call, args, known)
 
-    async def resolve(
-        self, requests: DeferredToolRequests, known: Mapping[str, Known]
-    ) -> DeferredToolResults:
+    async def run_agreed(
+        self, call: ToolCallPart, args: dict[str, Any], handler: Handler, metadata: Mapping[str, Any]
+    ) -> Any:
+        """Run a tool that people have agreed to, or what an operator has chosen instead.
+
+        Args:
+            call: The model's call.
+            args: The arguments agreed to.
+            handler: Runs the tool.
+            metadata: What was agreed, as this gate has given it.
+        """
+        choice = metadata.get(INSTEAD)
+        if choice is not None:
+            return await self._run_choice(call, args, choice, metadata.get(EDITED))
+        result = await self.run_through_pauses(call, args, handler, metadata.get(ANSWERS, ()))
+        return as_edited(result, metadata.get(EDITED))
+
+    async def resolve(self, requests: DeferredToolRequests) -> DeferredToolResults:
         """Ask about all the calls of a response that were deferred, at once, and wait for all answers."""
         results = DeferredToolResults()
         async with asyncio.TaskGroup() as group:
             for call in requests.approvals:
                 decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
-                group.create_task(self._approve_into(results, call, decision, known[call.tool_name]))
+                group.create_task(self._approve_into(results, call, decision))
             for call in requests.calls:
                 decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
                 group.create_task(self._answer_into(results, call, decision))
         return results
 
     async def _approve_into(
-        self, results: DeferredToolResults, call: ToolCallPart, decision: Decision, known: Known
+        self, results: DeferredToolResults, call: ToolCallPart, decision: Decision
     ) -> None:
         definition = self._definition(call)
-        agreed = await self._agree(call, definition, plain(call.args), decision, known)
+        agreed = await self._agree(call, definition, plain(call.args), decision)
         if isinstance(agreed, ToolDenied):
             results.approvals[call.tool_call_id] = agreed
             return
         results.approvals[call.tool_call_id] = ToolApproved(override_args=agreed.arguments)
-        if agreed.edit is not None:
-            results.metadata[call.tool_call_id] = {EDITED: agreed.edit}
+        choice = agreed.runs if isinstance(agreed.runs, Choice) else None
+        if agreed.edit is not None or choice is not None:
+            results.metadata[call.tool_call_id] = {EDITED: agreed.edit, INSTEAD: choice}
 
     async def _answer_into(
         self, results: DeferredToolResults, call: ToolCallPart, decision: Decision
     ) -> None:
         definition = self._definition(call)
-        results.calls[call.tool_call_id] = await self._result_from_outside(
-            call, definition, plain(call.args), decision
-        )
+        try:
+            results.calls[call.tool_call_id] = await self._result_from_outside(
+                call, definition, plain(call.args), decision
+            )
+        except ModelRetry as retry:  # of a tool that an operator has chosen
+            results.calls[call.tool_call_id] = retry
 
     def _definition(self, call: ToolCallPart) -> ToolDefinition:
         definition = self._tools.get_tool_def(call.tool_name)
         assert definition is not None  # it was validated
         return definition
 
-    async def run_through_pauses(self, call: ToolCallPart, args: dict[str, Any], handler: Handler) -> Any:
+    async def run_through_pauses(
+        self, call: ToolCallPart, args: dict[str, Any], handler: Handler, given: Sequence[Answered] = ()
+    ) -> Any:
         """Run a tool, and again with each answer that it leaves for.
+
+        Args:
+            call: The model's call.
+            args: With which arguments.
+            handler: Runs the tool.
+            given: Answers that are there before it begins.
 
         Returns:
             What it returned; the answer, if that is for the model; or ``ToolDenied``.
         """
-        answers: list[pausing.Answered] = []
+        answers = list(given)
         while True:
             token = pausing.with_answers(answers)
             try:
                 return await handler(args)
             except ToolPaused as paused:
                 pause = paused.pause
+            except ToolChanged as changed:
+                pause = changed.change
             finally:
                 pausing.without_answers(token)
+            if isinstance(pause, str):
+                return await self._run_instead(call, args, pause, answers)
             asked = pausing.ask_for(self._context, pause, call.tool_name, jsonable(args), self._about(call))
             answer = await _answer_or_denial(asked, "answered")
             if isinstance(answer, ToolDenied):
@@ -185,7 +219,7 @@ class Gate:
             elif answer.approved is False:
                 return ToolDenied(answer.note or DENIED)
             else:
-                return pausing.answered(answer, pause.schema)
+                return await self._kept(call, args, pausing.answered(answer, pause.schema), answer)
 
     # Deciding and asking
 
@@ -212,14 +246,15 @@ class Gate:
         definition: ToolDefinition,
         args: dict[str, Any],
         decision: Decision,
-        known: Known,
     ) -> Any:
         if self._durable.barrier:  # comes back with the others, through `resolve`
             raise ApprovalRequired(metadata={"decision": decision})
-        agreed = await self._agree(call, definition, args, decision, known)
+        agreed = await self._agree(call, definition, args, decision)
         if isinstance(agreed, ToolDenied):
             return agreed
-        return as_edited(await self._tools.execute_tool_call(agreed.call), agreed.edit)
+        if isinstance(agreed.runs, Choice):
+            return await self._run_choice(call, agreed.arguments, agreed.runs, agreed.edit)
+        return as_edited(await self._tools.execute_tool_call(agreed.runs), agreed.edit)
 
     async def _agree(
         self,
@@ -227,7 +262,6 @@ class Gate:
         definition: ToolDefinition,
         args: dict[str, Any],
         decision: Decision,
-        known: Known,
     ) -> Agreed | ToolDenied:
         """Ask until people say no, or agree to arguments that the tool takes."""
         problem: str | None = None
@@ -238,22 +272,13 @@ class Gate:
             if not answer.approved:
                 return ToolDenied(answer.note or DENIED)
             args = cast("dict[str, Any]", answer.proposal)
-            changed = await self._context.step(
-                f"{self._durable.name}.{call.tool_name}:changed",
-                changes.change_of,
-                self._tools,
-                call.tool_name,
-                known,
-            )
-            name = call.tool_name
-            if changed is not None:
-                chosen = await self._tool_instead(call, args, answer.user_id, changed)
-                if chosen is None:
-                    return ToolDenied(UNTOUCHED.format(call.tool_name))
-                name = chosen
+            change = await self._change(call)
+            if change is not None:
+                choice = await self._choose(call, args, change, {"approved_by": answer.user_id})
+                return choice if isinstance(choice, ToolDenied) else Agreed(choice, args, answer)
             try:
                 validated = await self._tools.validate_tool_call(
-                    replace(call, args=args, tool_name=name), approved=True, wrap_validation_errors=False
+                    replace(call, args=args), approved=True, wrap_validation_errors=False
                 )
             except (ValidationError, ModelRetry, UnexpectedModelBehavior) as error:
                 problem = f"These arguments are not taken: {error}"
@@ -275,7 +300,7 @@ class Gate:
             quorum=decision.get("approvers", 1),
             proposal=arguments,
             proposal_type=definition.parameters_json_schema,
-            action=Action(call.tool_name, arguments),
+            action=Action(call.tool_name, arguments, about=decision.get("details") or None),
             help=problem or definition.description,
             metadata={**decision.get("details", {}), **self._about(call)},
         )
@@ -307,7 +332,9 @@ class Gate:
             },
         )
         answer = await _answer_or_denial(asked, "given the result of this call")
-        return answer if isinstance(answer, ToolDenied) else cast("dict[str, Any]", answer.value)["result"]
+        if isinstance(answer, ToolDenied):
+            return answer
+        return await self._kept(call, args, cast("dict[str, Any]", answer.value)["result"], answer)
 
     def shown(self, call: ToolCallPart, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return what people are shown of a call that was interrupted."""
@@ -328,40 +355,74 @@ class Gate:
 
     # Tools that changed while people thought
 
-    async def _tool_instead(
-        self, call: ToolCallPart, args: dict[str, Any], approved_by: str | None, changed: str
-    ) -> str | None:
-        """Ask an operator which tool to run in place of one that has changed; None: none."""
-        while True:
-            try:
-                answer = await self._context.wait_for_user(
-                    changes.question(self._durable.name, call.tool_name, changed),
-                    input_type="select",
-                    options=changes.options(self._tools, call.tool_name, args),
-                    assignees=self._durable.operators,
-                    help="The code has changed since the model called it. Nothing has been run yet.",
-                    metadata={
-                        "agent": self._durable.name,
-                        "tool": call.tool_name,
-                        "arguments": args,
-                        "approved_by": approved_by,
-                        "tool_call_id": call.tool_call_id,
-                    },
-                )
-            except QuestionCancelled:
-                return None
-            if answer.value == changes.NOTHING:
-                return None
-            if self._tools.get_tool_def(answer.value) is not None:
-                return answer.value
+    async def _change(self, call: ToolCallPart) -> Change | None:
+        return await self._context.step(
+            f"{self._durable.name}.{call.tool_name}:changed",
+            change_in,
+            self._tools,
+            call.tool_name,
+            returns=Any,
+        )
 
-    async def _run_instead(self, call: ToolCallPart, args: dict[str, Any], known: Known) -> Any:
-        change = changes.change_of(self._tools, call.tool_name, known) or changes.OTHER
-        name = await self._tool_instead(call, jsonable(args), None, change)
-        if name is None:
-            return ToolDenied(UNTOUCHED.format(call.tool_name))
-        validated = await self._tools.validate_tool_call(replace(call, tool_name=name), approved=True)
-        return await self._tools.execute_tool_call(validated)
+    async def _choose(
+        self, call: ToolCallPart, args: dict[str, Any], change: Change, shown: Mapping[str, Any]
+    ) -> Choice | ToolDenied:
+        operators = Operators(self._durable, self._context, self._tools)
+        choice = await operators.choose(call, jsonable(args), change, jsonable(shown))
+        return choice or ToolDenied(UNTOUCHED.format(call.tool_name))
+
+    async def _kept(self, call: ToolCallPart, args: dict[str, Any], result: Any, answer: Answer) -> Any:
+        """Return a result that a person has given, unless its tool has changed: then an operator decides."""
+        change = await self._change(call) if self._context.patched(KEPT) else None
+        if change is None:
+            return result
+        choice = await self._choose(call, args, change, {"result": result, "given_by": answer.user_id})
+        if isinstance(choice, ToolDenied):
+            return choice
+        return result if choice.tool == RESULT else await self._run_choice(call, args, choice, None)
+
+    async def _run_instead(
+        self, call: ToolCallPart, args: dict[str, Any], change: Change, answers: Sequence[Answered]
+    ) -> Any:
+        said = [
+            {"reason": pause.reason, "prompt": pause.prompt, "answer": answer.value, "by": answer.user_id}
+            for pause, answer in answers
+        ]
+        choice = await self._choose(call, args, change, {"answers": said})
+        if isinstance(choice, ToolDenied):
+            return choice
+        return await self._run_choice(call, args, choice, None, answers)
+
+    async def _run_choice(
+        self,
+        call: ToolCallPart,
+        args: dict[str, Any],
+        choice: Choice,
+        edit: Mapping[str, Any] | None,
+        answers: Sequence[Answered] = (),
+    ) -> Any:
+        """Run the tool that an operator has chosen, which may have changed since."""
+        tools = manager_for(self._tools, choice.tool, choice.known, self._durable)
+        gate = Gate(self._durable, replace(self._ctx, tool_manager=tools), self._context)
+        result = await gate.run_chosen(
+            replace(call, tool_name=choice.tool, args=jsonable(args)), choice.known, answers
+        )
+        chosen = {"arguments": jsonable(args), "tool": choice.tool, "chosen_by": choice.by}
+        return as_edited(result, {**(edit or {}), **chosen})
+
+    async def run_chosen(self, call: ToolCallPart, known: Known | None, answers: Sequence[Answered]) -> Any:
+        """Run a tool that the model has not called; what was known of it when it was chosen, people have seen."""
+        definition, args = self._definition(call), plain(call.args)
+        if is_external(definition) if known is None else known.is_external:
+            return await self._result_from_outside(call, definition, args, ASK)
+        # errors of the model's making come up as they are: they are told of the call that it has made
+        validated = await self._tools.validate_tool_call(
+            call, approved=True, metadata={ANSWERS: answers}, wrap_validation_errors=False
+        )
+        try:
+            return await self._tools.execute_tool_call(validated, wrap_validation_errors=False)
+        except CallDeferred as deferred:
+            return await self._result_from_outside(call, definition, args, _asked_by_tool(deferred.metadata))
 
 
 async def _answer_or_denial(asked: Awaitable[Answer], what: str) -> Answer | ToolDenied:
@@ -392,14 +453,17 @@ def _asked_by_tool(metadata: Mapping[str, Any] | None) -> Decision:
 
 
 def as_edited(result: Any, edit: Mapping[str, Any] | None) -> Any:
-    """Say in the history what really ran, where a person has changed the arguments."""
-    if edit is None:
+    """Say in the history what really ran, where a person has changed the arguments, or has chosen another tool."""
+    if edit is None or isinstance(result, ToolDenied):
         return result
     returned = cast(
         "ToolReturn[Any]", result if isinstance(result, ToolReturn) else ToolReturn(return_value=result)
     )
     ran = json.dumps(edit["arguments"])
-    note = f"The person who approved this call changed its arguments; it ran with {ran}."
+    if "tool" in edit:
+        note = f"The called tool had changed; {edit['tool']} ran instead, chosen by an operator, with {ran}."
+    else:
+        note = f"The person who approved this call changed its arguments; it ran with {ran}."
     content = returned.content
     said = [note] if content is None else [note, *([content] if isinstance(content, str) else content)]
     metadata = {EDITED: dict(edit)}

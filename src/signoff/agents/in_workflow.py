@@ -6,9 +6,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
+from pydantic_ai.toolsets import (
+    AbstractToolset,
+    FunctionToolset,
+    PrefixedToolset,
+    RenamedToolset,
+    ToolsetTool,
+    WrapperToolset,
+)
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
+from signoff.agents.tools import KEY
 from signoff.errors import RegistrationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,6 +71,8 @@ def has_workflow_code(toolset: AbstractToolset[Any]) -> bool:
 
 def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
     """Whether a tool's body is workflow code."""
+    while (source := getattr(tool, "source_tool", None)) is not None:  # of toolsets that were put together
+        tool = source
     toolset = tool.toolset
     while isinstance(toolset, WrapperToolset):
         toolset = toolset.wrapped
@@ -71,3 +81,20 @@ def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
     own_name = tool.original_name if isinstance(tool, FunctionToolsetTool) else None
     found = toolset.tools.get(own_name or name)
     return found is not None and getattr(found.function, _MARK, False)
+
+
+def is_inline(tool: ToolsetTool[Any], name: str) -> bool:
+    """Whether a tool's body runs in place, and not as a step."""
+    return (tool.tool_def.metadata or {}).get(KEY) is False or is_in_workflow(tool, name)
+
+
+def step_name_of(tool: ToolsetTool[Any]) -> str:
+    """Return the name that the step of a tool has: its own, without what prefixes and renames made of it."""
+    name, toolset = tool.tool_def.name, tool.toolset
+    while isinstance(toolset, WrapperToolset):
+        if isinstance(toolset, PrefixedToolset):
+            name = name.removeprefix(f"{toolset.prefix}_")
+        elif isinstance(toolset, RenamedToolset):
+            name = toolset.name_map.get(name, name)
+        toolset = toolset.wrapped
+    return name

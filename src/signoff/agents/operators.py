@@ -1,0 +1,151 @@
+"""Operators: they say what is run in the place of a tool that changed while people thought."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tool_manager import ToolManager
+from pydantic_ai.toolsets import ToolsetTool
+from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
+
+from signoff.agents.changes import Change, Known, known_of, problem_of
+from signoff.agents.stand_ins import tools_now
+from signoff.context import Context
+from signoff.errors import QuestionCancelled
+from signoff.people.schemas import problems
+
+if TYPE_CHECKING:
+    from signoff.agents.durable import Durable
+
+NOTHING: Final = ""
+"""The option that runs nothing."""
+
+RESULT: Final = "the result"
+"""The option that gives the model what has come: no tool has such a name."""
+
+OFFERED: Final = "signoff.offered_tools"
+"""The patch of runs that note what the tools take that an operator is offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What an operator has chosen.
+
+    Attributes:
+        tool: The tool to run; ``RESULT``: none, the model gets what has come.
+        known: What was known of it when it was offered; None: nobody has written it down.
+        by: Who has chosen it.
+    """
+
+    tool: str
+    known: Known | None
+    by: str | None
+
+
+class Operators:
+    """Those whom a run asks about tools that have changed.
+
+    Args:
+        durable: The agent's.
+        context: The run's.
+        tools: Those of this step of the agent.
+    """
+
+    def __init__(self, durable: Durable[Any], context: Context, tools: ToolManager[Any]) -> None:
+        self._durable = durable
+        self._context = context
+        self._tools = tools
+
+    async def choose(
+        self, call: ToolCallPart, args: dict[str, Any], change: Change, shown: Mapping[str, Any]
+    ) -> Choice | None:
+        """Ask what to run in the place of a tool that has changed; None: nothing.
+
+        Args:
+            call: The model's call.
+            args: With which arguments.
+            change: What became of its tool.
+            shown: What people have said of it before; a ``result`` may be given to the model.
+        """
+        offered = await self._offered(call.tool_name, args)
+        try:
+            answer = await self._context.wait_for_user(
+                _question(self._durable.name, call.tool_name, change, has_result="result" in shown),
+                input_type="select",
+                options=self._options(offered, args, has_result="result" in shown),
+                assignees=self._durable.operators,
+                help="The code has changed since the model called it. Nothing is run until this is decided.",
+                metadata={
+                    "agent": self._durable.name,
+                    "tool": call.tool_name,
+                    "arguments": args,
+                    "tool_call_id": call.tool_call_id,
+                    **shown,
+                },
+            )
+        except QuestionCancelled:
+            return None
+        if answer.value == NOTHING:
+            return None
+        if answer.value == RESULT:
+            return Choice(RESULT, None, answer.user_id)
+        return Choice(answer.value, offered.get(answer.value), answer.user_id)
+
+    async def _offered(self, name: str, args: dict[str, Any]) -> dict[str, Known | None]:
+        """Return the tools that take these arguments, the one of that name first."""
+        if not self._context.patched(OFFERED):
+            return dict.fromkeys(self._fitting(name, args))
+        kept: dict[str, dict[str, Any]] = await self._context.step(
+            f"{self._durable.name}.{name}:offered",
+            lambda: {each: known.facts() for each, known in self._fitting(name, args).items()},
+        )
+        return {each: Known(**facts) for each, facts in kept.items()}
+
+    def _fitting(self, name: str, args: dict[str, Any]) -> dict[str, Known]:
+        tools = tools_now(self._tools)
+        fitting = [each for each, tool in tools.items() if _takes(self._tools, tool, args)]
+        fitting.sort(key=lambda each: (each != name, each))
+        return {each: known_of(self._tools, tools[each], (), self._durable.approvals) for each in fitting}
+
+    def _options(
+        self, offered: Mapping[str, Known | None], args: dict[str, Any], *, has_result: bool
+    ) -> list[dict[str, Any]]:
+        tools = tools_now(self._tools)
+        options = (
+            [{"value": RESULT, "label": "Give the model the result that has come"}] if has_result else []
+        )
+        options += [{"value": each, "label": _label(each, tools.get(each), args)} for each in offered]
+        return [*options, {"value": NOTHING, "label": "Run nothing, and tell the model"}]
+
+
+def _question(agent: str, tool: str, change: Change, *, has_result: bool) -> str:
+    if has_result:
+        became = "is not there any more" if change == "gone" else "takes other arguments by now"
+        return f"{agent} has called {tool}, which {became}, and a result has come. What shall become of it?"
+    if change == "gone":
+        return f"{agent} has called {tool}, which is not there any more. What shall be run instead?"
+    return f"{agent} has called {tool}, which takes other arguments by now. What shall be run?"
+
+
+def _label(name: str, tool: ToolsetTool[Any] | None, args: dict[str, Any]) -> str:
+    """Say what would be run, also what the tool takes where the arguments say nothing."""
+    properties: dict[str, Any] = (
+        {} if tool is None else tool.tool_def.parameters_json_schema.get("properties", {})
+    )
+    more = [
+        f"{each}={json.dumps(schema['default'])}"
+        for each, schema in properties.items()
+        if each not in args and isinstance(schema, dict) and "default" in schema
+    ]
+    return f"Run {name} with these arguments" + (f", and {', '.join(more)}" if more else "")
+
+
+def _takes(tools: ToolManager[Any], tool: ToolsetTool[Any], args: dict[str, Any]) -> bool:
+    if tool.tool_def.kind == "output" or problem_of(tools, tool, args) is not None:
+        return False
+    is_unchecked = tool.args_validator is TOOL_SCHEMA_VALIDATOR  # what is run elsewhere has but a schema
+    return not is_unchecked or not problems(tool.tool_def.parameters_json_schema, args)
