@@ -317,6 +317,26 @@ async def test_a_rule_for_the_session_approves_later_calls_of_it_and_of_no_other
 
 
 @in_asyncio
+async def test_a_rule_approves_no_call_that_shows_other_details() -> None:
+    risks = iter(["low", "low", "high"])
+
+    def by_risk(call: ToolCall) -> Any:
+        return ask(details={"risk": next(risks)})
+
+    scene = Scene(*[calls(REMOVE), says("done")] * 3, is_gated=False, approvals=by_risk)
+    async with environment(scene.app) as env:
+        first = await env.start(scene.work, session_id="s1")
+        (question,) = (await scene.questions(env)).values()
+        await env.client.answer(question, True, user_id="ana", alike=Alike(session=True))
+        await first.result()
+        await env.run(scene.work, session_id="s1")
+        assert scene.removed == ["a", "a"]
+        await env.start(scene.work, session_id="s1")
+        assert set(await scene.questions(env)) == {"a"}
+    assert scene.removed == ["a", "a"]
+
+
+@in_asyncio
 async def test_a_rule_made_at_the_gate_answers_no_pause_and_one_of_a_pause_only_the_very_same() -> None:
     app, warning, paid = Signoff(MemoryStore()), "it would be overdrawn", list[str]()
     script = Script(*[calls(("pay", {"cents": 900})), says("done")] * 4)

@@ -19,7 +19,9 @@ export function conversationOf(metadata: Record<string, unknown>): readonly Said
 /** Return what else a question's metadata says. */
 export function withoutConversation(metadata: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(metadata).filter(([name]) => !["conversation", "tool_call_id", "signoff_paused"].includes(name)),
+    Object.entries(metadata).filter(
+      ([name]) => !["conversation", "tool_call_id", "signoff_paused"].includes(name),
+    ),
   );
 }
 
