@@ -171,6 +171,23 @@ async def test_a_long_turn_is_as_one_that_is_not_split(tmp_path: Path) -> None:
 
 
 @in_asyncio
+async def test_a_turn_that_waits_a_day_behind_twenty_calls_repeats_none_of_them(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = new_app(tmp_path, clock=clock)
+    walk = Walk(app, steps=20)
+    async with running(app, hot_runs=0) as client:
+        chat = app.conversation("walker", session_id="c")
+        paused = await chat.run("go", id="r")
+        assert isinstance(paused, Paused)
+        clock.advance(86_400)
+        before = len(await client.backend.read_journal("r"))
+        assert isinstance(await chat.resume(paused.resume_token, "approved"), Finished)
+        journal = (await client.backend.read_journal("r"))[before:]
+    assert (walk.walked, walk.sent, len(walk.asked)) == (list(range(20)), 1, 22)
+    assert [entry.name for entry in journal if entry.kind is EntryKind.COMPLETED].count("walker:model") == 1
+
+
+@in_asyncio
 async def test_a_crash_anywhere_in_a_long_turn_repeats_no_request_and_comes_to_the_same() -> None:
     app = Signoff(MemoryStore())
     walk = Walk(app, steps=RESPONSES + 1)
