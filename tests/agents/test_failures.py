@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -218,5 +218,5 @@ async def test_outside_workflows_an_answer_is_what_pydantic_ai_takes_for_one() -
 @pytest.mark.parametrize("name", [*SAYING_WHY, *SILENT])
 def test_streams_are_known_by_the_names_that_pydantic_ai_gives_them(name: str) -> None:
     models = Path(pydantic_ai.models.__file__).parent
-    tree = ast.parse((models / {**SAYING_WHY, **SILENT}[name]).read_text())
-    assert name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    source = (models / {**SAYING_WHY, **SILENT}[name]).read_text()
+    assert re.search(rf"^class {name}\b", source, re.MULTILINE)

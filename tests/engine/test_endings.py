@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 from datetime import datetime
 from pathlib import Path
 
@@ -388,3 +389,20 @@ async def test_a_run_that_says_so_cannot_run_here_whatever_its_code_catches(tmp_
         supported.append("refunds")
         await client.retry("run")
         assert await (await client.get("run")).result(60) == "paid"
+
+
+@in_asyncio
+async def test_of_what_a_run_came_to_that_cannot_run_here_asyncio_does_not_complain(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        ctx.cannot_run_here("this build has no refunds")
+
+    async with running(app) as client:
+        with pytest.raises(CannotRunHere):
+            await (await client.start(flow)).result(60)
+    gc.collect()
+    assert not [each for each in caplog.messages if "never retrieved" in each]

@@ -351,8 +351,12 @@ class Execution:
 
     def _drive(self) -> None:
         guard.drive(self, self._turn)
-        if self._main is not None and self._main.done() and not self.ended:
+        if self._main is None or not self._main.done():
+            return
+        if not self.ended:
             self._end(self._main)
+        elif not self._main.cancelled():
+            self._main.exception()  # what it came to counts no more: asyncio need not complain that nobody looked
 
     def _turn(self) -> None:
         try:
