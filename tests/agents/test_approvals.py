@@ -605,12 +605,18 @@ async def test_a_tool_that_a_person_was_asked_about_is_not_tried_again_by_itself
     assert begun.count("look") <= 3
 
 
+@pytest.mark.parametrize("barrier", [False, True])
+@pytest.mark.parametrize("operators", [[], ["group:ops"]], ids=["", "operators"])
 @in_asyncio
-async def test_who_is_asked_about_an_interrupted_call_sees_which_it_was(tmp_path: Path) -> None:
-    app, begun = new_app(tmp_path), list[str]()
+async def test_who_could_allow_an_interrupted_call_says_what_became_of_it_and_sees_which_it_was(
+    tmp_path: Path, barrier: bool, operators: list[str]
+) -> None:
+    app, begun = new_app(tmp_path, operators=["group:app"]), list[str]()
     both = asyncio.Event()
     script = Script(calls(("pay", {"order": "o-1"}), ("pay", {"order": "o-2"})), says("done"))
-    agent = Agent(script.model, name="a", capabilities=[Durable(approvals=["pay"])])
+    policy = {"pay": ask(assignees=["group:finance"])}
+    durable = Durable[None](approvals=policy, barrier=barrier, operators=operators)
+    agent = Agent(script.model, name="a", capabilities=[durable])
 
     @agent.tool_plain
     async def pay(order: str, currency: str = "EUR") -> str:  # pyright: ignore[reportUnusedFunction]
@@ -626,7 +632,7 @@ async def test_who_is_asked_about_an_interrupted_call_sees_which_it_was(tmp_path
             while len(found := (await client.questions()).items) < 2:
                 await asyncio.sleep(0.01)
             for each in found:
-                await client.answer(each.id, True)
+                await client.answer(each.id, True, user_id="ana", groups=["finance"])
             await both.wait()
         async with app.worker():
             while len(found := (await client.questions()).items) < 2:
@@ -635,8 +641,13 @@ async def test_who_is_asked_about_an_interrupted_call_sees_which_it_was(tmp_path
             assert sorted(each["arguments"]["order"] for each in shown) == ["o-1", "o-2"]
             assert {each["tool"] for each in shown} == {"pay"}
             assert {each["agent"] for each in shown} == {"a"}
+            (who,) = operators or ["group:finance"]
+            assert {each.assignees for each in found} == {(who,)}
             for each in found:
-                await client.answer(each.id, {"action": "done", "result": "paid"})
+                done = {"action": "done", "result": "paid"}
+                with pytest.raises(NotAllowed):
+                    await client.answer(each.id, done, user_id="mallory", groups=["app"])
+                await client.answer(each.id, done, user_id="olga", groups=[who.removeprefix("group:")])
             chat = await (await client.get("r")).result(60)
     assert [each["content"] for each in chat["messages"][2]["parts"]] == ["paid", "paid"]
     assert sorted(begun) == ["o-1", "o-2"]

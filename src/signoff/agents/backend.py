@@ -194,13 +194,11 @@ def config_of(model: Config, tool: Config, operators: Sequence[str] = ()) -> Rol
             return False
         definition = tool_found.tool_def
         options = cast("Mapping[str, Any]", definition.metadata or {}).get(KEY)
-        chosen = step_options_of(cast("Mapping[str, Any]", options or {}), definition)
+        chosen = step_options_of(cast("Mapping[str, Any]", options or {}), definition, operators)
         if not isinstance(operation_id, ToolsetCallToolId):
-            chosen.pop("effect", None)
-            chosen.pop("metadata", None)
-        if chosen.get("effect") != "once":
-            return {**tool, **chosen}
-        return {"operators": operators, **chosen}
+            for name in ("effect", "metadata", "operators"):
+                chosen.pop(name, None)
+        return chosen if chosen.get("effect") == "once" else {**tool, **chosen}
 
     return RoleBasedOperationConfig(model=model, event=tool, capability=tool, tool=tool, resolve_tool=resolve)
 

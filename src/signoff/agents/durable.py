@@ -39,7 +39,7 @@ from signoff.agents.approvals import Policy, check_policy, names_in
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
 from signoff.agents.deps import Copy, GivenDeps
-from signoff.agents.gate import EDITED, Gate, as_edited
+from signoff.agents.gate import ASSIGNEES, EDITED, Gate, as_edited
 from signoff.agents.record import note_call
 from signoff.agents.speaking import speaking
 from signoff.agents.tools import KEY, NEEDS_APPROVAL, Calling, calling
@@ -283,12 +283,13 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             note_call(call.tool_call_id)
             return await gate.run_through_pauses(call, arguments, handler)
 
-        with calling(Calling(ctx.tool_call_approved, gate.shown(call, args))):
+        agreed = _agreed_of(ctx.tool_call_metadata if ctx.tool_call_approved else None)
+        about = gate.shown(call, args)
+        with calling(Calling(ctx.tool_call_approved, about, tuple(agreed.get(ASSIGNEES, ())))):
             if not ctx.tool_call_approved:
                 known = await _known_of(gate, [call])
                 return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
             note_call(call.tool_call_id)
-            agreed = _agreed_of(ctx.tool_call_metadata)
             try:
                 return await gate.run_agreed(call, args, handler, agreed)
             except CallDeferred as deferred:

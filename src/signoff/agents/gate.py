@@ -47,6 +47,9 @@ INSTEAD: Final = "signoff_instead"
 ANSWERS: Final = "signoff_answers"
 """Under which name the metadata of a call has what people have answered to the tool that it is run instead of."""
 
+ASSIGNEES: Final = "signoff_assignees"
+"""Under which name the metadata of a call has who could allow it."""
+
 KEPT: Final = "signoff.changed_results"
 """The patch of runs that look, before the model gets a result, whether its tool has changed."""
 
@@ -164,8 +167,9 @@ class Gate:
             return
         results.approvals[call.tool_call_id] = ToolApproved(override_args=agreed.arguments)
         choice = agreed.runs if isinstance(agreed.runs, Choice) else None
-        if agreed.edit is not None or choice is not None:
-            results.metadata[call.tool_call_id] = {EDITED: agreed.edit, INSTEAD: choice}
+        known = {EDITED: agreed.edit, INSTEAD: choice, ASSIGNEES: tuple(decision.get("assignees", ()))}
+        if any(known.values()):
+            results.metadata[call.tool_call_id] = known
 
     async def _answer_into(
         self, results: DeferredToolResults, call: ToolCallPart, decision: Decision
@@ -278,7 +282,10 @@ class Gate:
                 return choice if isinstance(choice, ToolDenied) else Agreed(choice, args, answer)
             try:
                 validated = await self._tools.validate_tool_call(
-                    replace(call, args=args), approved=True, wrap_validation_errors=False
+                    replace(call, args=args),
+                    approved=True,
+                    metadata={ASSIGNEES: tuple(decision.get("assignees", ()))},
+                    wrap_validation_errors=False,
                 )
             except (ValidationError, ModelRetry, UnexpectedModelBehavior) as error:
                 problem = f"These arguments are not taken: {error}"

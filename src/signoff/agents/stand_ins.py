@@ -154,13 +154,12 @@ class _StandIn(AbstractToolset[Any]):
             self._check_not_begun(name, ctx)
             raise ToolChanged(self.change)
         # if it was interrupted, people say what became of it
-        options = step_options_of({"effect": "once"}, None)
+        options = step_options_of({"effect": "once"}, None, self._durable.operators)
         step = current_context().step(
             self._step_name(name),
             changed,
             self.change,
             **options,
-            operators=self._durable.operators,
             returns=Any,
         )
         try:

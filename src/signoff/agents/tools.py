@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -70,10 +70,12 @@ class Calling:
     Attributes:
         is_allowed: Whether a person has allowed it, for whatever reason they were asked.
         about: What is shown of it, if it is interrupted.
+        assignees: Who could allow it, and says then what became of it, unless operators do; empty: anybody.
     """
 
     is_allowed: bool = False
     about: Mapping[str, Any] | None = None
+    assignees: tuple[str, ...] = ()
 
 
 _calling: ContextVar[Calling] = ContextVar("signoff_tool_call", default=Calling())  # noqa: B039 - it is frozen
@@ -89,14 +91,23 @@ def calling(call: Calling) -> Generator[None]:
         _calling.reset(token)
 
 
-def step_options_of(options: Mapping[str, Any], definition: ToolDefinition | None) -> dict[str, Any]:
-    """Return the options of the step that runs a tool."""
+def step_options_of(
+    options: Mapping[str, Any], definition: ToolDefinition | None, operators: Sequence[str]
+) -> dict[str, Any]:
+    """Return the options of the step that runs a tool.
+
+    Args:
+        options: What the tool says of itself.
+        definition: The tool; None: nothing is known of it.
+        operators: Who says what became of calls that were interrupted.
+    """
     chosen = {name: options[name] for name in ("retry", "timeout", "effect") if name in options}
     if "effect" not in chosen and _writes(options, definition):
         chosen["effect"] = "once"
     if chosen.get("effect") == "once":
         chosen.pop("retry", None)
-        chosen["metadata"] = _calling.get().about
+        call = _calling.get()
+        chosen |= {"metadata": call.about, "operators": tuple(operators) or call.assignees}
     return chosen
 
 
