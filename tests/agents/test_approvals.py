@@ -479,6 +479,54 @@ async def test_behind_a_barrier_a_tool_that_is_run_elsewhere_is_answered_for_and
 
 
 @in_asyncio
+async def test_behind_a_barrier_all_that_people_are_asked_is_to_be_seen_at_once() -> None:
+    app, removed = Signoff(MemoryStore()), list[str]()
+    script = Script(calls(REMOVE, ("ship", {}), ("scan", {})), says("done"))
+    scan = ToolDefinition(name="scan", parameters_json_schema={"type": "object", "properties": {}})
+    agent = Agent(
+        script.model,
+        name="a",
+        toolsets=[ExternalToolset([scan], id="desk")],
+        capabilities=[Durable(barrier=True)],
+    )
+
+    @agent.tool_plain(requires_approval=True)
+    async def remove(path: str) -> str:
+        removed.append(path)
+        return f"removed {path}"
+
+    @agent.tool_plain
+    def ship() -> str:
+        raise CallDeferred
+
+    @app.workflow
+    async def work(ctx: Context) -> list[Any]:
+        return returns((await agent.run("go")).all_messages())
+
+    async with environment(app, hot_runs=0) as env:
+        run = await env.start(work)
+        await env.idle()
+        found = (await env.client.questions()).items
+        texts = {asked(each)["text"]: each.id for each in found}
+        assert sorted(texts) == [
+            "a needs the result of scan",
+            "a needs the result of ship",
+            "a wants to call remove",
+        ]
+        await env.client.answer(texts["a wants to call remove"], True)
+        await env.idle()
+        assert removed == []
+        for name in ("scan", "ship"):
+            await env.client.answer(texts[f"a needs the result of {name}"], {"result": name})
+        returned = await run.result()
+    assert returned == [
+        ["remove", "removed a", "success"],
+        ["ship", "ship", "success"],
+        ["scan", "scan", "success"],
+    ]
+
+
+@in_asyncio
 async def test_an_edited_call_behind_a_barrier_whose_result_nobody_gives_is_denied() -> None:
     scene = Scene(calls(("ship", {"order": "o-1"})), says("done"), barrier=True)
 

@@ -50,6 +50,9 @@ ANSWERS: Final = "signoff_answers"
 ASSIGNEES: Final = "signoff_assignees"
 """Under which name the metadata of a call has who could allow it."""
 
+TOGETHER: Final = "signoff.results_behind_barrier"
+"""The patch of runs that ask for results together with all else that a barrier waits for."""
+
 KEPT: Final = "signoff.changed_results"
 """The patch of runs that look, before the model gets a result, whether its tool has changed."""
 
@@ -118,7 +121,7 @@ class Gate:
             if verdict == "deny":
                 return ToolDenied(decision.get("reason") or DENIED)
             if known.is_external:
-                return await self._result_from_outside(call, definition, args, decision)
+                return await self._ask_for_result(call, definition, args, decision)
             if verdict == "ask":
                 return await self._ask_and_run(call, definition, args, decision)
         try:
@@ -126,7 +129,7 @@ class Gate:
         except ApprovalRequired as required:
             return await self._ask_and_run(call, definition, args, _asked_by_tool(required.metadata))
         except CallDeferred as deferred:
-            return await self._result_from_outside(call, definition, args, _asked_by_tool(deferred.metadata))
+            return await self._ask_for_result(call, definition, args, _asked_by_tool(deferred.metadata))
 
     async def run_agreed(
         self, call: ToolCallPart, args: dict[str, Any], handler: Handler, metadata: Mapping[str, Any]
@@ -259,6 +262,13 @@ class Gate:
         if isinstance(agreed.runs, Choice):
             return await self._run_choice(call, agreed.arguments, agreed.runs, agreed.edit)
         return as_edited(await self._tools.execute_tool_call(agreed.runs), agreed.edit)
+
+    async def _ask_for_result(
+        self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], decision: Decision
+    ) -> Any:
+        if self._durable.barrier and self._context.patched(TOGETHER):  # as in `_ask_and_run`
+            raise CallDeferred(metadata={"decision": decision})
+        return await self._result_from_outside(call, definition, args, decision)
 
     async def _agree(
         self,
