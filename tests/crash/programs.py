@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from signoff import Context, Signoff, current_step
+from signoff.records import Promise
 from signoff.stores.base import Store
 from tests.crash.graph import register_flow
 
@@ -148,6 +149,11 @@ def _register_agents(app: Signoff, effect: Callable[[object], object]) -> None:
         return await deployer().deploy()
 
 
+def asked_person(question: Promise) -> str | None:
+    """Who is to answer a question; None: anybody."""
+    return next((each.removeprefix("user:") for each in question.assignees), None)
+
+
 def timeless(value: object) -> object:
     """Return JSON without the times in messages, which are those of the process that made them."""
     if isinstance(value, dict):
@@ -168,7 +174,6 @@ ANSWERS = {
     "mail?": True,
     "deploy?": True,
 }
-ASKED = {"refund?": "ana", "mail?": "bob"}
 UNCLEAR = {
     "support.refund": "refunded 400",
     "support.mail": "mailed bob",

@@ -31,7 +31,7 @@ async def answer_everything(client: AsyncClient) -> None:
                 answer = programs.ANSWERS[asked["text"]]
             else:
                 answer = {"action": "done", "result": unclear_result(asked["metadata"])}
-            who = programs.ASKED.get(asked["text"])
+            who = programs.asked_person(question)
             await client.answer(question.id, answer, user_id=who, request_id=question.id)
         await asyncio.sleep(0.005)
 

@@ -144,7 +144,7 @@ async def answer_everything(client: AsyncClient) -> None:
                 answer = programs.ANSWERS[asked["text"]]
             else:
                 answer = {"action": "done", "result": unclear_result(asked["metadata"])}
-            await client.answer(question.id, answer, user_id=programs.ASKED.get(asked["text"]))
+            await client.answer(question.id, answer, user_id=programs.asked_person(question))
             answered.add(question.id)
         await asyncio.sleep(0.05)
 
