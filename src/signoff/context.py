@@ -15,6 +15,7 @@ from signoff import codec
 from signoff.bodies import LocalCall, function_name, is_workflow_code
 from signoff.calling_back import CallbackCall, CallbackOpening
 from signoff.concurrency import slot_of
+from signoff.engine.branches import Branch
 from signoff.engine.calls import (
     ChildCall,
     DetachedCall,
@@ -509,6 +510,29 @@ class Context:
         error = CannotRunHere(reason)
         self._execution.refuse(error)
         raise error
+
+    def branch(self) -> Branch:
+        """Begin a branch, whose calls are numbered among themselves: a replay can do without them.
+
+        Raises:
+            RegistrationError: This code runs in a branch already.
+        """
+        return self._execution.branch()
+
+    @property
+    def is_in_branch(self) -> bool:
+        """Whether this code runs in a branch."""
+        return self._execution.numbers.branch_here is not None
+
+    async def rebuild(self) -> NoReturn:
+        """Have the run rebuilt from its journal, when its steps that run have ended. The code goes no further here.
+
+        It is for code that goes another way by what the journal says now: a branch that it has skipped, it skips no
+        longer.
+        """
+        self._execution.is_outdated = True
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nothing completes it")
 
     def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
         """End this generation of the run and begin the next, with these arguments and an empty journal.

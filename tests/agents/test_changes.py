@@ -16,9 +16,8 @@ from pydantic_ai.toolsets import FunctionToolset
 import signoff
 from signoff import AsyncClient
 from signoff.agents import ToolCall, in_workflow
-from signoff.agents.operators import NOTHING, RESULT
-from signoff.errors import CannotRunHere
-from signoff.records import RunState
+from signoff.agents.operators import AS_BEFORE, NOTHING, RESULT
+from signoff.records import Promise
 from tests.agents.deploys import (
     CHANGES,
     KINDS,
@@ -28,7 +27,6 @@ from tests.agents.deploys import (
     Parts,
     acts,
     asked_before_a_deploy,
-    waits,
 )
 from tests.agents.scripts import Script, Turn, asked, calls, says
 from tests.support import in_asyncio, until
@@ -51,8 +49,11 @@ async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_
         assert ("is not there any more" if gone else "takes other arguments by now") in shown["text"]
         fitting = {"renamed": ["delete"], "widened": ["remove"]}.get(change, [])
         result = [] if old.is_run else [RESULT]
-        assert [each["value"] for each in shown["options"]] == [*result, *fitting, NOTHING]
-        assert change != "widened" or "force=true" in shown["options"][-2]["label"] or old.is_external
+        back = [AS_BEFORE] if old.is_run else []
+        assert [each["value"] for each in shown["options"]] == [*result, *fitting, *back, NOTHING]
+        assert (
+            change != "widened" or "force=true" in shown["options"][len(result)]["label"] or old.is_external
+        )
         assert (shown["metadata"]["tool"], shown["metadata"]["arguments"]) == REMOVE
         assert "ana" in str(shown["metadata"]), "who has answered"
         assert question.assignees == ("user:olga",)
@@ -98,6 +99,36 @@ async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(
     await new.app.store.close()
 
 
+@pytest.mark.parametrize("change", ["removed", "widened"])
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.is_run])
+@in_asyncio
+async def test_a_tool_runs_as_before_when_its_code_is_back_and_an_operator_says_so(
+    tmp_path: Path, kind: str, change: str
+) -> None:
+    old = KINDS[kind]
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after(change), **old.options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        first = await new.question(client)
+        await client.answer(first.id, AS_BEFORE, user_id="olga")
+        second = await until(new.app, lambda: asked_after(client, first.id))  # it is not there yet
+    await new.app.store.close()
+    assert new.done == []
+    back = Deploy(tmp_path, script, old.after("none"), **old.options)
+    async with AsyncClient(back.app) as client, back.app.worker():
+        await client.answer(second.id, AS_BEFORE, user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "removed a", "success"]]
+        await back.checked()
+    await back.app.store.close()
+    assert back.done == ["remove a"]
+    assert len(script.asked) == 2
+
+
+async def asked_after(client: AsyncClient, id: str) -> Promise | None:
+    return next((each for each in (await client.questions()).items if each.id != id), None)
+
+
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.is_run])
 @in_asyncio
 async def test_an_operator_may_let_the_model_have_a_result_that_has_come(tmp_path: Path, kind: str) -> None:
@@ -114,48 +145,31 @@ async def test_an_operator_may_let_the_model_have_a_result_that_has_come(tmp_pat
     await new.app.store.close()
 
 
-@pytest.mark.parametrize("kind", ["approval", "pause"])
+@pytest.mark.parametrize("change", ["renamed", "removed", "widened"])
+@pytest.mark.parametrize("kind", KINDS)
 @in_asyncio
-async def test_an_operator_is_asked_about_the_calls_of_a_given_history_too(tmp_path: Path, kind: str) -> None:
+async def test_an_operator_is_asked_about_the_calls_of_a_given_history_too(
+    tmp_path: Path, kind: str, change: str
+) -> None:
     old, script = KINDS[kind], Script(says("done"))
     given = [ModelRequest([UserPromptPart("tidy up")]), calls((*REMOVE, "call"))]
     await asked_before_a_deploy(tmp_path, script, old, given=given)
-    new = Deploy(tmp_path, script, old.after("widened"), given=given)
+    new = Deploy(tmp_path, script, old.after(change), given=given, **old.options)
     async with AsyncClient(new.app) as client, new.app.worker():
         question = await new.question(client)
-        assert "takes other arguments by now" in asked(question)["text"]
+        became = "takes other arguments by now" if change == "widened" else "is not there any more"
+        assert became in asked(question)["text"]
         assert new.done == []
-        await client.answer(question.id, "remove", user_id="olga")
+        fitting = {"renamed": "delete", "widened": "remove"}.get(change)
+        await client.answer(question.id, (fitting or NOTHING) if old.is_run else RESULT, user_id="olga")
         await (await client.get("r")).result(60)
-        assert new.done == ["remove a True"]
+        ran = f"{fitting} a{' True' if change == 'widened' else ''}"
+        assert new.done == ([ran] if old.is_run and fitting else [])
         await new.checked()
     await new.app.store.close()
 
 
 # Workflow code
-
-
-@pytest.mark.parametrize("change", CHANGES)
-@in_asyncio
-async def test_a_body_of_workflow_code_that_has_changed_stops_its_run_which_goes_on_under_the_old_code(
-    tmp_path: Path, change: str
-) -> None:
-    old = Kind(waits, is_inline=True)
-    script = Script(calls(REMOVE), says("done"))
-    await asked_before_a_deploy(tmp_path, script, old)
-    new = Deploy(tmp_path, script, old.after(change))
-    async with AsyncClient(new.app) as client, new.app.worker():
-        run = await client.get("r")
-        with pytest.raises(CannotRunHere, match="'remove'.*Deploy it again"):
-            await run.result(60)
-        record = await client.backend.get_run("r")
-        assert (record.state, record.retryable, new.done) == (RunState.FAILED, True, [])
-    await new.app.store.close()
-    mended = Deploy(tmp_path, script, old.after("none"))
-    async with AsyncClient(mended.app) as client, mended.app.worker():
-        await client.retry("r")
-        assert await (await client.get("r")).result(60) == [["remove", "removed a", "success"]]
-    await mended.app.store.close()
 
 
 @in_asyncio

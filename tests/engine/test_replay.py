@@ -46,6 +46,7 @@ BRANCHES = (
     "invoke",
     "timeout",
     "child",
+    "branch",
 )
 
 
@@ -70,7 +71,7 @@ def a_program(chance: random.Random, leaves: int) -> Program:
 traces: dict[str, Trace] = {}
 
 
-class _Interpreter:
+class Interpreter:
     """Runs a program in a context and notes what it meets, in order."""
 
     def __init__(self, ctx: Context) -> None:
@@ -96,9 +97,9 @@ class _Interpreter:
         return result
 
     async def _of(self, node: Program, path: str) -> list[object]:
-        return [await self._quietly(each, f"{path}{index}") for index, each in enumerate(node["of"])]
+        return [await self.quietly(each, f"{path}{index}") for index, each in enumerate(node["of"])]
 
-    async def _quietly(self, node: Program, path: str) -> object:
+    async def quietly(self, node: Program, path: str) -> object:
         try:
             return await self.run(node, path)
         except Exception as error:
@@ -106,8 +107,7 @@ class _Interpreter:
 
     def _tasks(self, node: Program, path: str) -> list[asyncio.Task[object]]:
         return [
-            asyncio.create_task(self._quietly(each, f"{path}{index}"))
-            for index, each in enumerate(node["of"])
+            asyncio.create_task(self.quietly(each, f"{path}{index}")) for index, each in enumerate(node["of"])
         ]
 
     async def _step(self, node: Program, path: str) -> object:
@@ -154,7 +154,7 @@ class _Interpreter:
         return await self._of(node, path)
 
     async def _gather(self, node: Program, path: str) -> object:
-        return await asyncio.gather(*(self._quietly(each, f"{path}{n}") for n, each in enumerate(node["of"])))
+        return await asyncio.gather(*(self.quietly(each, f"{path}{n}") for n, each in enumerate(node["of"])))
 
     async def _group(self, node: Program, path: str) -> object:
         async with asyncio.TaskGroup() as group:
@@ -174,7 +174,7 @@ class _Interpreter:
         queue: asyncio.Queue[object] = asyncio.Queue(maxsize=1)
 
         async def produce(each: Program, index: int) -> None:
-            await queue.put(await self._quietly(each, f"{path}{index}"))
+            await queue.put(await self.quietly(each, f"{path}{index}"))
 
         async with asyncio.TaskGroup() as group:
             for index, each in enumerate(node["of"]):
@@ -193,27 +193,33 @@ class _Interpreter:
 
     async def _invoke(self, node: Program, path: str) -> object:
         async def inner(ctx: Context, index: int) -> object:
-            return await self._quietly(node["of"][index], f"{path}{index}")
+            return await self.quietly(node["of"][index], f"{path}{index}")
 
         handles = [await self.ctx.lfi(inner, index) for index in range(len(node["of"]))]
         return [await handle for handle in reversed(handles)]
+
+    async def _branch(self, node: Program, path: str) -> object:
+        if self.ctx.is_in_branch:
+            return await self._of(node, path)
+        with self.ctx.branch().entered():
+            return await self._of(node, path)
 
     async def _child(self, node: Program, path: str) -> object:
         return await self.ctx.rfc("interpret", {"do": "gather", "of": node["of"]})
 
 
-def _interpreting(folder: Path) -> tuple[Signoff, VirtualClock]:
+def interpreting(folder: Path, kind: type[Interpreter] = Interpreter) -> tuple[Signoff, VirtualClock]:
     clock = VirtualClock(1_700_000_000.0)
     app = new_app(folder, clock=clock)
 
     @app.workflow
     async def interpret(ctx: Context, program: Program) -> str:
-        return str(await _Interpreter(ctx)._quietly(program, ""))
+        return str(await kind(ctx).quietly(program, ""))
 
     return app, clock
 
 
-class _World:
+class World:
     """Whatever is outside of the runs: it does one thing at a time, in random order, whenever all runs are paused."""
 
     def __init__(self, app: Signoff, client: AsyncClient, clock: VirtualClock, chance: random.Random) -> None:
@@ -253,7 +259,7 @@ class _World:
         return not (await self._app.store.list_runs(RunFilter(BUSY))).items
 
 
-async def _live(app: Signoff, client: AsyncClient, world: _World, program: Program, run_id: str) -> Run:
+async def live(app: Signoff, client: AsyncClient, world: World, program: Program, run_id: str) -> Run:
     await client.start("interpret", program, id=run_id)
     while True:
         await until(app, world.is_waiting)
@@ -310,7 +316,7 @@ async def _check_every_length(app: Signoff, run: Run, entries: Sequence[Entry], 
 @pytest.mark.timeout(400)
 def test_any_program_stopped_at_any_length_of_its_journal_goes_on_the_same(tmp_path: Path) -> None:
     print(f"SIGNOFF_SEED={SEED}")
-    app, clock = _interpreting(tmp_path)
+    app, clock = interpreting(tmp_path)
     count = 0
     with asyncio.Runner() as runner:
         client_context = opened(app)
@@ -329,8 +335,8 @@ def test_any_program_stopped_at_any_length_of_its_journal_goes_on_the_same(tmp_p
         async def check_one(chance: random.Random, leaves: int, run_id: str) -> None:
             program = a_program(chance, leaves)
             note(f"{program}")
-            world = _World(app, client, clock, chance)
-            run = await _live(app, client, world, program, run_id)
+            world = World(app, client, clock, chance)
+            run = await live(app, client, world, program, run_id)
             entries = await journal(app, run_id)
             assert entries[-1].kind in (EntryKind.SUCCEEDED, EntryKind.FAILED)
             await _check_every_length(app, run, entries[:-1], list(traces[run_id]))

@@ -153,6 +153,8 @@ def change_between(known: Known, tool: ToolsetTool[Any] | None) -> Change | None
         return "gone"
     if tool.tool_def.kind == "output":
         return None
+    if is_inline(tool, tool.tool_def.name) != known.is_inline:
+        return "other"
     return None if signature_of(tool.tool_def, is_inline=known.is_inline) == known.signature else "other"
 
 

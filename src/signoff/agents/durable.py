@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
-from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai import CallToolsNode, RunContext, ToolDefinition
 from pydantic_ai._utils import _disable_threads, disable_threads  # pyright: ignore[reportPrivateUsage]
 from pydantic_ai.agent import AbstractAgent, EventStreamHandler
 from pydantic_ai.capabilities import (
     AbstractCapability,
+    AgentNode,
     CapabilityOrdering,
     CombinedCapability,
     Instrumentation,
@@ -39,7 +40,8 @@ from signoff.agents.approvals import Policy, check_policy, names_in
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
 from signoff.agents.deps import Copy, GivenDeps
-from signoff.agents.gate import ASSIGNEES, EDITED, Gate, as_edited
+from signoff.agents.gate import ASSIGNEES, Gate
+from signoff.agents.ran import EDITED, as_edited
 from signoff.agents.record import note_call
 from signoff.agents.speaking import speaking
 from signoff.agents.tools import KEY, NEEDS_APPROVAL, Calling, calling
@@ -50,6 +52,9 @@ from signoff.errors import NotSerializable, OutsideWorkflow
 from signoff.people.responders import check_names
 
 log = logging.getLogger("signoff.agents")
+
+GIVEN: Final = "signoff.given_calls"
+"""The patch of runs that look at the calls which a given history ends in before their tools are looked for."""
 
 DepsFactory = Callable[[Any], Any]
 
@@ -265,6 +270,17 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             await Gate.of(self, ctx).record(calls, _known.get())
         return response
 
+    async def before_node_run(
+        self, ctx: RunContext[AgentDepsT], *, node: AgentNode[AgentDepsT]
+    ) -> AgentNode[AgentDepsT]:
+        """Record what is known of the tools that a given history ends in calls of, before they are looked for."""
+        if self.in_durable_context and isinstance(node, CallToolsNode):
+            calls = [part for part in node.model_response.parts if isinstance(part, ToolCallPart)]
+            is_given = any(call.tool_name not in _known.get() for call in calls)
+            if is_given and ctx.tool_manager is not None and current_context().patched(GIVEN):
+                await _known_of(Gate.of(self, ctx), calls)
+        return node
+
     async def wrap_tool_execute(
         self,
         ctx: RunContext[AgentDepsT],
@@ -312,6 +328,10 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     def recorded(self, payload: object) -> Any:
         """Return, or raise, what a tool call's step has recorded."""
         return self._unwrap_tool_result(JSON_CODEC.load(CallToolResult, payload))
+
+    def payload_of(self, result: CallToolResult) -> object:
+        """Return what is recorded of a tool call's result. Raises NotSerializable."""
+        return self._encode(CallToolResult, result)
 
 
 _at_step_of: contextvars.ContextVar[Durable[Any]] = contextvars.ContextVar("signoff_agent_step")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -11,17 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic import ValidationError
 from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, UnexpectedModelBehavior
-from pydantic_ai.messages import ToolCallPart, ToolReturn
+from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tool_manager import ToolManager, ValidatedToolCall
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
-from pydantic_core import to_jsonable_python
 
 from signoff.agents import pausing
 from signoff.agents.approvals import ASK, Decision, ToolCall, decide, plain
 from signoff.agents.changes import Change, Known, ToolChanged, known_of
-from signoff.agents.operators import RESULT, Choice, Operators
+from signoff.agents.inline import BRANCHES, UNTOUCHED, InlineCall
+from signoff.agents.operators import RESULT, Begun, Choice, Operators
 from signoff.agents.pausing import Answered, ToolPaused
-from signoff.agents.stand_ins import change_in, manager_for, stand_in, tools_now
+from signoff.agents.ran import EDITED, as_chosen, as_edited, chosen_call, jsonable
+from signoff.agents.stand_ins import change_in, manager_for, runs_inline, stand_in, tools_now
 from signoff.agents.story import story_of
 from signoff.agents.tools import is_external, requires_approval
 from signoff.context import Context, current_context
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 DENIED: Final = "A person has not allowed this call."
-
-UNTOUCHED: Final = "{} has changed since it was called, and was not run."
-
-EDITED: Final = "signoff"
-"""Under which name the metadata of a tool's return has what a person changed."""
 
 INSTEAD: Final = "signoff_instead"
 """Under which name the metadata of a call has what an operator has chosen."""
@@ -74,14 +69,25 @@ class Agreed:
 
 
 class Gate:
-    """What stands between a model's tool calls and the tools, in workflow code."""
+    """What stands between a model's tool calls and the tools, in workflow code.
+
+    Args:
+        durable: The agent's.
+        ctx: What Pydantic AI gives of the agent's run.
+        context: The run's.
+
+    Attributes:
+        durable: The agent's.
+        context: The run's.
+        tools: Those of this step of the agent.
+    """
 
     def __init__(self, durable: Durable[Any], ctx: RunContext[Any], context: Context) -> None:
-        self._durable = durable
+        self.durable = durable
         self._ctx = ctx
-        self._context = context
+        self.context = context
         assert ctx.tool_manager is not None
-        self._tools: ToolManager[Any] = ctx.tool_manager
+        self.tools: ToolManager[Any] = ctx.tool_manager
 
     @classmethod
     def of(cls, durable: Durable[Any], ctx: RunContext[Any]) -> Gate:
@@ -91,16 +97,16 @@ class Gate:
     async def record(self, calls: Sequence[ToolCallPart], known: dict[str, Known]) -> None:
         """Journal what is known of the tools that a response calls."""
         names = sorted({call.tool_name for call in calls})
-        kept: dict[str, dict[str, Any]] = await self._context.step(
-            f"{self._durable.name}:calls", lambda: {name: self._known(name, calls).facts() for name in names}
+        kept: dict[str, dict[str, Any]] = await self.context.step(
+            f"{self.durable.name}:calls", lambda: {name: self._known(name, calls).facts() for name in names}
         )
         found = {name: Known(**facts) for name, facts in kept.items()}
         known.update(found)
-        stand_in(self._tools, found, self._durable)
+        stand_in(self.tools, found, self.durable, self._ctx.run_step)
 
     def _known(self, name: str, calls: Sequence[ToolCallPart]) -> Known:
         of_that_name = [call for call in calls if call.tool_name == name]
-        return known_of(self._tools, tools_now(self._tools).get(name), of_that_name, self._durable.approvals)
+        return known_of(self.tools, tools_now(self.tools).get(name), of_that_name, self.durable.approvals)
 
     async def run(
         self,
@@ -144,7 +150,7 @@ class Gate:
         """
         choice = metadata.get(INSTEAD)
         if choice is not None:
-            return await self._run_choice(call, args, choice, metadata.get(EDITED))
+            return await self.run_choice(call, args, choice, metadata.get(EDITED))
         result = await self.run_through_pauses(call, args, handler, metadata.get(ANSWERS, ()))
         return as_edited(result, metadata.get(EDITED))
 
@@ -186,7 +192,7 @@ class Gate:
             results.calls[call.tool_call_id] = retry
 
     def _definition(self, call: ToolCallPart) -> ToolDefinition:
-        definition = self._tools.get_tool_def(call.tool_name)
+        definition = self.tools.get_tool_def(call.tool_name)
         assert definition is not None  # it was validated
         return definition
 
@@ -204,6 +210,12 @@ class Gate:
         Returns:
             What it returned; the answer, if that is for the model; or ``ToolDenied``.
         """
+        if (
+            runs_inline(self.tools, call.tool_name)
+            and not self.context.is_in_branch
+            and self.context.patched(BRANCHES)
+        ):
+            return await InlineCall(self, call, args).run(handler)
         answers = list(given)
         while True:
             token = pausing.with_answers(answers)
@@ -216,8 +228,13 @@ class Gate:
             finally:
                 pausing.without_answers(token)
             if isinstance(pause, str):
-                return await self._run_instead(call, args, pause, answers)
-            asked = pausing.ask_for(self._context, pause, call.tool_name, jsonable(args), self._about(call))
+                choice = await self._choose(call, args, pause, {"answers": _said(answers)})
+                if isinstance(choice, ToolDenied):
+                    return choice
+                if choice.goes_on:
+                    continue
+                return await self.run_choice(call, args, choice, answers=answers)
+            asked = pausing.ask_for(self.context, pause, call.tool_name, jsonable(args), self._about(call))
             answer = await _answer_or_denial(asked, "answered")
             if isinstance(answer, ToolDenied):
                 return answer
@@ -237,14 +254,14 @@ class Gate:
             call.tool_name,
             jsonable(args),
             call.tool_call_id,
-            self._durable.name,
-            self._context.run_id,
-            self._context.session_id,
+            self.durable.name,
+            self.context.run_id,
+            self.context.session_id,
             self._ctx.deps,
             is_asked or known.is_external,
         )
-        return await self._context.step(
-            f"{self._durable.name}.{call.tool_name}:policy", decide, self._durable.approvals, proposed
+        return await self.context.step(
+            f"{self.durable.name}.{call.tool_name}:policy", decide, self.durable.approvals, proposed
         )
 
     async def _ask_and_run(
@@ -254,19 +271,19 @@ class Gate:
         args: dict[str, Any],
         decision: Decision,
     ) -> Any:
-        if self._durable.barrier:  # comes back with the others, through `resolve`
+        if self.durable.barrier:  # comes back with the others, through `resolve`
             raise ApprovalRequired(metadata={"decision": decision})
         agreed = await self._agree(call, definition, args, decision)
         if isinstance(agreed, ToolDenied):
             return agreed
         if isinstance(agreed.runs, Choice):
-            return await self._run_choice(call, agreed.arguments, agreed.runs, agreed.edit)
-        return as_edited(await self._tools.execute_tool_call(agreed.runs), agreed.edit)
+            return await self.run_choice(call, agreed.arguments, agreed.runs, agreed.edit)
+        return as_edited(await self.tools.execute_tool_call(agreed.runs), agreed.edit)
 
     async def _ask_for_result(
         self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], decision: Decision
     ) -> Any:
-        if self._durable.barrier and self._context.patched(TOGETHER):  # as in `_ask_and_run`
+        if self.durable.barrier and self.context.patched(TOGETHER):  # as in `_ask_and_run`
             raise CallDeferred(metadata={"decision": decision})
         return await self._result_from_outside(call, definition, args, decision)
 
@@ -286,12 +303,14 @@ class Gate:
             if not answer.approved:
                 return ToolDenied(answer.note or DENIED)
             args = cast("dict[str, Any]", answer.proposal)
-            change = await self._change(call)
-            if change is not None:
+            while (change := await self._change(call)) is not None:
                 choice = await self._choose(call, args, change, {"approved_by": answer.user_id})
-                return choice if isinstance(choice, ToolDenied) else Agreed(choice, args, answer)
+                if isinstance(choice, ToolDenied):
+                    return choice
+                if not choice.goes_on:
+                    return Agreed(choice, args, answer)
             try:
-                validated = await self._tools.validate_tool_call(
+                validated = await self.tools.validate_tool_call(
                     replace(call, args=args),
                     approved=True,
                     metadata={ASSIGNEES: tuple(decision.get("assignees", ()))},
@@ -310,8 +329,8 @@ class Gate:
         decision: Decision,
         problem: str | None,
     ) -> Answer | ToolDenied:
-        asked = self._context.wait_for_user(
-            decision.get("prompt") or f"{self._durable.name} wants to call {call.tool_name}",
+        asked = self.context.wait_for_user(
+            decision.get("prompt") or f"{self.durable.name} wants to call {call.tool_name}",
             assignees=decision.get("assignees", ()),
             timeout_seconds=decision.get("timeout"),
             quorum=decision.get("approvers", 1),
@@ -334,8 +353,8 @@ class Gate:
             "additionalProperties": False,
             "$defs": schema.get("$defs", {}),
         }
-        asked = self._context.wait_for_user(
-            decision.get("prompt") or f"{self._durable.name} needs the result of {call.tool_name}",
+        asked = self.context.wait_for_user(
+            decision.get("prompt") or f"{self.durable.name} needs the result of {call.tool_name}",
             input_type="form",
             answer_type=form,
             assignees=decision.get("assignees", ()),
@@ -356,7 +375,7 @@ class Gate:
     def shown(self, call: ToolCallPart, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return what people are shown of a call that was interrupted."""
         return {
-            "agent": self._durable.name,
+            "agent": self.durable.name,
             "tool": call.tool_name,
             "arguments": jsonable(args),
             "tool_call_id": call.tool_call_id,
@@ -365,7 +384,7 @@ class Gate:
     def _about(self, call: ToolCallPart) -> dict[str, Any]:
         """What people are shown of any call."""
         return {
-            "agent": self._durable.name,
+            "agent": self.durable.name,
             "tool_call_id": call.tool_call_id,
             "conversation": story_of(self._ctx.messages),
         }
@@ -373,59 +392,62 @@ class Gate:
     # Tools that changed while people thought
 
     async def _change(self, call: ToolCallPart) -> Change | None:
-        return await self._context.step(
-            f"{self._durable.name}.{call.tool_name}:changed",
+        return await self.context.step(
+            f"{self.durable.name}.{call.tool_name}:changed",
             change_in,
-            self._tools,
+            self.tools,
             call.tool_name,
             returns=Any,
         )
 
+    async def choose(
+        self,
+        call: ToolCallPart,
+        args: dict[str, Any],
+        change: Change,
+        shown: Mapping[str, Any],
+        *,
+        begun: Begun | None = None,
+    ) -> Choice | None:
+        """Ask operators what to run in the place of a tool that has changed. See ``Operators.choose``."""
+        operators = Operators(self.durable, self.context, self.tools)
+        return await operators.choose(call, jsonable(args), change, jsonable(shown), begun=begun)
+
     async def _choose(
         self, call: ToolCallPart, args: dict[str, Any], change: Change, shown: Mapping[str, Any]
     ) -> Choice | ToolDenied:
-        operators = Operators(self._durable, self._context, self._tools)
-        choice = await operators.choose(call, jsonable(args), change, jsonable(shown))
+        choice = await self.choose(call, args, change, shown)
         return choice or ToolDenied(UNTOUCHED.format(call.tool_name))
 
     async def _kept(self, call: ToolCallPart, args: dict[str, Any], result: Any, answer: Answer) -> Any:
         """Return a result that a person has given, unless its tool has changed: then an operator decides."""
-        change = await self._change(call) if self._context.patched(KEPT) else None
+        change = await self._change(call) if self.context.patched(KEPT) else None
         if change is None:
             return result
         choice = await self._choose(call, args, change, {"result": result, "given_by": answer.user_id})
         if isinstance(choice, ToolDenied):
             return choice
-        return result if choice.tool == RESULT else await self._run_choice(call, args, choice, None)
+        return result if choice.tool == RESULT else await self.run_choice(call, args, choice)
 
-    async def _run_instead(
-        self, call: ToolCallPart, args: dict[str, Any], change: Change, answers: Sequence[Answered]
-    ) -> Any:
-        said = [
-            {"reason": pause.reason, "prompt": pause.prompt, "answer": answer.value, "by": answer.user_id}
-            for pause, answer in answers
-        ]
-        choice = await self._choose(call, args, change, {"answers": said})
-        if isinstance(choice, ToolDenied):
-            return choice
-        return await self._run_choice(call, args, choice, None, answers)
-
-    async def _run_choice(
+    async def run_choice(
         self,
         call: ToolCallPart,
         args: dict[str, Any],
         choice: Choice,
-        edit: Mapping[str, Any] | None,
+        edit: Mapping[str, Any] | None = None,
         answers: Sequence[Answered] = (),
     ) -> Any:
         """Run the tool that an operator has chosen, which may have changed since."""
-        tools = manager_for(self._tools, choice.tool, choice.known, self._durable)
-        gate = Gate(self._durable, replace(self._ctx, tool_manager=tools), self._context)
-        result = await gate.run_chosen(
-            replace(call, tool_name=choice.tool, args=jsonable(args)), choice.known, answers
-        )
-        chosen = {"arguments": jsonable(args), "tool": choice.tool, "chosen_by": choice.by}
-        return as_edited(result, {**(edit or {}), **chosen})
+        gate = self.after(choice)
+        result = await gate.run_chosen(chosen_call(call, args, choice), choice.known, answers)
+        return as_chosen(result, args, choice, edit)
+
+    def after(self, choice: Choice | None) -> Gate:
+        """Return the gate before a tool that was chosen; None, or if it is the one that was called, this."""
+        if choice is None or (choice.goes_on and choice.known is None):
+            return self
+        tools = manager_for(self.tools, choice.tool, choice.known, self.durable)
+        return Gate(self.durable, replace(self._ctx, tool_manager=tools), self.context)
 
     async def run_chosen(self, call: ToolCallPart, known: Known | None, answers: Sequence[Answered]) -> Any:
         """Run a tool that the model has not called; what was known of it when it was chosen, people have seen."""
@@ -433,13 +455,20 @@ class Gate:
         if is_external(definition) if known is None else known.is_external:
             return await self._result_from_outside(call, definition, args, ASK)
         # errors of the model's making come up as they are: they are told of the call that it has made
-        validated = await self._tools.validate_tool_call(
+        validated = await self.tools.validate_tool_call(
             call, approved=True, metadata={ANSWERS: answers}, wrap_validation_errors=False
         )
         try:
-            return await self._tools.execute_tool_call(validated, wrap_validation_errors=False)
+            return await self.tools.execute_tool_call(validated, wrap_validation_errors=False)
         except CallDeferred as deferred:
             return await self._result_from_outside(call, definition, args, _asked_by_tool(deferred.metadata))
+
+
+def _said(answers: Sequence[Answered]) -> list[dict[str, Any]]:
+    return [
+        {"reason": pause.reason, "prompt": pause.prompt, "answer": answer.value, "by": answer.user_id}
+        for pause, answer in answers
+    ]
 
 
 async def _answer_or_denial(asked: Awaitable[Answer], what: str) -> Answer | ToolDenied:
@@ -457,33 +486,8 @@ async def _answer_or_denial(asked: Awaitable[Answer], what: str) -> Answer | Too
         return ToolDenied(f"The question was withdrawn: {withdrawn}")
 
 
-def jsonable(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return validated arguments as JSON has them."""
-    return cast("dict[str, Any]", to_jsonable_python(dict(args)))
-
-
 def _asked_by_tool(metadata: Mapping[str, Any] | None) -> Decision:
     """Return how to ask where a tool has asked itself, with ``ApprovalRequired(metadata=...)``."""
     if metadata is not None and "decision" in metadata:
         return cast("Decision", metadata["decision"])
     return {**ASK, "details": jsonable(metadata or {})}
-
-
-def as_edited(result: Any, edit: Mapping[str, Any] | None) -> Any:
-    """Say in the history what really ran, where a person has changed the arguments, or has chosen another tool."""
-    if edit is None or isinstance(result, ToolDenied):
-        return result
-    returned = cast(
-        "ToolReturn[Any]", result if isinstance(result, ToolReturn) else ToolReturn(return_value=result)
-    )
-    ran = json.dumps(edit["arguments"])
-    if "tool" in edit:
-        note = f"The called tool had changed; {edit['tool']} ran instead, chosen by an operator, with {ran}."
-    else:
-        note = f"The person who approved this call changed its arguments; it ran with {ran}."
-    content = returned.content
-    said = [note] if content is None else [note, *([content] if isinstance(content, str) else content)]
-    metadata = {EDITED: dict(edit)}
-    if returned.metadata is not None:
-        metadata["tool"] = returned.metadata
-    return replace(returned, content=said, metadata=metadata)

@@ -21,6 +21,8 @@ from signoff.errors import RegistrationError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_LIBRARY: Final = ("pydantic_ai.", "signoff.")
+
 _MARK: Final = "__signoff_in_workflow__"
 
 
@@ -71,8 +73,7 @@ def has_workflow_code(toolset: AbstractToolset[Any]) -> bool:
 
 def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
     """Whether a tool's body is workflow code."""
-    while (source := getattr(tool, "source_tool", None)) is not None:  # of toolsets that were put together
-        tool = source
+    tool = _source_of(tool)
     toolset = tool.toolset
     while isinstance(toolset, WrapperToolset):
         toolset = toolset.wrapped
@@ -83,9 +84,29 @@ def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
     return found is not None and getattr(found.function, _MARK, False)
 
 
+def _source_of(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    while (source := getattr(tool, "source_tool", None)) is not None:  # of toolsets that were put together
+        tool = source
+    return tool
+
+
 def is_inline(tool: ToolsetTool[Any], name: str) -> bool:
     """Whether a tool's body runs in place, and not as a step."""
-    return (tool.tool_def.metadata or {}).get(KEY) is False or is_in_workflow(tool, name)
+    if (tool.tool_def.metadata or {}).get(KEY) is False:
+        return True
+    return is_in_workflow(tool, name) or _is_of_a_toolset_of_its_own(tool)
+
+
+def _is_of_a_toolset_of_its_own(tool: ToolsetTool[Any]) -> bool:
+    """Whether a tool is of a toolset that somebody has written, whose calls Pydantic AI makes no steps."""
+    leaf = _source_of(tool).toolset
+    while isinstance(leaf, WrapperToolset):
+        leaf = leaf.wrapped
+    return not any(
+        each.__module__.startswith(_LIBRARY)
+        for each in type(leaf).__mro__[:-1]
+        if each is not AbstractToolset
+    )
 
 
 def step_name_of(tool: ToolsetTool[Any]) -> str:

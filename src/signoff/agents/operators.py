@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 NOTHING: Final = ""
 """The option that runs nothing."""
 
+AS_BEFORE: Final = "as before"
+"""The option that runs the tool that was called, when its code is there again: no tool has such a name."""
+
+GO_ON: Final = "go on with "
+"""How options begin that go on with another tool where the one that was called has stopped."""
+
 RESULT: Final = "the result"
 """The option that gives the model what has come: no tool has such a name."""
 
@@ -39,11 +45,40 @@ class Choice:
         tool: The tool to run; ``RESULT``: none, the model gets what has come.
         known: What was known of it when it was offered; None: nobody has written it down.
         by: Who has chosen it.
+        goes_on: Whether it goes on where the tool that was called has stopped.
     """
 
     tool: str
     known: Known | None
     by: str | None
+    goes_on: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as the journal keeps it."""
+        known = None if self.known is None else self.known.facts()
+        return {"tool": self.tool, "known": known, "by": self.by, "goes_on": self.goes_on}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Choice:
+        """Return what the journal has kept."""
+        known = facts["known"]
+        return cls(facts["tool"], None if known is None else Known(**known), facts["by"], facts["goes_on"])
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A call whose body is workflow code.
+
+    Attributes:
+        tool: What the model has called.
+        done: What the body has done, in words; empty: nothing that was recorded.
+    """
+
+    tool: str
+    done: Sequence[str]
+
+
+_HELP: Final = "The code has changed since the model called it. Nothing is run until this is decided."
 
 
 class Operators:
@@ -61,7 +96,13 @@ class Operators:
         self._tools = tools
 
     async def choose(
-        self, call: ToolCallPart, args: dict[str, Any], change: Change, shown: Mapping[str, Any]
+        self,
+        call: ToolCallPart,
+        args: dict[str, Any],
+        change: Change,
+        shown: Mapping[str, Any],
+        *,
+        begun: Begun | None = None,
     ) -> Choice | None:
         """Ask what to run in the place of a tool that has changed; None: nothing.
 
@@ -70,15 +111,17 @@ class Operators:
             args: With which arguments.
             change: What became of its tool.
             shown: What people have said of it before; a ``result`` may be given to the model.
+            begun: What its body has done, if that is workflow code.
         """
         offered = await self._offered(call.tool_name, args)
+        help = _HELP if begun is None or not begun.done else f"{_HELP} It has begun: {'; '.join(begun.done)}."
         try:
             answer = await self._context.wait_for_user(
                 _question(self._durable.name, call.tool_name, change, has_result="result" in shown),
                 input_type="select",
-                options=self._options(offered, args, has_result="result" in shown),
+                options=self._options(call.tool_name, offered, args, shown, begun),
                 assignees=self._durable.operators,
-                help="The code has changed since the model called it. Nothing is run until this is decided.",
+                help=help,
                 metadata={
                     "agent": self._durable.name,
                     "tool": call.tool_name,
@@ -93,6 +136,12 @@ class Operators:
             return None
         if answer.value == RESULT:
             return Choice(RESULT, None, answer.user_id)
+        if answer.value == AS_BEFORE:
+            tool = call.tool_name if begun is None else begun.tool
+            return Choice(tool, None, answer.user_id, goes_on=True)
+        if begun is not None and answer.value.startswith(GO_ON):
+            tool = answer.value.removeprefix(GO_ON)
+            return Choice(tool, offered[tool], answer.user_id, goes_on=True)
         return Choice(answer.value, offered.get(answer.value), answer.user_id)
 
     async def _offered(self, name: str, args: dict[str, Any]) -> dict[str, Known | None]:
@@ -112,14 +161,37 @@ class Operators:
         return {each: known_of(self._tools, tools[each], (), self._durable.approvals) for each in fitting}
 
     def _options(
-        self, offered: Mapping[str, Known | None], args: dict[str, Any], *, has_result: bool
+        self,
+        name: str,
+        offered: Mapping[str, Known | None],
+        args: dict[str, Any],
+        shown: Mapping[str, Any],
+        begun: Begun | None,
     ) -> list[dict[str, Any]]:
+        called = name if begun is None else begun.tool
+        has_begun = begun is not None and bool(begun.done)
+        options: list[dict[str, Any]] = []
+        if "result" in shown:
+            options.append({"value": RESULT, "label": "Give the model the result that has come"})
+        if has_begun:
+            stopped = f"where {called} has stopped, if its steps are the same"
+            inline = [each for each, known in offered.items() if known is not None and known.is_inline]
+            options += [
+                {"value": f"{GO_ON}{each}", "label": f"Go on with {each} {stopped}"} for each in inline
+            ]
         tools = tools_now(self._tools)
-        options = (
-            [{"value": RESULT, "label": "Give the model the result that has come"}] if has_result else []
-        )
-        options += [{"value": each, "label": _label(each, tools.get(each), args)} for each in offered]
-        return [*options, {"value": NOTHING, "label": "Run nothing, and tell the model"}]
+        anew = " from the beginning" if has_begun else ""
+        options += [
+            {"value": each, "label": _label(f"{each}{anew}", tools.get(each), args)} for each in offered
+        ]
+        if "result" not in shown:
+            does = "Go on with" if has_begun else "Run"
+            label = f"{does} {called} as it was, when this code is deployed again: do that first"
+            options.append({"value": AS_BEFORE, "label": label})
+        return [
+            *options,
+            {"value": NOTHING, "label": f"Run nothing{' more' * has_begun}, and tell the model"},
+        ]
 
 
 def _question(agent: str, tool: str, change: Change, *, has_result: bool) -> str:

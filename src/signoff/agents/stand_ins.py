@@ -13,6 +13,7 @@ from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
 
 from signoff.agents.backend import outcome_of
 from signoff.agents.changes import Change, Known, ToolChanged, change_between, changed, known_of
+from signoff.agents.in_workflow import is_inline
 from signoff.agents.record import note_work
 from signoff.agents.tools import step_options_of
 from signoff.context import current_context
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
     from signoff.agents.durable import Durable
 
 
-def stand_in(tools: ToolManager[Any], known: Mapping[str, Known], durable: Durable[Any]) -> None:
+def stand_in(
+    tools: ToolManager[Any], known: Mapping[str, Known], durable: Durable[Any], step: int | None = None
+) -> None:
     """Put something in the place of each tool that is not what it was when the model called it.
 
     Args:
         tools: Those of this step of the agent.
         known: What was known of them then, by name.
         durable: Whose steps run them.
+        step: Of which step of the agent the calls are, if not of that for which the tools were listed.
     """
     now = tools_now(tools)
     found: dict[str, ToolsetTool[Any]] = {}
@@ -36,7 +40,8 @@ def stand_in(tools: ToolManager[Any], known: Mapping[str, Known], durable: Durab
         if change is not None:
             found[name] = _StandIn(durable, each, change, now.get(name)).as_tool(name, tools)
     if found:
-        tools.toolset = _WithStandIns(_toolset_now(tools), found)
+        run_step = -1 if tools.ctx is None else tools.ctx.run_step
+        tools.toolset = _WithStandIns(_toolset_now(tools), found, run_step if step is None else step)
         tools.tools = {**now, **found}
 
 
@@ -55,6 +60,14 @@ def change_in(tools: ToolManager[Any], name: str) -> Change | None:
     if tool is None:
         return "gone"
     return tool.toolset.change if isinstance(tool.toolset, _StandIn) else None
+
+
+def runs_inline(tools: ToolManager[Any], name: str) -> bool:
+    """Whether a tool's body is workflow code, or was when the model called it."""
+    tool = (tools.tools or {}).get(name)
+    if tool is None:
+        return False
+    return tool.toolset.is_inline if isinstance(tool.toolset, _StandIn) else is_inline(tool, name)
 
 
 def manager_for(
@@ -85,9 +98,13 @@ class _WithStandIns(WrapperToolset[Any]):
     """The tools of one step of the agent, with those that stand in."""
 
     found: dict[str, ToolsetTool[Any]]
+    step: int
 
     async def for_run_step(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        return await self.wrapped.for_run_step(ctx)  # the model has not called anything in the next step
+        toolset = await self.wrapped.for_run_step(ctx)
+        if ctx.run_step == self.step:
+            return replace(self, wrapped=toolset)
+        return toolset  # the model has not called anything in the next step
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         return {**await self.wrapped.get_tools(ctx), **self.found}
@@ -107,6 +124,7 @@ class _StandIn(AbstractToolset[Any]):
     Attributes:
         change: What became of the tool.
         now: What has its name now, if anything has.
+        is_inline: Whether its body was workflow code.
     """
 
     def __init__(
@@ -116,6 +134,7 @@ class _StandIn(AbstractToolset[Any]):
         self._known = known
         self.change: Change = change
         self.now = now
+        self.is_inline = known.is_inline
 
     def as_tool(self, name: str, tools: ToolManager[Any]) -> ToolsetTool[Any]:
         """Return it as a tool that takes whatever its calls have."""

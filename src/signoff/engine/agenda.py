@@ -19,7 +19,7 @@ from signoff.engine.calls import (
 )
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution
-from signoff.records import EntryKind, NewPromise, PromiseKind, Run
+from signoff.records import CallKind, Entry, EntryKind, NewPromise, PromiseKind, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,9 @@ class Agenda:
         abandoned, execution.abandoned = execution.abandoned, []
         for call in abandoned:
             self._close(call)
+        left_open, execution.left_open = execution.left_open, []
+        for opened in left_open:
+            self._close_opened(opened)
 
     def close_rest(self, execution: Execution) -> None:
         """Give up everything that is still open."""
@@ -205,3 +208,11 @@ class Agenda:
                 self._draft.closes.append(call.id)
         elif isinstance(call, ChildCall):
             self._draft.cancels.append(call.id)
+
+    def _close_opened(self, opened: Entry) -> None:
+        """Close what code has opened that is not here."""
+        id = opened.fact("id")
+        if opened.call is CallKind.CHILD:
+            self._draft.cancels.append(id)
+        elif opened.call is CallKind.STEP or id == f"{self._run.id}.{opened.n}":  # no id of somebody's choice
+            self._draft.closes.append(id)

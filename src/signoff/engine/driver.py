@@ -104,6 +104,7 @@ class Driver:
         self._host = host
         self._store = host.store
         self._events: deque[Attempt | Message] = deque(claim.messages)
+        self._held: list[Message] = []
         self._seen: set[int] = {message.id for message in claim.messages}
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -188,6 +189,9 @@ class Driver:
             return True
         if self._host.draining:
             return await self._drain(execution)
+        if execution.is_outdated:
+            await self._replace(execution)
+            return True
         if self._is_idle():
             if not execution.open:
                 execution.failure = WaitsForNothing(self.run.id, execution.waiting_line())
@@ -245,6 +249,19 @@ class Driver:
         await self._wait(execution)
         return True
 
+    async def _replace(self, execution: Execution) -> None:
+        """Let running steps finish and be written, then rebuild the run."""
+        if self._draft:
+            await self._persist(self._store.append)
+        if self._running:
+            await self._wait(execution)
+            return
+        execution.discard()
+        self._agenda.clear()
+        held, self._held = self._held, []
+        self._events.extendleft(reversed(held))
+        self.execution = await self._rebuild()
+
     # What came
 
     def _take_attempt(self, execution: Execution, attempt: Attempt) -> None:
@@ -280,6 +297,9 @@ class Driver:
         self._agenda.remind(next_at, call.n)
 
     def _take_message(self, execution: Execution, message: Message) -> None:
+        if message.n in execution.past.asked and execution.numbers.is_held(message.n):
+            self._held.append(message)  # what became of a step: only its code can say what fits
+            return
         self._draft.taken.append(message.id)
         told = {"by": message.by, "note": message.note, "at": message.at}
         match message.kind:
@@ -364,7 +384,7 @@ class Driver:
     # What the code asked for
 
     def _collect(self, execution: Execution) -> None:
-        if execution.issued or execution.abandoned or execution.patched:
+        if execution.issued or execution.abandoned or execution.patched or execution.left_open:
             self._agenda.collect(execution)
             self._stop_steps()
 
@@ -474,7 +494,9 @@ class Driver:
         self._close_rest(execution)
         newest = self._host.program(self.run.workflow, None)
         details = {"signals": execution.unread_signals(), "version": newest.version}
-        begin = self._draft.add(EntryKind.CONTINUED, n=execution.last_n + 1, value=arguments, details=details)
+        begin = self._draft.add(
+            EntryKind.CONTINUED, n=execution.numbers.last_n + 1, value=arguments, details=details
+        )
         await self._persist(self._store.append, first_seq=begin.seq)
         execution.discard()
         self.run = replace(self.run, first_seq=begin.seq)
@@ -491,7 +513,7 @@ class Driver:
 
     async def _rebuild(self) -> Execution:
         entries: Sequence[Entry] = ()
-        if self.epoch > 1:
+        if self.epoch > 1 or self.execution is not None:
             after = self.run.first_seq - 1
             entries = await self._insist(self._store.read_journal, self.run.id, after=after)
         self._draft.now = self._store.clock.now()

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import hashlib
-import itertools
 import random
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine import guard
+from signoff.engine.branches import Branch, Numbers, by_number, first_future_of
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
 from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
+from signoff.engine.past import Past
 from signoff.engine.weight import runs_weighed
 from signoff.errors import (
     BusyLoop,
@@ -31,6 +29,7 @@ from signoff.errors import (
     ContinueAsNew,
     NonDeterminism,
     OutsideWorkflow,
+    RegistrationError,
     RunCancelled,
     RunTimeout,
     SignoffError,
@@ -39,8 +38,6 @@ from signoff.records import CallKind, Entry, EntryKind, Run, RunState
 from signoff.stores.base import Outcome
 
 T = TypeVar("T")
-
-_ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
 
 _alive: weakref.WeakSet[Execution] = weakref.WeakSet()
 
@@ -74,65 +71,6 @@ class Program(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Past:
-    """What the journal said of calls before this process took the run up."""
-
-    calls: dict[int, tuple[CallKind, str]] = field(default_factory=dict[int, tuple[CallKind, str]])
-    opened: dict[int, float] = field(default_factory=dict[int, float])  # open calls: when they were opened
-    begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
-    attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
-    asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
-    patches: set[str] = field(default_factory=set[str])
-    questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
-    ends: dict[int, list[tuple[float, Entry]]] = field(default_factory=dict[int, list[tuple[float, Entry]]])
-    """How attempts at steps have ended, each with the time of the entry before: it began then, if it says nothing."""
-
-    def expect(self, entries: Iterable[Entry]) -> None:
-        """Take in a journal that is going to be replayed: the code must issue each call in it again."""
-        entries = list(entries)
-        self.calls = {
-            entry.n: (entry.call, entry.name or "")
-            for entry in entries
-            if entry.n is not None and entry.call is not None
-        }
-        self.learn(entries)
-        for before, entry in itertools.pairwise(entries):
-            if entry.call is CallKind.STEP and entry.kind in _ENDS_OF_ATTEMPTS:
-                self.note_end(before.at, entry)
-
-    def note_end(self, before: float, entry: Entry) -> None:
-        """Take in how an attempt at a step has ended.
-
-        Args:
-            before: The time of the journal's entry before.
-            entry: What says how it ended.
-        """
-        assert entry.n is not None
-        self.ends.setdefault(entry.n, []).append((before, entry))
-
-    def learn(self, entries: Iterable[Entry]) -> None:
-        """Take in what journal entries say of calls that are still open."""
-        for entry in entries:
-            n = entry.n
-            if entry.kind is EntryKind.PATCHED:
-                self.patches.add(entry.name or "")
-            if n is None or entry.call is None:
-                continue
-            if entry.kind in (EntryKind.OPENED, EntryKind.PROGRESSED):
-                self.opened[n] = entry.at
-                if entry.call is CallKind.STEP:
-                    self.asked[n] = self.asked.get(n, 0) + 1
-                elif entry.call is CallKind.QUESTION:
-                    self.questions[n] = entry
-            elif entry.kind is EntryKind.STEP_STARTED:
-                self.begun.add(n)
-            elif entry.kind is EntryKind.ATTEMPT_FAILED:
-                self.attempts[n] = (entry.fact("attempt"), entry.fact("next_at"))
-                self.begun.discard(n)
-                self.opened.pop(n, None)
-
-
 class Execution:
     """One generation of a run, from its ``STARTED`` or ``CONTINUED`` entry on.
 
@@ -140,10 +78,12 @@ class Execution:
         open: Calls that are issued and not settled, by number.
         issued: Calls issued since the driver last took them.
         abandoned: Calls given up by the code since the driver last took them.
+        left_open: Openings of what skipped branches have left open, to be closed, since the driver last took them.
         patched: Patch ids met for the first time since the driver last took them.
         failure: What the engine found wrong with the code; nothing it did since then counts.
         outcome: How the run ended, once it has.
         continuation: The arguments of the next generation, if the code asked for one.
+        is_outdated: Whether the code wants to be rebuilt from the journal.
         is_discarded: Whether the code was let go where it stood.
         is_replaying: Whether the code did before what it does now.
     """
@@ -154,26 +94,27 @@ class Execution:
         self.version: str = begin.fact("version") or program.version
         self.past = Past()
         self.undelivered = replaying
-        self.first_n = begin.n or 1
-        self._numbers = itertools.count(self.first_n)
-        self.last_n = self.first_n - 1
+        self.numbers = Numbers(run.id, begin.n or 1)
         self.open: dict[int, Call[Any]] = {}
         self.issued: list[Call[Any]] = []
         self.abandoned: list[Call[Any]] = []
+        self.left_open: list[Entry] = []
         self.patched: list[str] = []
         self.failure: SignoffError | None = None
         self.outcome: Outcome | None = None
         self.continuation: str | None = None
         self.stop_reason: str | None = None
+        self.is_outdated = False
         self.is_discarded = False
         self.is_replaying = False
-        self.loop = WorkflowLoop(self, begin.at, _number_of(run.id))
+        self.loop = WorkflowLoop(self, begin.at, first_future_of(run.id))
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
         self._listeners: dict[str, deque[SignalCall]] = {}
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
+        self._recorded: dict[int, list[Entry]] | None = None  # of calls, while a journal is replayed
         self._begin = begin
         self._main: asyncio.Task[Any] | None = None
 
@@ -258,10 +199,10 @@ class Execution:
 
     # What calls and the context do
 
-    @cached_property
+    @property
     def random(self) -> random.Random:
-        """The run's source of random numbers, the same at every replay."""
-        return random.Random(f"{self.run.id}:{self.first_n}")
+        """The source of random numbers of the code that runs here, the same at every replay."""
+        return self.numbers.random
 
     def issue(self, call: Call[Any]) -> asyncio.Future[Any]:
         """Number a call and leave it for the driver.
@@ -273,7 +214,7 @@ class Execution:
             raise OutsideWorkflow(f"{call.kind} {call.name!r}", self.run.id)
         future = self.loop.create_future()
         call.future = future
-        call.n = self.last_n = next(self._numbers)
+        call.n = self.numbers.take()
         recorded = self.past.calls.pop(call.n, None) if self.past.calls else None
         if recorded is not None and recorded != (call.kind, call.name):
             self._diverge(call.n, recorded, f"{call.kind} {call.name!r}", _here())
@@ -295,6 +236,25 @@ class Execution:
         """Issue a call that is done at once and has no outcome to wait for."""
         call.begin()
         self.open.pop(call.n, None)
+
+    def branch(self) -> Branch:
+        """Begin a branch. See ``Context.branch``."""
+        if not self.loop.is_running_here():
+            raise OutsideWorkflow("branch()", self.run.id)
+        if self.numbers.branch_here is not None:
+            raise RegistrationError(
+                "branch(): this code runs in a branch already, and branches have none themselves"
+            )
+        if not self.past.journal:
+            return self.numbers.branch(self, {})
+        if self._recorded is None:
+            self._recorded = by_number(self.past.journal)
+        return self.numbers.branch(self, self._recorded)
+
+    def forget_journal(self) -> None:
+        """Let go of what was replayed."""
+        self.past.journal = ()
+        self._recorded = None
 
     def adopt(self, child: Call[Any] | asyncio.Task[Any]) -> None:
         """Make the run wait for ``child`` before it ends, unless the code does so itself."""
@@ -428,7 +388,9 @@ class Execution:
         self.past.opened.pop(entry.n, None)
         if call is not None:
             call.settle(entry)
-        elif entry.n > self.last_n:
+        elif self.numbers.passes_over(entry):
+            pass
+        elif not self.numbers.has_come_to(entry.n):
             recorded = (entry.call or CallKind.STEP, entry.name or "")
             self._diverge(entry.n, recorded, "nothing: it has not come to that call", None)
         # else the code had given the call up before its outcome was journaled
@@ -461,12 +423,6 @@ class Execution:
         self.failure = self.failure or NonDeterminism(
             self.run.id, n, f"{kind} {name!r}".strip(), issued, where
         )
-
-
-def _number_of(run_id: str) -> int:
-    """Return where a run's numbers begin: far from other runs', and such that small sets are in order of creation."""
-    digest = hashlib.blake2b(run_id.encode(errors="surrogatepass"), digest_size=5).digest()
-    return (int.from_bytes(digest, "big") << 20) + 1
 
 
 def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:

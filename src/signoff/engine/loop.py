@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
+from signoff.engine.branches import current_branch
 from signoff.errors import NotInStep
 
 log = logging.getLogger("signoff.workflow")
@@ -130,8 +131,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.tasks: dict[asyncio.Task[Any], None] = {}
 
     def next_number(self) -> int:
-        """Number a future or task of this loop."""
-        return next(self._numbers)
+        """Number a future or task of this loop, among those of the branch that makes it."""
+        branch = current_branch.get()
+        return next(self._numbers if branch is None else branch.futures)
 
     # Driving
 
@@ -243,7 +245,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         future = _Future(loop=self)
-        future._number = next(self._numbers)  # pyright: ignore[reportPrivateUsage]
+        future._number = self.next_number()  # pyright: ignore[reportPrivateUsage]
         return future
 
     def create_task(  # pyright: ignore[reportIncompatibleMethodOverride]

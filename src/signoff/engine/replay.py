@@ -45,6 +45,7 @@ async def replay(
         raise
     finally:
         execution.is_replaying = False
+        execution.forget_journal()
 
 
 async def _deliver(

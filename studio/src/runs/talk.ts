@@ -20,6 +20,9 @@ interface ModelPart {
 
 const REQUEST = /^(.+):model(_stream)?$/;
 
+/** Ends the name of the step that has what came of a tool whose body is workflow code. */
+const RETURNED = ":returned";
+
 /**
  * Return the lines of a run's agents, in the order in which they came, then what they are about to say; none for a run
  * without agents.
@@ -46,9 +49,10 @@ function linesOf(item: Item, agents: ReadonlySet<string>): Line[] {
     return (item.value as { parts: ModelPart[] }).parts.flatMap((part) => linesIn(part, item.seq, who));
   if (item.kind === "question") return [{ kind: "question", seq: item.seq, item }];
   const [agent] = [...agents].filter((each) => item.name.startsWith(`${each}.`)).sort(byLength);
-  if (agent === undefined || item.kind !== "step" || item.name.includes(":") || item.state === "open")
-    return [];
-  return [resultOf(item, item.name.slice(agent.length + 1))];
+  if (agent === undefined || item.kind !== "step" || item.state === "open") return [];
+  const called = item.name.slice(agent.length + 1);
+  const tool = called.endsWith(RETURNED) ? called.slice(0, -RETURNED.length) : called;
+  return tool.includes(":") ? [] : [resultOf(item, tool)];
 }
 
 /** Of agents called `a` and `a.b` a step of `a.b` is the latter's. */

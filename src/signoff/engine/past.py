@@ -1,0 +1,71 @@
+"""What the journal says of a run's calls."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from signoff.records import CallKind, Entry, EntryKind
+
+_ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
+
+
+@dataclass(slots=True)
+class Past:
+    """What the journal said of calls before this process took the run up."""
+
+    calls: dict[int, tuple[CallKind, str]] = field(default_factory=dict[int, tuple[CallKind, str]])
+    opened: dict[int, float] = field(default_factory=dict[int, float])  # open calls: when they were opened
+    begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
+    attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
+    asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
+    patches: set[str] = field(default_factory=set[str])
+    questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
+    ends: dict[int, list[tuple[float, Entry]]] = field(default_factory=dict[int, list[tuple[float, Entry]]])
+    """How attempts at steps have ended, each with the time of the entry before: it began then, if it says nothing."""
+    journal: Sequence[Entry] = ()  # while it is replayed
+
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """Take in a journal that is going to be replayed: the code must issue each call in it again."""
+        self.journal = entries = list(entries)
+        self.calls = {
+            entry.n: (entry.call, entry.name or "")
+            for entry in entries
+            if entry.n is not None and entry.call is not None
+        }
+        self.learn(entries)
+        for before, entry in itertools.pairwise(entries):
+            if entry.call is CallKind.STEP and entry.kind in _ENDS_OF_ATTEMPTS:
+                self.note_end(before.at, entry)
+
+    def note_end(self, before: float, entry: Entry) -> None:
+        """Take in how an attempt at a step has ended.
+
+        Args:
+            before: The time of the journal's entry before.
+            entry: What says how it ended.
+        """
+        assert entry.n is not None
+        self.ends.setdefault(entry.n, []).append((before, entry))
+
+    def learn(self, entries: Iterable[Entry]) -> None:
+        """Take in what journal entries say of calls that are still open."""
+        for entry in entries:
+            n = entry.n
+            if entry.kind is EntryKind.PATCHED:
+                self.patches.add(entry.name or "")
+            if n is None or entry.call is None:
+                continue
+            if entry.kind in (EntryKind.OPENED, EntryKind.PROGRESSED):
+                self.opened[n] = entry.at
+                if entry.call is CallKind.STEP:
+                    self.asked[n] = self.asked.get(n, 0) + 1
+                elif entry.call is CallKind.QUESTION:
+                    self.questions[n] = entry
+            elif entry.kind is EntryKind.STEP_STARTED:
+                self.begun.add(n)
+            elif entry.kind is EntryKind.ATTEMPT_FAILED:
+                self.attempts[n] = (entry.fact("attempt"), entry.fact("next_at"))
+                self.begun.discard(n)
+                self.opened.pop(n, None)
