@@ -14,7 +14,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from signoff import Context, Signoff
-from signoff.agents import Durable
+from signoff.agents import Durable, in_workflow
 
 
 def register(app: Signoff) -> None:
@@ -22,7 +22,8 @@ def register(app: Signoff) -> None:
     agent = Agent(FunctionModel(_respond), name="adviser", capabilities=[Durable[None]()])
 
     @agent.tool_plain
-    def look_up(order_id: str) -> dict[str, str | int]:
+    @in_workflow
+    async def look_up(order_id: str) -> dict[str, str | int]:
         return {"id": order_id, "customer": "Tomas", "cents": 1500, "note": "two weeks late " * 30}
 
     @agent.tool_plain(requires_approval=True)
