@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast, get_args
 
 from pydantic import TypeAdapter
 
 from signoff import codec
 from signoff.agents.approvals import check_timeout
+from signoff.agents.leaving import Leaving, Left
 from signoff.context import Context
 from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.people.actions import Action
@@ -50,10 +52,6 @@ class Pause:
     schema: dict[str, Any] | None
 
 
-class _Left(BaseException):
-    """Takes a tool's code to its end; no ``except Exception`` stops it."""
-
-
 class ToolPaused(BaseException):
     """In workflow code: a tool has left, and waits for this."""
 
@@ -68,6 +66,7 @@ class _Call:
 
     answers: list[Answered]  # that no pause has had yet
     left_for: Pause | None = None  # the code may have swallowed that it left
+    leaving: Leaving = field(default_factory=Leaving)
 
     def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
         """Return the answer to a pause; None: nobody was asked that."""
@@ -117,6 +116,9 @@ def pause(
     prompt, then gives the answer: what comes before it is done twice. With ``then="model"`` the answer is the tool's
     result.
 
+    Whatever the tool catches, it only cleans up from here: ``finally`` and ``except`` blocks and the exits of ``with``
+    run, and at the first instruction outside of them it is left again.
+
     Args:
         reason: ``approval_required`` asks for a yes or no, ``await_input`` for a text, ``external_event`` for what
             comes from elsewhere, ``constraints_conflict`` which of ``payload["options"]``, or what to do.
@@ -160,7 +162,9 @@ def pause(
         codec.encode(data, path="payload")  # refused here, where it is written
         asked = list(check_names("assignees", assignees))
         call.left_for = Pause(reason, data, then, prompt, asked, check_timeout(timeout), schema)
-    raise _Left(reason)
+    here = inspect.currentframe()
+    call.leaving.begin(here and here.f_back)
+    raise Left(reason)
 
 
 def _typed(answer: Answer, declared: Any) -> Answer:
@@ -180,7 +184,7 @@ async def run_unit(body: Callable[[], Awaitable[object]]) -> object:
     call = _Call(list(_answers.get()))
     token = _call.set(call)
     try:
-        result = await body()
+        result = await call.leaving.run(body)
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException:
@@ -189,6 +193,7 @@ async def run_unit(body: Callable[[], Awaitable[object]]) -> object:
             raise
         result = None
     finally:
+        call.leaving.end()
         _call.reset(token)
     if call.left_for is None:
         return result
