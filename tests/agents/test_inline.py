@@ -35,7 +35,7 @@ from tests.agents.deploys import (
     waits,
 )
 from tests.agents.scripts import Script, asked, calls, says
-from tests.support import doomed_worker, in_asyncio, until
+from tests.support import doomed_worker, in_asyncio, rebuilt, until
 
 WAITS = Kind(waits, is_inline=True)
 
@@ -253,6 +253,39 @@ async def test_a_tool_that_goes_on_and_changes_again_is_asked_about_again(tmp_pa
 async def is_answered(client: AsyncClient, question: Promise) -> bool:
     (only, *more) = await questions(client)
     return not more and only.id != question.id and only.assignees == ("user:ana",)
+
+
+@pytest.mark.parametrize("choice", [f"{GO_ON}delete", "delete", AS_BEFORE, NOTHING])
+@in_asyncio
+async def test_either_code_can_replay_any_length_of_such_a_journal(tmp_path: Path, choice: str) -> None:
+    """So it may crash, or be deployed and rolled back, at any time."""
+    script = Script(calls(REMOVE), says("done"))
+    await begun(tmp_path, script, planning())
+    new = Deploy(tmp_path, script, planning("delete"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await the_operators(new, client)
+        (old,) = (each for each in await questions(client) if each.id != question.id)
+        await client.answer(question.id, choice, user_id="olga")
+        if choice == AS_BEFORE:
+            question = await the_operators(new, client, but=question.id)
+            await client.answer(question.id, f"{GO_ON}delete", user_id="olga")
+        if choice != NOTHING:
+            before = [question, *([old] if choice == "delete" else [])]
+            sure = await until(new.app, lambda: another(client, before))
+            await client.answer(sure.id, True, user_id="ana")
+        run = await client.get("r")
+        await run.result(60)
+        record, entries = await client.backend.get_run("r"), await new.app.store.read_journal("r")
+        back = Deploy(tmp_path, script, planning())
+        gone = Deploy(tmp_path, script, KINDS["approval"].after("removed"))
+        for deploy in (back, new, gone):
+            for length in range(1, len(entries)):
+                async with rebuilt(deploy.app, record, entries[:length]) as execution:
+                    assert execution.failure is None, f"at {length}: {entries[length]}: {execution.failure}"
+        assert new.done == {"delete": ["plan", "act on a by the plan"], NOTHING: []}.get(
+            choice, ["act on a by the plan"]
+        )
+    await new.app.store.close()
 
 
 # What the rest of the run does meanwhile

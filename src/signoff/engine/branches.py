@@ -57,12 +57,13 @@ class Branch:
 
     @contextmanager
     def entered(self) -> Generator[None]:
-        """Have the calls made here made in it."""
+        """Have the calls made here made in it. When this is left, what was recorded is let go of."""
         token = current_branch.set(self)
         try:
             yield
         finally:
             current_branch.reset(token)
+            self.recorded = []
 
     def __contains__(self, n: int) -> bool:
         return self.first_n <= n < self.first_n + SIZE
