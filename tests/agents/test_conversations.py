@@ -23,19 +23,19 @@ from signoff.agents import (
     Finished,
     Paused,
     ask,
-    conversation,
     pause,
+    waits,
 )
 from signoff.agents.outcomes import Pending
 from signoff.errors import Detached, NotSerializable
 from signoff.people.questions import Question
 from signoff.promises import AsyncPromises
-from signoff.records import Promise, PromiseKind, PromiseState, Run
+from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
 from signoff.stores.base import Change
 from signoff.unserved import WorkBackend, unserved
 from tests.agents.chats import Chats, returns_of, texts_of
 from tests.agents.test_histories import is_whole
-from tests.support import in_asyncio, opened
+from tests.support import in_asyncio, opened, reaches
 
 
 @in_asyncio
@@ -411,7 +411,7 @@ async def warned(caplog: pytest.LogCaptureFixture) -> str:
 async def test_who_waits_for_a_turn_that_no_worker_runs_is_warned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(conversation, "UNTAKEN", 0.05)
+    monkeypatch.setattr(waits, "UNTAKEN", 0.05)
     chats = Chats(tmp_path)
     turn = asyncio.create_task(chats.conversation("c").run("hello", id="r"))
     told = await warned(caplog)
@@ -429,10 +429,28 @@ async def test_who_waits_for_a_turn_that_no_worker_runs_is_warned(
 
 
 @in_asyncio
+async def test_who_closes_a_turn_that_no_worker_runs_is_warned_and_need_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waits, "UNTAKEN", 0.05)
+    chats = Chats(tmp_path)
+    async with chats.running():
+        assert isinstance(await chats.conversation("c").run("rm a", id="r"), Paused)
+    chat = chats.conversation("c")
+    closing = asyncio.create_task(chat.abort("the tab was closed"))
+    assert "turn r of session c: no worker of group 'default' runs at all" in await warned(caplog)
+    await chat.detach()
+    with pytest.raises(Detached):
+        await closing
+    async with chats.running() as chats:
+        assert (await reaches(chats.app, "r", RunState.CANCELLED)).state.is_final
+
+
+@in_asyncio
 async def test_who_waits_for_a_turn_that_is_at_work_or_queued_is_warned_of_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(conversation, "UNTAKEN", 0.01)
+    monkeypatch.setattr(waits, "UNTAKEN", 0.01)
     asked: list[str] = []
 
     async def no_warning(backend: WorkBackend, run: Run) -> str | None:
@@ -442,7 +460,7 @@ async def test_who_waits_for_a_turn_that_is_at_work_or_queued_is_warned_of_nothi
             chats.model.gate.set()
         return told
 
-    monkeypatch.setattr(conversation, "unserved", no_warning)
+    monkeypatch.setattr(waits, "unserved", no_warning)
     async with Chats(tmp_path).running() as chats:
         chats.model.gate.clear()
         chat = chats.conversation("c")

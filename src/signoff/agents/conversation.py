@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import reprlib
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, cast, overload
+from typing import Any, Final, Literal, Self, TypeVar, cast, overload
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
@@ -20,26 +19,23 @@ from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn, for
 from signoff.agents.taken import Taken, TakenMessages
 from signoff.agents.turns import TurnRequest
 from signoff.agents.waiting import Rest, asked_by, rest_of
+from signoff.agents.waits import Waits
 from signoff.client import App, AsyncClient, result_of
 from signoff.errors import (
-    Detached,
     InvalidState,
     InvalidValue,
     NotFound,
     ResumeRefused,
-    SignoffError,
 )
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.people.resumptions import LIFETIME_SECONDS, Response, Resumption
 from signoff.records import Entry, LiveText, Promise, PromiseState, Run
 from signoff.start_options import check_id, check_session
-from signoff.unserved import unserved
 
 log = logging.getLogger("signoff.agents")
 
-UNTAKEN: Final = 5.0
-"""After how many seconds without news somebody who waits is warned if no worker runs the turn."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ class Conversation:
         self._histories = Histories(client, agent)
         self._turns = SessionTurns(client, agent, self.session_id)
         self._messages = TakenMessages(client, agent, self.session_id)
-        self._waiting: set[asyncio.Task[Rest]] = set()
+        self._waits = Waits(session_id)
         self._is_open = False
         self._app: App | None = None
         self._listeners = 0
@@ -171,21 +167,7 @@ class Conversation:
         """
         await self._open()
         run = await self._turns.last() if run_id is None else await self._turns.get(run_id)
-        async with self._listening():
-            waiting = asyncio.create_task(rest_of(self._client, run.id), name=f"signoff turn {run.id}")
-            self._waiting.add(waiting)
-            try:
-                done, _ = await asyncio.wait({waiting}, timeout=UNTAKEN)
-                if not done:
-                    await self._warn_of_unserved(run.id)
-                    await asyncio.wait({waiting})
-            finally:
-                self._waiting.discard(waiting)
-                waiting.cancel()
-                await asyncio.gather(waiting, return_exceptions=True)
-        if waiting.cancelled():
-            raise Detached(run.id)
-        return await self._outcome(waiting.result())
+        return await self._outcome(await self._waited(run.id, rest_of(self._client, run.id)))
 
     async def resume(
         self,
@@ -285,22 +267,21 @@ class Conversation:
     async def abort(self, reason: str | None = None, *, user_id: str | None = None) -> None:
         """Close the turn that runs or waits: its open calls are denied, and no model is asked any more.
 
-        Turns queued behind it go on. Without such a turn nothing happens. It returns when the turn is closed.
+        Turns queued behind it go on. Without such a turn nothing happens. It returns when a worker has closed the turn.
+
+        Raises:
+            Detached: Nobody waits here any more; it is closed all the same.
         """
         await self._open()
         run = await self._turns.active()
         if run is None:
             return
         await self._client.cancel(run.id, reason=reason, by=user_id)
-        async with self._listening():
-            await self._client.backend.wait(run.id)
+        await self._waited(run.id, self._client.backend.wait(run.id))
 
     async def detach(self) -> None:
         """Stop waiting here: calls that wait raise ``Detached``. The runs stay as they are."""
-        waiting = list(self._waiting)
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await self._waits.end()
 
     async def fork(self, session_id: str, *, at: str | None = None) -> Conversation:
         """Begin another session with what was said in this one, up to a turn that has ended.
@@ -400,14 +381,9 @@ class Conversation:
             if self._listeners == 0 and self._app is not None:
                 await self._client.close()
 
-    async def _warn_of_unserved(self, run_id: str) -> None:
-        backend = self._client.backend
-        try:
-            warning = await unserved(backend, await backend.get_run(run_id))
-        except SignoffError as trouble:
-            warning = f"cannot be asked who runs it: {trouble}"
-        if warning is not None:
-            log.warning("turn %s of session %s: %s", run_id, self.session_id, warning)
+    async def _waited(self, run_id: str, coming: Coroutine[Any, Any, T]) -> T:
+        async with self._listening():
+            return await self._waits.begin(self._client.backend, run_id, coming)
 
     async def _outcome(self, rest: Rest) -> Outcome:
         run = rest.run
