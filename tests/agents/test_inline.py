@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, RunContext, Tool, ToolDefinition
 from pydantic_ai.exceptions import ModelRetry, ToolFailed
-from pydantic_ai.messages import ToolReturn
+from pydantic_ai.messages import ModelMessage, ToolReturn
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
@@ -275,6 +275,7 @@ async def test_either_code_can_replay_any_length_of_such_a_journal(tmp_path: Pat
             await client.answer(sure.id, True, user_id="ana")
         run = await client.get("r")
         await run.result(60)
+        lived = new.messages
         record, entries = await client.backend.get_run("r"), await new.app.store.read_journal("r")
         back = Deploy(tmp_path, script, planning())
         gone = Deploy(tmp_path, script, KINDS["approval"].after("removed"))
@@ -282,10 +283,18 @@ async def test_either_code_can_replay_any_length_of_such_a_journal(tmp_path: Pat
             for length in range(1, len(entries)):
                 async with rebuilt(deploy.app, record, entries[:length]) as execution:
                     assert execution.failure is None, f"at {length}: {entries[length]}: {execution.failure}"
+            assert said_in(deploy.messages) == said_in(lived), "what was said is the same at each replay"
         assert new.done == {"delete": ["plan", "act on a by the plan"], NOTHING: []}.get(
             choice, ["act on a by the plan"]
         )
     await new.app.store.close()
+
+
+def said_in(messages: list[ModelMessage]) -> list[tuple[Any, ...]]:
+    parts = [part for message in messages for part in message.parts]
+    return [
+        (part.part_kind, getattr(part, "content", None), getattr(part, "metadata", None)) for part in parts
+    ]
 
 
 # What the rest of the run does meanwhile

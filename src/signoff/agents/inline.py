@@ -65,12 +65,12 @@ class InlineCall:
         Returns:
             What came of it, or ``ToolDenied``.
         """
+        chosen = self._chosen_before()
+        choice = chosen[-1] if chosen else None
         if any(entry.kind is EntryKind.COMPLETED for entry in self._end.recorded):
             self._body.skip()
             self._asking.skip()
-            return await self._came_to(None)
-        chosen = self._chosen_before()
-        choice = chosen[-1] if chosen else None
+            return self._as_chosen(await self._came_to(None), choice)
         gate = self._gate.after(choice)
         if self._is_being_asked() or change_in(gate.tools, self._tool_of(choice)) is not None:
             self._body.skip()
@@ -79,7 +79,12 @@ class InlineCall:
         if choice is None or choice.known is None:
             return await self._run_body(handler(self._args))
         body = gate.run_chosen(chosen_call(self._call, self._args, choice), choice.known, ())
-        return as_chosen(await self._run_body(body), self._args, choice)
+        return self._as_chosen(await self._run_body(body), choice)
+
+    def _as_chosen(self, result: Any, choice: Choice | None) -> Any:
+        if choice is None or choice.known is None:
+            return result
+        return as_chosen(result, self._args, choice)
 
     # The body
 
@@ -173,6 +178,9 @@ def _notes_choice(entry: Entry) -> bool:
     return is_done and (entry.name or "").endswith(_GOES_ON)
 
 
+_SHOWN: Final = 200
+"""How much of an answer is shown, in characters."""
+
 _STATES: Final = {
     EntryKind.OPENED: "open",
     EntryKind.STEP_STARTED: "interrupted: it may have happened",
@@ -200,4 +208,8 @@ def _state_of(entry: Entry) -> str:
     if entry.error is not None:
         return "failed"
     by = entry.fact("by")
-    return "done" if by is None else f"{entry.state or 'done'} by {by}: {entry.value}"
+    if by is None:
+        return "done"
+    value = entry.value or ""
+    shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]} ..."
+    return f"{entry.state or 'done'} by {by}: {shown}"
