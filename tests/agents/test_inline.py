@@ -19,8 +19,9 @@ from signoff import AsyncClient, Context, Signoff
 from signoff.agents import Durable, in_workflow, pause
 from signoff.agents.inline import BRANCHES
 from signoff.agents.operators import AS_BEFORE, GO_ON, NOTHING
+from signoff.engine.branches import SIZE
 from signoff.errors import CannotRunHere
-from signoff.records import Promise, PromiseState, RunState
+from signoff.records import EntryKind, Promise, PromiseState, RunState
 from signoff.stores.paging import PromiseFilter
 from signoff.stores.sqlite import SqliteStore
 from tests.agents.deploys import (
@@ -35,7 +36,7 @@ from tests.agents.deploys import (
     waits,
 )
 from tests.agents.scripts import Script, asked, calls, says
-from tests.support import doomed_worker, in_asyncio, until
+from tests.support import doomed_worker, in_asyncio, journaled, pauses, until
 
 WAITS = Kind(waits, is_inline=True)
 
@@ -634,3 +635,120 @@ async def test_a_toolset_of_ones_own_that_waits_and_changes_is_asked_about(tmp_p
         assert (old.done, new.done, back.done) == (["see"], [], [])
         await back.checked()
     await back.app.store.close()
+
+
+# Replays by the same code
+
+
+def remembering(way: str) -> Tool[list[str]]:
+    """A tool whose body leaves more than what it returns and what its calls came to."""
+
+    async def look(ctx: RunContext[list[str]], at: str) -> str:
+        context = signoff.current_context()
+        match way:
+            case "receives":
+                at = await context.wait_for_signal("seen", returns=str)
+            case "calls often":
+                for index in range(SIZE + 1):
+                    await context.progress(f"{index}")
+            case "leaves a task":
+                asyncio.create_task(see_later(ctx.deps, at))  # noqa: RUF006 - its run keeps it
+            case "leaves a function":
+                await context.lfi(seen_later, ctx.deps, at)
+        ctx.deps.append(f"looked at {at}")
+        return "seen"
+
+    async def see_later(seen: list[str], at: str) -> None:
+        context = signoff.current_context()
+        await context.wait_for_user("Seen?")
+        seen.append(await context.step("see", lambda: f"saw {at}", returns=str))
+
+    async def seen_later(_: Context, seen: Any, at: str) -> None:
+        await see_later(seen, at)
+
+    return Tool(in_workflow(look))
+
+
+@pytest.mark.parametrize(
+    "way", ["changes deps", "receives", "calls often", "leaves a task", "leaves a function"]
+)
+@in_asyncio
+async def test_what_a_body_that_has_finished_leaves_behind_is_there_after_a_replay_by_the_same_code(
+    tmp_path: Path, way: str
+) -> None:
+    def new() -> Signoff:
+        app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+        agent = Agent(
+            script.model, name="tidy", deps_type=list, capabilities=[Durable()], tools=[remembering(way)]
+        )
+
+        @app.workflow
+        async def work(ctx: Context) -> list[Any]:
+            seen: list[str] = []
+            await agent.run("look", deps=seen)
+            await ctx.wait_for_user("Go on?")
+            if way.startswith("leaves"):
+                await ctx.wait_for_signal("end")
+            return [seen, await ctx.wait_for_signal("seen", returns=str)]
+
+        return app
+
+    script = Script(calls(("look", {"at": "x"})), says("looked"))
+    first = new()
+    async with AsyncClient(first) as client:
+        async with first.worker():
+            await client.start("work", id="r")
+            await client.signal("r", "seen", "y")
+            await until(first, lambda: are_asked(client, 2 if way.startswith("leaves") else 1))
+            await pauses(first, "r")
+    await first.store.close()
+    second = new()
+    async with AsyncClient(second) as client, second.worker():
+        for question in await questions(client):
+            await client.answer(question.id, True)
+        if way.startswith("leaves"):
+            await until(second, lambda: has_seen(second))
+            await client.signal("r", "end")
+        if way == "receives":
+            await client.signal("r", "seen", "z")
+        seen, last = await (await client.get("r")).result(60)
+        assert last == ("z" if way == "receives" else "y")
+        expected = [f"looked at {'y' if way == 'receives' else 'x'}"]
+        assert seen == [*expected, *(["saw x"] if way.startswith("leaves") else [])]
+    await second.store.close()
+
+
+async def has_seen(app: Signoff) -> bool:
+    done = await journaled(app, "r", EntryKind.COMPLETED)
+    return any(entry.name == "see" for entry in done)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@in_asyncio
+async def test_the_history_says_what_has_gone_on_after_a_replay_too(tmp_path: Path, is_there: bool) -> None:
+    def beside(name: str) -> Parts:
+        def parts(done: list[str]) -> dict[str, Any]:
+            tools = [] if name == "" else planning(name)(done)["tools"]
+            return {"tools": [*tools, *KINDS["approval"].after("none")(done)["tools"]]}
+
+        return parts
+
+    script = Script(calls(("plan", {"path": "a"})), calls(REMOVE), says("done"))
+    await begun(tmp_path, script, beside("plan"), answer=True)
+    new = Deploy(tmp_path, script, beside("delete"))
+    async with AsyncClient(new.app) as client:
+        async with new.app.worker():
+            await client.answer((await the_operators(new, client)).id, f"{GO_ON}delete", user_id="olga")
+            approval = await until(new.app, lambda: is_about(client, "wants to call remove"))
+        await client.answer(approval.id, True, user_id="ana")
+    await new.app.store.close()
+    last = Deploy(tmp_path, script, beside("delete" if is_there else ""))
+    async with AsyncClient(last.app) as client, last.app.worker():
+        await (await client.get("r")).result(60)
+        assert any("delete ran instead" in told for told in last.told())
+        await last.checked()
+    await last.app.store.close()
+
+
+async def is_about(client: AsyncClient, text: str) -> Promise | None:
+    return next((each for each in await questions(client) if text in asked(each)["text"]), None)

@@ -36,9 +36,10 @@ _GOES_ON: Final = ":goes_on"
 class InlineCall:
     """One call of a tool whose body is workflow code.
 
-    The body makes its calls in a branch, and what came of it is recorded, so a replay can do without its code: if it
-    has finished, it has returned what it has; if it has not, operators say what is to become of it. They are asked in a
-    branch, too, so that the rest of the run goes on.
+    The body makes its calls in a branch, and what came of it is recorded, so a replay can do without its code if that
+    is gone: if it has finished, it has returned what it has; if it has not, operators say what is to become of it. They
+    are asked in a branch, too, so that the rest of the run goes on. Where the code is, a replay runs it: it may have
+    received signals, changed ``ctx.deps``, or begun what still goes on.
 
     Args:
         gate: What stands before the tool.
@@ -65,21 +66,25 @@ class InlineCall:
         Returns:
             What came of it, or ``ToolDenied``.
         """
-        if any(entry.kind is EntryKind.COMPLETED for entry in self._end.recorded):
-            self._body.skip()
-            self._asking.skip()
-            return await self._came_to(None)
         chosen = self._chosen_before()
         choice = chosen[-1] if chosen else None
         gate = self._gate.after(choice)
-        if self._is_being_asked() or change_in(gate.tools, self._tool_of(choice)) is not None:
+        is_there = change_in(gate.tools, self._tool_of(choice)) is None and not self._is_being_asked()
+        has_finished = any(entry.kind is EntryKind.COMPLETED for entry in self._end.recorded)
+        if not is_there:
             self._body.skip()
-            return await self._ask(len(chosen))
+            if not has_finished:
+                return await self._ask(len(chosen))
         self._asking.skip()
-        if choice is None or choice.known is None:
-            return await self._run_body(handler(self._args))
-        body = gate.run_chosen(chosen_call(self._call, self._args, choice), choice.known, ())
-        return as_chosen(await self._run_body(body), self._args, choice)
+        is_another = choice is not None and choice.known is not None
+        if not is_there:
+            result = await self._came_to(None)
+        elif is_another:
+            call = chosen_call(self._call, self._args, choice)
+            result = await self._run_body(gate.run_chosen(call, choice.known, ()))
+        else:
+            result = await self._run_body(handler(self._args))
+        return as_chosen(result, self._args, choice) if is_another else result
 
     # The body
 
