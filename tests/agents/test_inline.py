@@ -752,3 +752,54 @@ async def test_the_history_says_what_has_gone_on_after_a_replay_too(tmp_path: Pa
 
 async def is_about(client: AsyncClient, text: str) -> Promise | None:
     return next((each for each in await questions(client) if text in asked(each)["text"]), None)
+
+
+@pytest.mark.parametrize("way", ["is given up", "is cancelled"])
+@in_asyncio
+async def test_what_a_body_has_begun_is_closed_if_its_call_is_given_up_while_the_operator_thinks(
+    tmp_path: Path, way: str
+) -> None:
+    def app_with(tools: list[Tool[None]]) -> Signoff:
+        app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+        capabilities = [Durable[None](operators=["user:olga"])]
+        agent = Agent(script.model, name="tidy", capabilities=capabilities, tools=tools)
+
+        @app.workflow
+        async def asks(ctx: Context) -> None:
+            await ctx.wait_for_user("Well?")
+
+        @app.workflow
+        async def work(ctx: Context) -> None:
+            acting = asyncio.create_task(agent.run("remove a"))
+            await ctx.wait_for_signal("enough")
+            acting.cancel()
+            await ctx.wait_for_signal("end")
+
+        return app
+
+    async def remove(path: str) -> str:
+        context = signoff.current_context()
+        well = await context.rfi("asks")
+        answer = await context.wait_for_user("Sure?")
+        return f"{await well} {answer.approved}"
+
+    script = Script(calls(REMOVE), says("done"))
+    old = app_with([Tool(in_workflow(remove))])
+    async with AsyncClient(old) as client, old.worker():
+        await client.start("work", id="r")
+        await until(old, lambda: are_asked(client, 2))
+    await old.store.close()
+    new = app_with([])
+    async with AsyncClient(new) as client, new.worker():
+        await client.signal("r", "look")
+        await until(new, lambda: are_asked(client, 3))
+        if way == "is cancelled":
+            await client.cancel("r")
+        else:
+            await client.signal("r", "enough")
+        await until(new, lambda: are_asked(client, 0))
+        if way == "is given up":
+            assert (await client.backend.get_run("r")).state is not RunState.SUCCEEDED
+            await client.signal("r", "end")
+            await (await client.get("r")).result(60)
+    await new.store.close()

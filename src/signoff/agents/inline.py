@@ -126,6 +126,16 @@ class InlineCall:
         Args:
             before: How often operators had chosen to go on when this process took the run up.
         """
+        try:
+            choice, begun = await self._decided(before)
+        finally:  # also if the call is given up meanwhile, as its own code would close what it has asked
+            self._body.close()
+        if choice is not None:
+            return await self._gate.run_choice(self._call, self._args, choice)
+        said = UNFINISHED.format(self._call.tool_name, "; ".join(begun)) if begun else None
+        return ToolDenied(said or UNTOUCHED.format(self._call.tool_name))
+
+    async def _decided(self, before: int) -> tuple[Choice | None, list[str]]:
         choice, begun = await self._asked(None)
         while choice is not None and choice.goes_on:
             choice = await self._noted(choice)
@@ -133,11 +143,7 @@ class InlineCall:
             if before < 0:
                 await self._context.rebuild()
             choice, begun = await self._asked(choice)
-        self._body.close()
-        if choice is not None:
-            return await self._gate.run_choice(self._call, self._args, choice)
-        said = UNFINISHED.format(self._call.tool_name, "; ".join(begun)) if begun else None
-        return ToolDenied(said or UNTOUCHED.format(self._call.tool_name))
+        return choice, begun
 
     async def _asked(self, candidate: Choice | None) -> tuple[Choice | None, list[str]]:
         """Ask once. Returns what an operator has chosen, and what the body had done.
