@@ -384,6 +384,8 @@ class Driver:
     # What the code asked for
 
     def _collect(self, execution: Execution) -> None:
+        if execution.failure is not None:
+            return  # what the code has asked for and given up on its way out does not count
         if execution.issued or execution.abandoned or execution.patched or execution.left_open:
             self._agenda.collect(execution)
             self._stop_steps()
