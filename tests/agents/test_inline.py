@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -803,3 +804,32 @@ async def test_what_a_body_has_begun_is_closed_if_its_call_is_given_up_while_the
             await client.signal("r", "end")
             await (await client.get("r")).result(60)
     await new.store.close()
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@in_asyncio
+async def test_a_run_that_a_toolset_of_ones_own_has_begun_before_its_bodies_were_known_as_such_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: bool
+) -> None:
+    def parts(done: list[str]) -> dict[str, Any]:
+        waiting = KINDS["approval"].after("none")(done)["tools"]
+        return {"toolsets": [OwnToolset(done, "at", asks=asks)], "tools": [] if asks else waiting}
+
+    script = Script(calls(("look", {"at": "x"}), *([] if asks else [REMOVE])), says("done"))
+    with monkeypatch.context() as patch:
+        patched = Context.patched
+        patch.setattr(Context, "patched", lambda ctx, id: id != BRANCHES and patched(ctx, id))
+        for module in ("in_workflow", "changes"):
+            patch.setattr(sys.modules[f"signoff.agents.{module}"], "is_of_a_toolset_of_its_own", lambda _: False)
+        old = Deploy(tmp_path, script, parts)
+        async with AsyncClient(old.app) as client:
+            async with old.app.worker():
+                await client.start(old.work, id="r")
+                question = await old.question(client)
+            await client.answer(question.id, True, user_id="ana")
+        await old.app.store.close()
+    new = Deploy(tmp_path, script, parts)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        assert (await (await client.get("r")).result(60))[0] == ["look", "seen", "success"]
+        assert (old.done, new.done) == (["see"], [] if asks else ["remove a"])
+    await new.app.store.close()
