@@ -696,12 +696,11 @@ async def test_what_a_body_that_has_finished_leaves_behind_is_there_after_a_repl
 
     script = Script(calls(("look", {"at": "x"})), says("looked"))
     first = new()
-    async with AsyncClient(first) as client:
-        async with first.worker():
-            await client.start("work", id="r")
-            await client.signal("r", "seen", "y")
-            await until(first, lambda: are_asked(client, 2 if way.startswith("leaves") else 1))
-            await pauses(first, "r")
+    async with AsyncClient(first) as client, first.worker():
+        await client.start("work", id="r")
+        await client.signal("r", "seen", "y")
+        await until(first, lambda: are_asked(client, 2 if way.startswith("leaves") else 1))
+        await pauses(first, "r")
     await first.store.close()
     second = new()
     async with AsyncClient(second) as client, second.worker():
@@ -820,7 +819,9 @@ async def test_a_run_that_a_toolset_of_ones_own_has_begun_before_its_bodies_were
         patched = Context.patched
         patch.setattr(Context, "patched", lambda ctx, id: id != BRANCHES and patched(ctx, id))
         for module in ("in_workflow", "changes"):
-            patch.setattr(sys.modules[f"signoff.agents.{module}"], "is_of_a_toolset_of_its_own", lambda _: False)
+            patch.setattr(
+                sys.modules[f"signoff.agents.{module}"], "is_of_a_toolset_of_its_own", lambda _: False
+            )
         old = Deploy(tmp_path, script, parts)
         async with AsyncClient(old.app) as client:
             async with old.app.worker():
@@ -833,3 +834,34 @@ async def test_a_run_that_a_toolset_of_ones_own_has_begun_before_its_bodies_were
         assert (await (await client.get("r")).result(60))[0] == ["look", "seen", "success"]
         assert (old.done, new.done) == (["see"], [] if asks else ["remove a"])
     await new.app.store.close()
+
+
+@in_asyncio
+async def test_what_a_body_has_received_nobody_else_gets_when_its_tool_is_gone(tmp_path: Path) -> None:
+    async def look(at: str) -> str:
+        return await signoff.current_context().wait_for_signal("seen", returns=str)
+
+    def app_with(*tools: Tool[None]) -> Signoff:
+        app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+        agent = Agent(script.model, name="tidy", capabilities=[Durable()], tools=tools)
+
+        @app.workflow
+        async def work(ctx: Context) -> str:
+            await agent.run("look")
+            return await ctx.wait_for_signal("seen", returns=str)
+
+        return app
+
+    script = Script(calls(("look", {"at": "x"})), says("looked"))
+    old = app_with(Tool(in_workflow(look)))
+    async with AsyncClient(old) as client, old.worker():
+        await client.start("work", id="r")
+        await client.signal("r", "seen", "first")
+        await until(old, lambda: are_asked_of(script, 2))
+        await pauses(old, "r")
+    await old.store.close()
+    new = app_with()
+    async with AsyncClient(new) as client, new.worker():
+        await client.signal("r", "seen", "second")
+        assert await (await client.get("r")).result(60) == "second"
+    await new.store.close()

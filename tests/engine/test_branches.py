@@ -24,6 +24,7 @@ from tests.support import (
     journaled,
     new_app,
     opened,
+    pauses,
     reaches,
     rebuilt,
     running,
@@ -317,6 +318,47 @@ async def test_calls_for_which_a_branch_has_no_number_have_the_runs(tmp_path: Pa
     assert numbers == list(range(1, SIZE + 3))
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile", "in an earlier generation"])
+@in_asyncio
+async def test_what_a_branch_has_received_nobody_else_gets(tmp_path: Path, when: str) -> None:
+    def app_with(*, is_here: bool) -> Signoff:
+        app = new_app(tmp_path)
+
+        @app.workflow
+        async def work(ctx: Context, generation: int = 0) -> str:
+            if when != "meanwhile" and generation == 0:
+                await ctx.wait_for_signal("begin")
+            if when == "in an earlier generation" and generation == 0:
+                ctx.continue_as_new(1)
+            branch = ctx.branch()
+            if is_here:
+                with branch.entered():
+                    await ctx.wait_for_signal("go")
+            else:
+                branch.skip()
+            await ctx.step("look", lambda: None)
+            return await ctx.wait_for_signal("go", returns=str)
+
+        return app
+
+    old = app_with(is_here=True)
+    async with running(old) as client:
+        await client.start("work", id="r")
+        await client.signal("r", "go", "first")
+        if when != "meanwhile":
+            await pauses(old, "r")
+            await client.signal("r", "begin")
+        await until(old, lambda: has_looked(old))
+    new = app_with(is_here=False)
+    async with running(new) as client:
+        await client.signal("r", "go", "second")
+        assert await (await client.get("r")).result(60) == "second"
+
+
+async def has_looked(app: Signoff) -> bool:
+    return any(entry.name == "look" for entry in await journaled(app, "r", EntryKind.COMPLETED))
+
+
 # Random programs
 
 
@@ -345,13 +387,6 @@ def beside(trace: Trace) -> Trace:
     return [each for each in trace if each[0].startswith("/gather1")]
 
 
-def without_signals(chance: random.Random, leaves: int) -> Program:
-    """A program that gets no signals: those of a branch that is skipped would be somebody else's."""
-    while "signal" in str(program := a_program(chance, leaves)):
-        pass
-    return program
-
-
 @pytest.mark.timeout(400)
 @in_asyncio
 async def test_what_is_beside_a_branch_meets_the_same_without_it_at_any_length_of_the_journal(
@@ -363,8 +398,8 @@ async def test_what_is_beside_a_branch_meets_the_same_without_it_at_any_length_o
     async with running(app) as client:
         for number in range(60):
             chance = random.Random(f"{SEED}:{number}")
-            branch = {"do": "branch", "of": [without_signals(chance, chance.randint(1, 5))]}
-            program = {"do": "gather", "of": [branch, without_signals(chance, chance.randint(1, 5))]}
+            branch = {"do": "branch", "of": [a_program(chance, chance.randint(1, 5))]}
+            program = {"do": "gather", "of": [branch, a_program(chance, chance.randint(1, 5))]}
             run = await live(app, client, World(app, client, clock, chance), program, f"r{number}")
             entries = await journal(app, run.id)
             for length in range(1, len(entries)):

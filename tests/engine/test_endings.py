@@ -16,8 +16,8 @@ from signoff.records import EntryKind, PromiseState
 from signoff.testing import VirtualClock
 from tests.support import (
     asked,
-    fails,
     doomed_worker,
+    fails,
     in_asyncio,
     journaled,
     new_app,

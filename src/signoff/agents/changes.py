@@ -153,7 +153,8 @@ def change_between(known: Known, tool: ToolsetTool[Any] | None) -> Change | None
         return "gone"
     if tool.tool_def.kind == "output":
         return None
-    is_told_apart = known.is_inline or not is_of_a_toolset_of_its_own(tool)  # once these were recorded as others
+    # bodies of toolsets of one's own were once not recorded as workflow code
+    is_told_apart = known.is_inline or not is_of_a_toolset_of_its_own(tool)
     if is_told_apart and is_inline(tool, tool.tool_def.name) != known.is_inline:
         return "other"
     return None if signature_of(tool.tool_def, is_inline=known.is_inline) == known.signature else "other"

@@ -76,15 +76,15 @@ class InlineCall:
             if not has_finished:
                 return await self._ask(len(chosen))
         self._asking.skip()
-        is_another = choice is not None and choice.known is not None
+        another = None if choice is None or choice.known is None else choice
         if not is_there:
             result = await self._came_to(None)
-        elif is_another:
-            call = chosen_call(self._call, self._args, choice)
-            result = await self._run_body(gate.run_chosen(call, choice.known, ()))
-        else:
+        elif another is None:
             result = await self._run_body(handler(self._args))
-        return as_chosen(result, self._args, choice) if is_another else result
+        else:
+            call = chosen_call(self._call, self._args, another)
+            result = await self._run_body(gate.run_chosen(call, another.known, ()))
+        return result if another is None else as_chosen(result, self._args, another)
 
     # The body
 
@@ -206,6 +206,8 @@ def _said_of(entries: Sequence[Entry]) -> list[str]:
 
 
 def _state_of(entry: Entry) -> str:
+    if entry.kind is EntryKind.OPENED and entry.call is CallKind.SIGNAL:
+        return "waited for"  # the journal has it when it came
     if entry.kind is not EntryKind.COMPLETED:
         return _STATES.get(entry.kind, str(entry.kind))
     if entry.error is not None:

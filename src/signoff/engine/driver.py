@@ -306,6 +306,9 @@ class Driver:
             case MessageKind.SETTLED:
                 self._take_settlement(execution, message, {"state": message.state, **told})
             case MessageKind.SIGNAL:
+                call = execution.listener(message.name or "")
+                if call is not None and execution.numbers.is_in_branch(call.n):
+                    told |= {"received_by": call.n}  # for replays that skip it
                 entry = self._draft.add(
                     EntryKind.SIGNALLED, name=message.name, value=message.value, details=told
                 )
