@@ -208,6 +208,8 @@ def _said_of(entries: Sequence[Entry]) -> list[str]:
 def _state_of(entry: Entry) -> str:
     if entry.kind is EntryKind.OPENED and entry.call is CallKind.SIGNAL:
         return "waited for"  # the journal has it when it came
+    if entry.kind is EntryKind.OPENED and entry.call is CallKind.STEP:
+        return _STATES[EntryKind.STEP_STARTED]  # people are asked about it
     if entry.kind is not EntryKind.COMPLETED:
         return _STATES.get(entry.kind, str(entry.kind))
     if entry.error is not None:
