@@ -236,11 +236,91 @@ async def test_a_step_that_runs_is_not_interrupted_when_its_run_is_rebuilt(tmp_p
     async with running(planning.app) as client:
         run = await client.start(both, id="r")
         await comes(lambda: is_done(planning, "pay"))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.2)  # in which it would be rebuilt
+        assert list(await asked(client, "r")) == []
         planning.hang.set()
         assert await run.result(60) == ["paid"]
         assert planning.done == ["pay"]
         assert list(await asked(client, "r")) == []
+
+
+@in_asyncio
+async def test_a_step_that_waits_for_its_next_attempt_is_tried_once_more_when_its_run_is_rebuilt(
+    tmp_path: Path,
+) -> None:
+    app = new_app(tmp_path)
+    is_rebuilt, tried = asyncio.Event(), list[str]()
+
+    async def fails_first() -> str:
+        tried.append("pay")
+        if len(tried) == 1:
+            raise OSError("busy")
+        await asyncio.sleep(0.1)
+        return "paid"
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        once_more = RetryPolicy(initial_seconds=0.8, jitter=False)
+        paid = asyncio.create_task(pay(ctx, once_more))
+        await ctx.wait_for_signal("rebuild")
+        if not await ctx.step(
+            "first", lambda: (is_rebuilt.is_set(), is_rebuilt.set())[0], durable=False, returns=bool
+        ):
+            await ctx.rebuild()
+        return await paid
+
+    async def pay(ctx: Context, once_more: RetryPolicy) -> str:
+        return await ctx.step("pay", fails_first, retry=once_more, returns=str)
+
+    async with running(app) as client:
+        run = await client.start(work, id="r")
+        await until(app, lambda: has_failed(app))
+        await client.signal("r", "rebuild")
+        assert await run.result(60) == "paid"
+        assert tried == ["pay", "pay"]
+
+
+async def has_failed(app: Signoff) -> bool:
+    return bool(await journaled(app, "r", EntryKind.ATTEMPT_FAILED))
+
+
+@in_asyncio
+async def test_closing_a_branch_closes_what_people_are_asked_of_its_interrupted_steps(tmp_path: Path) -> None:
+    """At once, also if the code then waits for nothing new."""
+    await begun(tmp_path)
+    dying = Planning(tmp_path)
+    dying.hang.clear()
+    async with opened(dying.app) as client, doomed_worker(dying.app):
+        await client.answer("r.2", True)
+        await comes(lambda: is_done(dying, "pay"))
+    without = Planning(tmp_path)
+    async with running(without.app) as client:
+        await questions(without.app, client, 1)
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def work(ctx: Context) -> None:
+        branch, beside = ctx.branch(), ctx.branch()
+        branch.skip()
+        with beside.entered():
+            closing = asyncio.create_task(closes(ctx, branch))
+        await ctx.step("look", lambda: None)
+        await ctx.wait_for_signal("go")
+        await ctx.step("see", lambda: None)
+        await asyncio.gather(closing, ctx.wait_for_signal("end"))
+
+    async def closes(ctx: Context, branch: Branch) -> None:
+        await ctx.wait_for_signal("close")
+        branch.close()
+        await asyncio.Event().wait()
+
+    async with running(app) as client:
+        await client.signal("r", "close")
+        await until(app, lambda: has_no_questions(client))
+
+
+async def has_no_questions(client: AsyncClient) -> bool:
+    return not await asked(client, "r")
 
 
 async def is_done(planning: Planning, what: str) -> bool:
