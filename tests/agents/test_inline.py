@@ -18,7 +18,7 @@ from pydantic_core import SchemaValidator, core_schema
 import signoff
 from signoff import AsyncClient, Context, Signoff
 from signoff.agents import Durable, in_workflow, pause
-from signoff.agents.inline import BRANCHES
+from signoff.agents.inline import BRANCHES, SHOWN
 from signoff.agents.operators import AS_BEFORE, GO_ON, NOTHING
 from signoff.engine.branches import SIZE
 from signoff.errors import CannotRunHere
@@ -218,12 +218,20 @@ async def test_a_call_goes_on_under_its_own_code_when_that_is_back(tmp_path: Pat
     await new.app.store.close()
     back = Deploy(tmp_path, script, planning())
     async with AsyncClient(back.app) as client, back.app.worker():
+        await client.signal("r", "look")
+        await until(back.app, lambda: has_received(back, 2 + 1))
+        await pauses(back.app, "r")
+        assert back.done == [], "who is asked decides, though the code is back"
         assert [each.id for each in await questions(client)] == [second.id]
         await client.answer(second.id, AS_BEFORE, user_id="olga")
         assert await (await client.get("r")).result(60) == [["remove", "remove", "success"]]
         assert back.done == ["act on a by the plan"]
         await back.checked()
     await back.app.store.close()
+
+
+async def has_received(deploy: Deploy, signals: int) -> bool:
+    return len(await journaled(deploy.app, "r", EntryKind.SIGNALLED)) == signals
 
 
 @in_asyncio
@@ -862,3 +870,34 @@ async def test_what_a_body_has_received_nobody_else_gets_when_its_tool_is_gone(t
         await client.signal("r", "seen", "second")
         assert await (await client.get("r")).result(60) == "second"
     await new.store.close()
+
+
+@in_asyncio
+async def test_of_long_answers_that_a_body_has_got_operators_are_shown_the_beginning(tmp_path: Path) -> None:
+    """All of them together could be larger than what a run may keep at once."""
+
+    def parts(name: str) -> Parts:
+        async def body(path: str) -> str:
+            context = signoff.current_context()
+            for index in range(2):
+                await context.wait_for_user(f"Which {index}?", input_type="text")
+            await context.wait_for_user("Sure?")
+            return "removed"
+
+        return lambda _: {"tools": [Tool(in_workflow(body), name=name)]}
+
+    script = Script(calls(REMOVE), says("done"))
+    old = Deploy(tmp_path, script, parts("remove"))
+    async with AsyncClient(old.app) as client, old.app.worker():
+        await client.start(old.work, id="r")
+        for index in range(2):
+            question = await until(old.app, lambda index=index: is_about(client, f"Which {index}?"))
+            await client.answer(question.id, "x" * 600_000, user_id="ana")
+        await until(old.app, lambda: is_about(client, "Sure?"))
+    await old.app.store.close()
+    new = Deploy(tmp_path, script, parts("delete"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await the_operators(new, client)
+        assert asked(question)["help"].count("x" * (SHOWN - 1) + "...") == 2
+        assert len(asked(question)["help"]) < 4 * SHOWN
+    await new.app.store.close()

@@ -29,6 +29,9 @@ UNTOUCHED: Final = "{} has changed since it was called, and was not run."
 
 UNFINISHED: Final = "{} has changed while it ran, and does not go on. What it has done stays done: {}."
 
+SHOWN: Final = 200
+"""How much is shown of each answer that a body has got, in characters."""
+
 _GOES_ON: Final = ":goes_on"
 """How the name of the step ends that notes which tool goes on."""
 
@@ -215,4 +218,8 @@ def _state_of(entry: Entry) -> str:
     if entry.error is not None:
         return "failed"
     by = entry.fact("by")
-    return "done" if by is None else f"{entry.state or 'done'} by {by}: {entry.value}"
+    return "done" if by is None else f"{entry.state or 'done'} by {by}: {_clipped(entry.value or '')}"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
