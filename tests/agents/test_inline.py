@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from pydantic_core import SchemaValidator, core_schema
 import signoff
 from signoff import AsyncClient, Context, Signoff
 from signoff.agents import Durable, in_workflow, pause
-from signoff.agents.inline import BRANCHES
+from signoff.agents.inline import BRANCHES, SHOWN
 from signoff.agents.operators import AS_BEFORE, GO_ON, NOTHING
+from signoff.engine.branches import SIZE
 from signoff.errors import CannotRunHere
-from signoff.records import Promise, PromiseState, RunState
+from signoff.records import EntryKind, Promise, PromiseState, RunState
 from signoff.stores.paging import PromiseFilter
 from signoff.stores.sqlite import SqliteStore
 from tests.agents.deploys import (
@@ -35,7 +37,7 @@ from tests.agents.deploys import (
     waits,
 )
 from tests.agents.scripts import Script, asked, calls, says
-from tests.support import doomed_worker, in_asyncio, rebuilt, until
+from tests.support import comes, doomed_worker, in_asyncio, journaled, pauses, rebuilt, until
 
 WAITS = Kind(waits, is_inline=True)
 
@@ -216,12 +218,20 @@ async def test_a_call_goes_on_under_its_own_code_when_that_is_back(tmp_path: Pat
     await new.app.store.close()
     back = Deploy(tmp_path, script, planning())
     async with AsyncClient(back.app) as client, back.app.worker():
+        await client.signal("r", "look")
+        await until(back.app, lambda: has_received(back, 2 + 1))
+        await pauses(back.app, "r")
+        assert back.done == [], "who is asked decides, though the code is back"
         assert [each.id for each in await questions(client)] == [second.id]
         await client.answer(second.id, AS_BEFORE, user_id="olga")
         assert await (await client.get("r")).result(60) == [["remove", "remove", "success"]]
         assert back.done == ["act on a by the plan"]
         await back.checked()
     await back.app.store.close()
+
+
+async def has_received(deploy: Deploy, signals: int) -> bool:
+    return len(await journaled(deploy.app, "r", EntryKind.SIGNALLED)) == signals
 
 
 @in_asyncio
@@ -541,7 +551,7 @@ async def test_what_people_say_of_an_interrupted_step_waits_for_its_code(tmp_pat
     old = Deploy(tmp_path, script, paying("remove", hangs=True))
     async with AsyncClient(old.app) as client, doomed_worker(old.app):
         await client.start(old.work, id="r")
-        await until(old.app, lambda: is_set(started))
+        await comes(lambda: is_set(started))
     await old.app.store.close()
     gone = Deploy(tmp_path, script, paying("remove", hangs=False))
     async with AsyncClient(gone.app) as client, gone.app.worker():
@@ -552,10 +562,7 @@ async def test_what_people_say_of_an_interrupted_step_waits_for_its_code(tmp_pat
     async with AsyncClient(new.app) as client, new.app.worker():
         await client.answer(doubt.id, {"action": "done", "result": "paid by hand"}, user_id="ana")
         question = await the_operators(new, client)
-        assert (
-            "step 'pay' (interrupted" in asked(question)["help"]
-            or "step 'pay' (open" in asked(question)["help"]
-        )
+        assert "step 'pay' (interrupted" in asked(question)["help"]
         await client.answer(question.id, AS_BEFORE, user_id="olga")
         await the_operators(new, client, but=question.id)
     await new.app.store.close()
@@ -676,3 +683,263 @@ async def test_a_toolset_of_ones_own_that_waits_and_changes_is_asked_about(tmp_p
         assert (old.done, new.done, back.done) == (["see"], [], [])
         await back.checked()
     await back.app.store.close()
+
+
+# Replays by the same code
+
+
+def remembering(way: str) -> Tool[list[str]]:
+    """A tool whose body leaves more than what it returns and what its calls came to."""
+
+    async def look(ctx: RunContext[list[str]], at: str) -> str:
+        context = signoff.current_context()
+        match way:
+            case "receives":
+                at = await context.wait_for_signal("seen", returns=str)
+            case "calls often":
+                for index in range(SIZE + 1):
+                    await context.progress(f"{index}")
+            case "leaves a task":
+                asyncio.create_task(see_later(ctx.deps, at))  # noqa: RUF006 - its run keeps it
+            case "leaves a function":
+                await context.lfi(seen_later, ctx.deps, at)
+        ctx.deps.append(f"looked at {at}")
+        return "seen"
+
+    async def see_later(seen: list[str], at: str) -> None:
+        context = signoff.current_context()
+        await context.wait_for_user("Seen?")
+        seen.append(await context.step("see", lambda: f"saw {at}", returns=str))
+
+    async def seen_later(_: Context, seen: Any, at: str) -> None:
+        await see_later(seen, at)
+
+    return Tool(in_workflow(look))
+
+
+@pytest.mark.parametrize(
+    "way", ["changes deps", "receives", "calls often", "leaves a task", "leaves a function"]
+)
+@in_asyncio
+async def test_what_a_body_that_has_finished_leaves_behind_is_there_after_a_replay_by_the_same_code(
+    tmp_path: Path, way: str
+) -> None:
+    def new() -> Signoff:
+        app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+        agent = Agent(
+            script.model, name="tidy", deps_type=list, capabilities=[Durable()], tools=[remembering(way)]
+        )
+
+        @app.workflow
+        async def work(ctx: Context) -> list[Any]:
+            seen: list[str] = []
+            await agent.run("look", deps=seen)
+            await ctx.wait_for_user("Go on?")
+            if way.startswith("leaves"):
+                await ctx.wait_for_signal("end")
+            return [seen, await ctx.wait_for_signal("seen", returns=str)]
+
+        return app
+
+    script = Script(calls(("look", {"at": "x"})), says("looked"))
+    first = new()
+    async with AsyncClient(first) as client, first.worker():
+        await client.start("work", id="r")
+        await client.signal("r", "seen", "y")
+        await until(first, lambda: are_asked(client, 2 if way.startswith("leaves") else 1))
+        await pauses(first, "r")
+    await first.store.close()
+    second = new()
+    async with AsyncClient(second) as client, second.worker():
+        for question in await questions(client):
+            await client.answer(question.id, True)
+        if way.startswith("leaves"):
+            await until(second, lambda: has_seen(second))
+            await client.signal("r", "end")
+        if way == "receives":
+            await client.signal("r", "seen", "z")
+        seen, last = await (await client.get("r")).result(60)
+        assert last == ("z" if way == "receives" else "y")
+        expected = [f"looked at {'y' if way == 'receives' else 'x'}"]
+        assert seen == [*expected, *(["saw x"] if way.startswith("leaves") else [])]
+    await second.store.close()
+
+
+async def has_seen(app: Signoff) -> bool:
+    done = await journaled(app, "r", EntryKind.COMPLETED)
+    return any(entry.name == "see" for entry in done)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@in_asyncio
+async def test_the_history_says_what_has_gone_on_after_a_replay_too(tmp_path: Path, is_there: bool) -> None:
+    def beside(name: str) -> Parts:
+        def parts(done: list[str]) -> dict[str, Any]:
+            tools = [] if name == "" else planning(name)(done)["tools"]
+            return {"tools": [*tools, *KINDS["approval"].after("none")(done)["tools"]]}
+
+        return parts
+
+    script = Script(calls(("plan", {"path": "a"})), calls(REMOVE), says("done"))
+    await begun(tmp_path, script, beside("plan"), answer=True)
+    new = Deploy(tmp_path, script, beside("delete"))
+    async with AsyncClient(new.app) as client:
+        async with new.app.worker():
+            await client.answer((await the_operators(new, client)).id, f"{GO_ON}delete", user_id="olga")
+            approval = await until(new.app, lambda: is_about(client, "wants to call remove"))
+        await client.answer(approval.id, True, user_id="ana")
+    await new.app.store.close()
+    last = Deploy(tmp_path, script, beside("delete" if is_there else ""))
+    async with AsyncClient(last.app) as client, last.app.worker():
+        await (await client.get("r")).result(60)
+        assert any("delete ran instead" in told for told in last.told())
+        await last.checked()
+    await last.app.store.close()
+
+
+async def is_about(client: AsyncClient, text: str) -> Promise | None:
+    return next((each for each in await questions(client) if text in asked(each)["text"]), None)
+
+
+@pytest.mark.parametrize("way", ["is given up", "is cancelled"])
+@in_asyncio
+async def test_what_a_body_has_begun_is_closed_if_its_call_is_given_up_while_the_operator_thinks(
+    tmp_path: Path, way: str
+) -> None:
+    def app_with(tools: list[Tool[None]]) -> Signoff:
+        app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+        capabilities = [Durable[None](operators=["user:olga"])]
+        agent = Agent(script.model, name="tidy", capabilities=capabilities, tools=tools)
+
+        @app.workflow
+        async def asks(ctx: Context) -> None:
+            await ctx.wait_for_user("Well?")
+
+        @app.workflow
+        async def work(ctx: Context) -> None:
+            acting = asyncio.create_task(agent.run("remove a"))
+            await ctx.wait_for_signal("enough")
+            acting.cancel()
+            await ctx.wait_for_signal("end")
+
+        return app
+
+    async def remove(path: str) -> str:
+        context = signoff.current_context()
+        well = await context.rfi("asks")
+        answer = await context.wait_for_user("Sure?")
+        return f"{await well} {answer.approved}"
+
+    script = Script(calls(REMOVE), says("done"))
+    old = app_with([Tool(in_workflow(remove))])
+    async with AsyncClient(old) as client, old.worker():
+        await client.start("work", id="r")
+        await until(old, lambda: are_asked(client, 2))
+    await old.store.close()
+    new = app_with([])
+    async with AsyncClient(new) as client, new.worker():
+        await client.signal("r", "look")
+        await until(new, lambda: are_asked(client, 3))
+        if way == "is cancelled":
+            await client.cancel("r")
+        else:
+            await client.signal("r", "enough")
+        await until(new, lambda: are_asked(client, 0))
+        if way == "is given up":
+            assert (await client.backend.get_run("r")).state is not RunState.SUCCEEDED
+            await client.signal("r", "end")
+            await (await client.get("r")).result(60)
+    await new.store.close()
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@in_asyncio
+async def test_a_run_that_a_toolset_of_ones_own_has_begun_before_its_bodies_were_known_as_such_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: bool
+) -> None:
+    def parts(done: list[str]) -> dict[str, Any]:
+        waiting = KINDS["approval"].after("none")(done)["tools"]
+        return {"toolsets": [OwnToolset(done, "at", asks=asks)], "tools": [] if asks else waiting}
+
+    script = Script(calls(("look", {"at": "x"}), *([] if asks else [REMOVE])), says("done"))
+    with monkeypatch.context() as patch:
+        patched = Context.patched
+        patch.setattr(Context, "patched", lambda ctx, id: id != BRANCHES and patched(ctx, id))
+        for module in ("in_workflow", "changes"):
+            patch.setattr(
+                sys.modules[f"signoff.agents.{module}"], "is_of_a_toolset_of_its_own", lambda _: False
+            )
+        old = Deploy(tmp_path, script, parts)
+        async with AsyncClient(old.app) as client:
+            async with old.app.worker():
+                await client.start(old.work, id="r")
+                question = await old.question(client)
+            await client.answer(question.id, True, user_id="ana")
+        await old.app.store.close()
+    new = Deploy(tmp_path, script, parts)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        assert (await (await client.get("r")).result(60))[0] == ["look", "seen", "success"]
+        assert (old.done, new.done) == (["see"], [] if asks else ["remove a"])
+    await new.app.store.close()
+
+
+@in_asyncio
+async def test_what_a_body_has_received_nobody_else_gets_when_its_tool_is_gone(tmp_path: Path) -> None:
+    async def look(at: str) -> str:
+        return await signoff.current_context().wait_for_signal("seen", returns=str)
+
+    def app_with(*tools: Tool[None]) -> Signoff:
+        app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+        agent = Agent(script.model, name="tidy", capabilities=[Durable()], tools=tools)
+
+        @app.workflow
+        async def work(ctx: Context) -> str:
+            await agent.run("look")
+            return await ctx.wait_for_signal("seen", returns=str)
+
+        return app
+
+    script = Script(calls(("look", {"at": "x"})), says("looked"))
+    old = app_with(Tool(in_workflow(look)))
+    async with AsyncClient(old) as client, old.worker():
+        await client.start("work", id="r")
+        await client.signal("r", "seen", "first")
+        await until(old, lambda: are_asked_of(script, 2))
+        await pauses(old, "r")
+    await old.store.close()
+    new = app_with()
+    async with AsyncClient(new) as client, new.worker():
+        await client.signal("r", "seen", "second")
+        assert await (await client.get("r")).result(60) == "second"
+    await new.store.close()
+
+
+@in_asyncio
+async def test_of_long_answers_that_a_body_has_got_operators_are_shown_the_beginning(tmp_path: Path) -> None:
+    """All of them together could be larger than what a run may keep at once."""
+
+    def parts(name: str) -> Parts:
+        async def body(path: str) -> str:
+            context = signoff.current_context()
+            for index in range(2):
+                await context.wait_for_user(f"Which {index}?", input_type="text")
+            await context.wait_for_user("Sure?")
+            return "removed"
+
+        return lambda _: {"tools": [Tool(in_workflow(body), name=name)]}
+
+    script = Script(calls(REMOVE), says("done"))
+    old = Deploy(tmp_path, script, parts("remove"))
+    async with AsyncClient(old.app) as client, old.app.worker():
+        await client.start(old.work, id="r")
+        for index in range(2):
+            question = await until(old.app, lambda index=index: is_about(client, f"Which {index}?"))
+            await client.answer(question.id, "x" * 600_000, user_id="ana")
+        await until(old.app, lambda: is_about(client, "Sure?"))
+    await old.app.store.close()
+    new = Deploy(tmp_path, script, parts("delete"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await the_operators(new, client)
+        assert asked(question)["help"].count("x" * (SHOWN - 1) + "...") == 2
+        assert len(asked(question)["help"]) < 4 * SHOWN
+    await new.app.store.close()

@@ -24,6 +24,7 @@ from tests.support import (
     journaled,
     new_app,
     opened,
+    pauses,
     reaches,
     rebuilt,
     running,
@@ -235,11 +236,91 @@ async def test_a_step_that_runs_is_not_interrupted_when_its_run_is_rebuilt(tmp_p
     async with running(planning.app) as client:
         run = await client.start(both, id="r")
         await comes(lambda: is_done(planning, "pay"))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.2)  # in which it would be rebuilt
+        assert list(await asked(client, "r")) == []
         planning.hang.set()
         assert await run.result(60) == ["paid"]
         assert planning.done == ["pay"]
         assert list(await asked(client, "r")) == []
+
+
+@in_asyncio
+async def test_a_step_that_waits_for_its_next_attempt_is_tried_once_more_when_its_run_is_rebuilt(
+    tmp_path: Path,
+) -> None:
+    app = new_app(tmp_path)
+    is_rebuilt, tried = asyncio.Event(), list[str]()
+
+    async def fails_first() -> str:
+        tried.append("pay")
+        if len(tried) == 1:
+            raise OSError("busy")
+        await asyncio.sleep(0.1)
+        return "paid"
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        once_more = RetryPolicy(initial_seconds=0.8, jitter=False)
+        paid = asyncio.create_task(pay(ctx, once_more))
+        await ctx.wait_for_signal("rebuild")
+        if not await ctx.step(
+            "first", lambda: (is_rebuilt.is_set(), is_rebuilt.set())[0], durable=False, returns=bool
+        ):
+            await ctx.rebuild()
+        return await paid
+
+    async def pay(ctx: Context, once_more: RetryPolicy) -> str:
+        return await ctx.step("pay", fails_first, retry=once_more, returns=str)
+
+    async with running(app) as client:
+        run = await client.start(work, id="r")
+        await until(app, lambda: has_failed(app))
+        await client.signal("r", "rebuild")
+        assert await run.result(60) == "paid"
+        assert tried == ["pay", "pay"]
+
+
+async def has_failed(app: Signoff) -> bool:
+    return bool(await journaled(app, "r", EntryKind.ATTEMPT_FAILED))
+
+
+@in_asyncio
+async def test_closing_a_branch_closes_what_people_are_asked_of_its_interrupted_steps(tmp_path: Path) -> None:
+    """At once, also if the code then waits for nothing new."""
+    await begun(tmp_path)
+    dying = Planning(tmp_path)
+    dying.hang.clear()
+    async with opened(dying.app) as client, doomed_worker(dying.app):
+        await client.answer("r.2", True)
+        await comes(lambda: is_done(dying, "pay"))
+    without = Planning(tmp_path)
+    async with running(without.app) as client:
+        await questions(without.app, client, 1)
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def work(ctx: Context) -> None:
+        branch, beside = ctx.branch(), ctx.branch()
+        branch.skip()
+        with beside.entered():
+            closing = asyncio.create_task(closes(ctx, branch))
+        await ctx.step("look", lambda: None)
+        await ctx.wait_for_signal("go")
+        await ctx.step("see", lambda: None)
+        await asyncio.gather(closing, ctx.wait_for_signal("end"))
+
+    async def closes(ctx: Context, branch: Branch) -> None:
+        await ctx.wait_for_signal("close")
+        branch.close()
+        await asyncio.Event().wait()
+
+    async with running(app) as client:
+        await client.signal("r", "close")
+        await until(app, lambda: has_no_questions(client))
+
+
+async def has_no_questions(client: AsyncClient) -> bool:
+    return not await asked(client, "r")
 
 
 async def is_done(planning: Planning, what: str) -> bool:
@@ -317,6 +398,47 @@ async def test_calls_for_which_a_branch_has_no_number_have_the_runs(tmp_path: Pa
     assert numbers == list(range(1, SIZE + 3))
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile", "in an earlier generation"])
+@in_asyncio
+async def test_what_a_branch_has_received_nobody_else_gets(tmp_path: Path, when: str) -> None:
+    def app_with(*, is_here: bool) -> Signoff:
+        app = new_app(tmp_path)
+
+        @app.workflow
+        async def work(ctx: Context, generation: int = 0) -> str:
+            if when != "meanwhile" and generation == 0:
+                await ctx.wait_for_signal("begin")
+            if when == "in an earlier generation" and generation == 0:
+                ctx.continue_as_new(1)
+            branch = ctx.branch()
+            if is_here:
+                with branch.entered():
+                    await ctx.wait_for_signal("go")
+            else:
+                branch.skip()
+            await ctx.step("look", lambda: None)
+            return await ctx.wait_for_signal("go", returns=str)
+
+        return app
+
+    old = app_with(is_here=True)
+    async with running(old) as client:
+        await client.start("work", id="r")
+        await client.signal("r", "go", "first")
+        if when != "meanwhile":
+            await pauses(old, "r")
+            await client.signal("r", "begin")
+        await until(old, lambda: has_looked(old))
+    new = app_with(is_here=False)
+    async with running(new) as client:
+        await client.signal("r", "go", "second")
+        assert await (await client.get("r")).result(60) == "second"
+
+
+async def has_looked(app: Signoff) -> bool:
+    return any(entry.name == "look" for entry in await journaled(app, "r", EntryKind.COMPLETED))
+
+
 # Random programs
 
 
@@ -345,13 +467,6 @@ def beside(trace: Trace) -> Trace:
     return [each for each in trace if each[0].startswith("/gather1")]
 
 
-def without_signals(chance: random.Random, leaves: int) -> Program:
-    """A program that gets no signals: those of a branch that is skipped would be somebody else's."""
-    while "signal" in str(program := a_program(chance, leaves)):
-        pass
-    return program
-
-
 @pytest.mark.timeout(400)
 @in_asyncio
 async def test_what_is_beside_a_branch_meets_the_same_without_it_at_any_length_of_the_journal(
@@ -363,8 +478,8 @@ async def test_what_is_beside_a_branch_meets_the_same_without_it_at_any_length_o
     async with running(app) as client:
         for number in range(60):
             chance = random.Random(f"{SEED}:{number}")
-            branch = {"do": "branch", "of": [without_signals(chance, chance.randint(1, 5))]}
-            program = {"do": "gather", "of": [branch, without_signals(chance, chance.randint(1, 5))]}
+            branch = {"do": "branch", "of": [a_program(chance, chance.randint(1, 5))]}
+            program = {"do": "gather", "of": [branch, a_program(chance, chance.randint(1, 5))]}
             run = await live(app, client, World(app, client, clock, chance), program, f"r{number}")
             entries = await journal(app, run.id)
             for length in range(1, len(entries)):

@@ -17,6 +17,7 @@ from signoff.testing import VirtualClock
 from tests.support import (
     asked,
     doomed_worker,
+    fails,
     in_asyncio,
     journaled,
     new_app,
@@ -389,6 +390,41 @@ async def test_a_run_that_says_so_cannot_run_here_whatever_its_code_catches(tmp_
         supported.append("refunds")
         await client.retry("run")
         assert await (await client.get("run")).result(60) == "paid"
+
+
+@in_asyncio
+async def test_of_a_run_that_cannot_run_here_the_questions_stay_open(tmp_path: Path) -> None:
+    """Its code is cancelled where it waits, but that is no giving up."""
+
+    def app_with(*supported: str) -> Signoff:
+        app = new_app(tmp_path)
+
+        @app.workflow
+        async def flow(ctx: Context) -> bool:
+            answer, _ = await asyncio.gather(ctx.wait_for_user("Refund?"), refund(ctx))
+            return answer.approved
+
+        async def refund(ctx: Context) -> None:
+            await ctx.wait_for_signal("go")
+            if not supported:
+                ctx.cannot_run_here("this build has no refunds")
+
+        return app
+
+    old = app_with("refunds")
+    async with running(old) as client:
+        await client.start("flow", id="run")
+        await pauses(old, "run")
+        (question,) = await asked(client, "run")
+    new = app_with()
+    async with running(new) as client:
+        await client.signal("run", "go")
+        await fails(new, "run")
+    back = app_with("refunds")
+    async with running(back) as client:
+        await client.retry("run")
+        await client.answer(question.id, True)
+        assert await (await client.get("run")).result(60) is True
 
 
 @in_asyncio

@@ -15,7 +15,7 @@ from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.toolsets import ToolsetTool
 
 from signoff.agents.approvals import Policy, may_ask
-from signoff.agents.in_workflow import is_inline, step_name_of
+from signoff.agents.in_workflow import is_inline, is_of_a_toolset_of_its_own, step_name_of
 from signoff.agents.tools import is_external, requires_approval
 
 Change = Literal["gone", "other"]
@@ -153,7 +153,9 @@ def change_between(known: Known, tool: ToolsetTool[Any] | None) -> Change | None
         return "gone"
     if tool.tool_def.kind == "output":
         return None
-    if is_inline(tool, tool.tool_def.name) != known.is_inline:
+    # bodies of toolsets of one's own were once not recorded as workflow code
+    is_told_apart = known.is_inline or not is_of_a_toolset_of_its_own(tool)
+    if is_told_apart and is_inline(tool, tool.tool_def.name) != known.is_inline:
         return "other"
     return None if signature_of(tool.tool_def, is_inline=known.is_inline) == known.signature else "other"
 

@@ -94,10 +94,10 @@ def is_inline(tool: ToolsetTool[Any], name: str) -> bool:
     """Whether a tool's body runs in place, and not as a step."""
     if (tool.tool_def.metadata or {}).get(KEY) is False:
         return True
-    return is_in_workflow(tool, name) or _is_of_a_toolset_of_its_own(tool)
+    return is_in_workflow(tool, name) or is_of_a_toolset_of_its_own(tool)
 
 
-def _is_of_a_toolset_of_its_own(tool: ToolsetTool[Any]) -> bool:
+def is_of_a_toolset_of_its_own(tool: ToolsetTool[Any]) -> bool:
     """Whether a tool is of a toolset that somebody has written, whose calls Pydantic AI makes no steps."""
     leaf = _source_of(tool).toolset
     while isinstance(leaf, WrapperToolset):

@@ -29,6 +29,9 @@ UNTOUCHED: Final = "{} has changed since it was called, and was not run."
 
 UNFINISHED: Final = "{} has changed while it ran, and does not go on. What it has done stays done: {}."
 
+SHOWN: Final = 200
+"""How much is shown of each answer that a body has got, in characters."""
+
 _GOES_ON: Final = ":goes_on"
 """How the name of the step ends that notes which tool goes on."""
 
@@ -36,9 +39,10 @@ _GOES_ON: Final = ":goes_on"
 class InlineCall:
     """One call of a tool whose body is workflow code.
 
-    The body makes its calls in a branch, and what came of it is recorded, so a replay can do without its code: if it
-    has finished, it has returned what it has; if it has not, operators say what is to become of it. They are asked in a
-    branch, too, so that the rest of the run goes on.
+    The body makes its calls in a branch, and what came of it is recorded, so a replay can do without its code if that
+    is gone: if it has finished, it has returned what it has; if it has not, operators say what is to become of it. They
+    are asked in a branch, too, so that the rest of the run goes on. Where the code is, a replay runs it: it may have
+    received signals, changed ``ctx.deps``, or begun what still goes on.
 
     Args:
         gate: What stands before the tool.
@@ -67,24 +71,23 @@ class InlineCall:
         """
         chosen = self._chosen_before()
         choice = chosen[-1] if chosen else None
-        if any(entry.kind is EntryKind.COMPLETED for entry in self._end.recorded):
-            self._body.skip()
-            self._asking.skip()
-            return self._as_chosen(await self._came_to(None), choice)
         gate = self._gate.after(choice)
-        if self._is_being_asked() or change_in(gate.tools, self._tool_of(choice)) is not None:
+        is_there = change_in(gate.tools, self._tool_of(choice)) is None and not self._is_being_asked()
+        has_finished = any(entry.kind is EntryKind.COMPLETED for entry in self._end.recorded)
+        if not is_there:
             self._body.skip()
-            return await self._ask(len(chosen))
+            if not has_finished:
+                return await self._ask(len(chosen))
         self._asking.skip()
-        if choice is None or choice.known is None:
-            return await self._run_body(handler(self._args))
-        body = gate.run_chosen(chosen_call(self._call, self._args, choice), choice.known, ())
-        return self._as_chosen(await self._run_body(body), choice)
-
-    def _as_chosen(self, result: Any, choice: Choice | None) -> Any:
-        if choice is None or choice.known is None:
-            return result
-        return as_chosen(result, self._args, choice)
+        another = None if choice is None or choice.known is None else choice
+        if not is_there:
+            result = await self._came_to(None)
+        elif another is None:
+            result = await self._run_body(handler(self._args))
+        else:
+            call = chosen_call(self._call, self._args, another)
+            result = await self._run_body(gate.run_chosen(call, another.known, ()))
+        return result if another is None else as_chosen(result, self._args, another)
 
     # The body
 
@@ -126,6 +129,16 @@ class InlineCall:
         Args:
             before: How often operators had chosen to go on when this process took the run up.
         """
+        try:
+            choice, begun = await self._decided(before)
+        finally:  # also if the call is given up meanwhile, as its own code would close what it has asked
+            self._body.close()
+        if choice is not None:
+            return await self._gate.run_choice(self._call, self._args, choice)
+        said = UNFINISHED.format(self._call.tool_name, "; ".join(begun)) if begun else None
+        return ToolDenied(said or UNTOUCHED.format(self._call.tool_name))
+
+    async def _decided(self, before: int) -> tuple[Choice | None, list[str]]:
         choice, begun = await self._asked(None)
         while choice is not None and choice.goes_on:
             choice = await self._noted(choice)
@@ -133,11 +146,7 @@ class InlineCall:
             if before < 0:
                 await self._context.rebuild()
             choice, begun = await self._asked(choice)
-        self._body.close()
-        if choice is not None:
-            return await self._gate.run_choice(self._call, self._args, choice)
-        said = UNFINISHED.format(self._call.tool_name, "; ".join(begun)) if begun else None
-        return ToolDenied(said or UNTOUCHED.format(self._call.tool_name))
+        return choice, begun
 
     async def _asked(self, candidate: Choice | None) -> tuple[Choice | None, list[str]]:
         """Ask once. Returns what an operator has chosen, and what the body had done.
@@ -178,9 +187,6 @@ def _notes_choice(entry: Entry) -> bool:
     return is_done and (entry.name or "").endswith(_GOES_ON)
 
 
-_SHOWN: Final = 200
-"""How much of an answer is shown, in characters."""
-
 _STATES: Final = {
     EntryKind.OPENED: "open",
     EntryKind.STEP_STARTED: "interrupted: it may have happened",
@@ -203,13 +209,17 @@ def _said_of(entries: Sequence[Entry]) -> list[str]:
 
 
 def _state_of(entry: Entry) -> str:
+    if entry.kind is EntryKind.OPENED and entry.call is CallKind.SIGNAL:
+        return "waited for"  # the journal has it when it came
+    if entry.kind is EntryKind.OPENED and entry.call is CallKind.STEP:
+        return _STATES[EntryKind.STEP_STARTED]  # people are asked about it
     if entry.kind is not EntryKind.COMPLETED:
         return _STATES.get(entry.kind, str(entry.kind))
     if entry.error is not None:
         return "failed"
     by = entry.fact("by")
-    if by is None:
-        return "done"
-    value = entry.value or ""
-    shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]} ..."
-    return f"{entry.state or 'done'} by {by}: {shown}"
+    return "done" if by is None else f"{entry.state or 'done'} by {by}: {_clipped(entry.value or '')}"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

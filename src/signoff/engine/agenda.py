@@ -146,6 +146,8 @@ class Agenda:
         elif isinstance(call, ProgressCall):
             if not is_known:
                 self._draft.record(EntryKind.PROGRESSED, call, value=call.value)
+        elif isinstance(call, SignalCall):
+            self._open_signal(execution, call)
         elif call.n not in execution.open:
             return  # settled or given up already
         elif isinstance(call, StepCall):
@@ -159,16 +161,21 @@ class Agenda:
                 opened = self._draft.record(EntryKind.OPENED, call, value=call.data, details=details)
                 execution.past.learn([opened])
                 self._draft.opens.append(new)
-        elif isinstance(call, ChildCall):
-            if not is_known:
-                self._draft.record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
-                self._draft.starts.append(call.new_run(execution.loop.time()))
-        elif isinstance(call, SignalCall):
-            if call.due_at is not None:
-                self.remind(call.due_at, call.n)
-            if not is_known:
-                opened = self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
-                execution.past.learn([opened])
+        elif isinstance(call, ChildCall) and not is_known:
+            self._draft.record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
+            self._draft.starts.append(call.new_run(execution.loop.time()))
+
+    def _open_signal(self, execution: Execution, call: SignalCall) -> None:
+        if execution.took_kept(call):
+            assert call.kept is not None
+            self._draft.record(EntryKind.OPENED, call, details={"received": call.kept.seq})
+        if call.n not in execution.open:
+            return  # settled or given up already
+        if call.due_at is not None:
+            self.remind(call.due_at, call.n)
+        if call.n not in execution.past.opened:
+            opened = self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+            execution.past.learn([opened])
 
     def _open_step(self, execution: Execution, call: StepCall) -> None:
         if call.n in execution.past.begun:

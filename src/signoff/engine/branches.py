@@ -71,13 +71,14 @@ class Branch:
     def skip(self) -> None:
         """Replay without its calls: what the journal has of them is passed over. What it left open stays open.
 
-        What waits in its place is to do so in a branch, too. Signals that it has received stay unread.
+        What waits in its place is to do so in a branch, too. Nobody else gets the signals that it has received.
         """
         self.is_skipped = True
         execution = self._execution()
         assert execution is not None  # its code runs here
         for entry in self.recorded:
             execution.past.calls.pop(entry.n or 0, None)
+        execution.pass_over_signals(self)
 
     def close(self) -> None:
         """Close what it left open: questions, promises without an id of their own, child runs. It goes on no more."""
@@ -178,6 +179,10 @@ class Numbers:
         """Whether a call ``n`` is one of a branch that is skipped, and may go on."""
         branch = self._branch_with(n)
         return branch is not None and branch.is_held
+
+    def is_in_branch(self, n: int) -> bool:
+        """Whether a call ``n`` is one of a branch."""
+        return self._branch_with(n) is not None
 
     def _branch_with(self, n: int) -> Branch | None:
         return next((each for each in self._branches if n in each), None)

@@ -475,7 +475,7 @@ class SignalCall(Call[Any]):
     """The next signal of a name."""
 
     kind = CallKind.SIGNAL
-    __slots__ = ("due_at", "returns", "timeout")
+    __slots__ = ("due_at", "kept", "returns", "timeout")
 
     def __init__(self, execution: Execution, name: str, timeout: float | None, returns: Any) -> None:
         checked_timeout = check_seconds("timeout_seconds", timeout)
@@ -483,6 +483,7 @@ class SignalCall(Call[Any]):
         self.timeout = checked_timeout
         self.returns = returns
         self.due_at: float | None = None
+        self.kept: Entry | None = None  # the signal it has got, if that was there before the call
 
     def outcome(self, entry: Entry) -> Any:
         if entry.kind is EntryKind.COMPLETED and entry.state == PromiseState.TIMED_OUT:

@@ -306,6 +306,9 @@ class Driver:
             case MessageKind.SETTLED:
                 self._take_settlement(execution, message, {"state": message.state, **told})
             case MessageKind.SIGNAL:
+                call = execution.listener(message.name or "")
+                if call is not None and execution.numbers.is_in_branch(call.n):
+                    told |= {"received_by": call.n}  # for replays that skip it
                 entry = self._draft.add(
                     EntryKind.SIGNALLED, name=message.name, value=message.value, details=told
                 )
@@ -384,6 +387,8 @@ class Driver:
     # What the code asked for
 
     def _collect(self, execution: Execution) -> None:
+        if execution.failure is not None:
+            return  # what the code has asked for and given up on its way out does not count
         if execution.issued or execution.abandoned or execution.patched or execution.left_open:
             self._agenda.collect(execution)
             self._stop_steps()

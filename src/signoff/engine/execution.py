@@ -111,6 +111,7 @@ class Execution:
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
         self._listeners: dict[str, deque[SignalCall]] = {}
+        self._passed_over: set[int] = set()  # signals that nobody is to have
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
@@ -151,7 +152,23 @@ class Execution:
 
     def _is_news(self, call: Call[Any]) -> bool:
         """Whether a call that waits for nothing is not in the journal yet."""
+        if isinstance(call, SignalCall):
+            return self.took_kept(call)
         return isinstance(call, DetachedCall | ProgressCall) and call.n not in self.past.opened
+
+    def took_kept(self, call: SignalCall) -> bool:
+        """Whether a call in a branch got a signal that was there before it, which is not in the journal yet."""
+        return call.kept is not None and self.numbers.is_in_branch(call.n) and call.n not in self.past.opened
+
+    def pass_over_signals(self, branch: Branch) -> None:
+        """Give nobody the signals that a branch which is skipped has received."""
+        for seq, name in (each for n, each in self.past.received.items() if n in branch):
+            kept = self._signals.get(name, deque())
+            found = next((entry for entry in kept if entry.seq == seq), None)
+            if found is None:
+                self._passed_over.add(seq)
+            else:
+                kept.remove(found)
 
     def check_replayed(self) -> None:
         """After the last entry: the code must have asked for everything that the journal knows."""
@@ -397,6 +414,8 @@ class Execution:
         self.past.ends.pop(entry.n, None)
 
     def _receive(self, entry: Entry) -> None:
+        if entry.seq in self._passed_over:
+            return
         listeners = self._listeners.get(entry.name or "")
         while listeners:
             call = listeners.popleft()
@@ -412,7 +431,8 @@ class Execution:
         waiting = self._signals.get(call.name)
         if waiting:
             del self.open[call.n]
-            call.settle(waiting.popleft())
+            call.kept = waiting.popleft()
+            call.settle(call.kept)
             return
         if call.timeout is not None:
             call.due_at = self.loop.time() + call.timeout

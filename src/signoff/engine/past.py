@@ -24,6 +24,8 @@ class Past:
     questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
     ends: dict[int, list[tuple[float, Entry]]] = field(default_factory=dict[int, list[tuple[float, Entry]]])
     """How attempts at steps have ended, each with the time of the entry before: it began then, if it says nothing."""
+    received: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
+    """By calls in branches: the ``seq`` and name of the signals that they have received."""
     journal: Sequence[Entry] = ()  # while it is replayed
 
     def expect(self, entries: Iterable[Entry]) -> None:
@@ -35,9 +37,22 @@ class Past:
             if entry.n is not None and entry.call is not None
         }
         self.learn(entries)
+        for entry in entries:
+            self._note_received(entry)
         for before, entry in itertools.pairwise(entries):
             if entry.call is CallKind.STEP and entry.kind in _ENDS_OF_ATTEMPTS:
                 self.note_end(before.at, entry)
+
+    def _note_received(self, entry: Entry) -> None:
+        n, seq = entry.n, entry.seq
+        if entry.kind is EntryKind.SIGNALLED:
+            n = entry.fact("received_by")
+        elif entry.kind is EntryKind.OPENED and entry.call is CallKind.SIGNAL:
+            seq = entry.fact("received")
+        else:
+            return
+        if n is not None and seq is not None:
+            self.received[n] = (seq, entry.name or "")
 
     def note_end(self, before: float, entry: Entry) -> None:
         """Take in how an attempt at a step has ended.
