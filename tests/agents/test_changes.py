@@ -119,7 +119,7 @@ async def test_a_tool_runs_as_before_when_its_code_is_back_and_an_operator_says_
     async with AsyncClient(back.app) as client, back.app.worker():
         await client.answer(second.id, AS_BEFORE, user_id="olga")
         assert await (await client.get("r")).result(60) == [["remove", "removed a", "success"]]
-        await back.checked()
+        assert (await back.checked()).metadata is None, "nothing ran instead"
     await back.app.store.close()
     assert back.done == ["remove a"]
     assert len(script.asked) == 2
