@@ -376,6 +376,26 @@ async def test_a_branch_has_no_branches_and_is_of_its_run(tmp_path: Path) -> Non
             await (await client.start(outside)).result(60)
 
 
+@pytest.mark.parametrize("begins_with", ["skip", "calls"])
+@in_asyncio
+async def test_a_branch_is_skipped_or_entered_and_not_both(tmp_path: Path, begins_with: str) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def work(ctx: Context) -> None:
+        branch = ctx.branch()
+        if begins_with == "skip":
+            branch.skip()
+        with branch.entered():
+            await ctx.progress("so far")
+        branch.skip()
+
+    async with running(app) as client:
+        told = "it is skipped" if begins_with == "skip" else "made calls already"
+        with pytest.raises(RegistrationError, match=told):
+            await (await client.start(work)).result(60)
+
+
 @in_asyncio
 async def test_calls_for_which_a_branch_has_no_number_have_the_runs(tmp_path: Path) -> None:
     app = new_app(tmp_path)

@@ -18,7 +18,7 @@ from signoff.agents import pausing
 from signoff.agents.approvals import ASK, Decision, ToolCall, decide, plain
 from signoff.agents.changes import Change, Known, ToolChanged, known_of
 from signoff.agents.inline import BRANCHES, UNTOUCHED, InlineCall
-from signoff.agents.operators import RESULT, Begun, Choice, Operators
+from signoff.agents.operators import RESULT, Choice, Operators
 from signoff.agents.pausing import Answered, ToolPaused
 from signoff.agents.ran import EDITED, as_chosen, as_edited, chosen_call, jsonable
 from signoff.agents.stand_ins import change_in, manager_for, runs_inline, stand_in, tools_now
@@ -400,23 +400,11 @@ class Gate:
             returns=Any,
         )
 
-    async def choose(
-        self,
-        call: ToolCallPart,
-        args: dict[str, Any],
-        change: Change,
-        shown: Mapping[str, Any],
-        *,
-        begun: Begun | None = None,
-    ) -> Choice | None:
-        """Ask operators what to run in the place of a tool that has changed. See ``Operators.choose``."""
-        operators = Operators(self.durable, self.context, self.tools)
-        return await operators.choose(call, jsonable(args), change, jsonable(shown), begun=begun)
-
     async def _choose(
         self, call: ToolCallPart, args: dict[str, Any], change: Change, shown: Mapping[str, Any]
     ) -> Choice | ToolDenied:
-        choice = await self.choose(call, args, change, shown)
+        operators = Operators(self.durable, self.context, self.tools)
+        choice = await operators.choose(call, jsonable(args), change, jsonable(shown))
         return choice or ToolDenied(UNTOUCHED.format(call.tool_name))
 
     async def _kept(self, call: ToolCallPart, args: dict[str, Any], result: Any, answer: Answer) -> Any:

@@ -12,8 +12,8 @@ from pydantic_ai.durable_exec._toolset import wrap_tool_call_result
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDenied
 
-from signoff.agents.operators import Begun, Choice
-from signoff.agents.ran import as_chosen, chosen_call
+from signoff.agents.operators import Begun, Choice, Operators
+from signoff.agents.ran import as_chosen, chosen_call, jsonable
 from signoff.agents.stand_ins import change_in
 from signoff.engine.retry import NO_RETRY
 from signoff.errors import CannotRunHere
@@ -161,9 +161,9 @@ class InlineCall:
 
         with self._asking.entered():
             facts: dict[str, Any] = await self._context.step(f"{self._name}:changed", found, returns=Any)
-            choice = await gate.choose(
+            choice = await Operators(gate.durable, self._context, gate.tools).choose(
                 replace(self._call, tool_name=tool),
-                self._args,
+                jsonable(self._args),
                 facts["change"] or "gone",  # by now it is there again
                 {},
                 begun=Begun(self._call.tool_name, facts["begun"]),

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
+from signoff.errors import RegistrationError
 from signoff.records import CallKind, Entry, EntryKind
 
 if TYPE_CHECKING:
@@ -57,7 +58,15 @@ class Branch:
 
     @contextmanager
     def entered(self) -> Generator[None]:
-        """Have the calls made here made in it. When this is left, what was recorded is let go of."""
+        """Have the calls made here made in it. When this is left, what was recorded is let go of.
+
+        Raises:
+            RegistrationError: It is skipped.
+        """
+        if self.is_skipped:
+            raise RegistrationError(
+                "branch.entered(): it is skipped, so no code can go on in it; begin another branch"
+            )
         token = current_branch.set(self)
         try:
             yield
@@ -72,7 +81,14 @@ class Branch:
         """Replay without its calls: what the journal has of them is passed over. What it left open stays open.
 
         What waits in its place is to do so in a branch, too. Nobody else gets the signals that it has received.
+
+        Raises:
+            RegistrationError: Its code has made calls already.
         """
+        if self.last_n >= self.first_n:
+            raise RegistrationError(
+                "branch.skip(): its code has made calls already; skip it before it is entered"
+            )
         self.is_skipped = True
         execution = self._execution()
         assert execution is not None  # its code runs here
