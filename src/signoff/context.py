@@ -555,7 +555,7 @@ def current_context() -> Context:
     """
     context = _running.get(None)
     if context is None or current_attempt.get(None) is not None:
-        raise OutsideWorkflow("current_context()", "(no workflow code is running here)")
+        raise OutsideWorkflow("current_context()", why="no workflow code is running here")
     return context
 
 

@@ -294,10 +294,15 @@ class ClientClosed(SignoffError, RuntimeError):
 class OutsideWorkflow(SignoffError, RuntimeError):
     """A context was used elsewhere than in its run's workflow code, such as inside a step."""
 
-    def __init__(self, what: str, run_id: str) -> None:
-        super().__init__(f"{what} was asked of the context of run {run_id!r} from outside its workflow code")
+    def __init__(self, what: str, run_id: str | None = None, why: str | None = None) -> None:
+        if run_id is None:
+            said = f"{what} was called out of place: {why}"
+        else:
+            said = f"{what} was asked of the context of run {run_id!r} from outside its workflow code"
+        super().__init__(said)
         self.what = what
         self.run_id = run_id
+        self.why = why
 
 
 class RegistrationError(SignoffError, ValueError):

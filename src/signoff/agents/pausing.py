@@ -148,7 +148,7 @@ def pause(
     """
     call = _call.get(None)
     if call is None:
-        raise OutsideWorkflow("pause(...)", "(it is for tools that run as steps of a durable agent)")
+        raise OutsideWorkflow("pause(...)", why="it is for tools that run as steps of a durable agent")
     if reason not in REASONS:
         raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
     if then not in get_args(Then):

@@ -92,7 +92,7 @@ def current_step() -> StepInfo:
     try:
         call, number = current_attempt.get()
     except LookupError:
-        raise OutsideWorkflow("current_step()", "(no step is running here)") from None
+        raise OutsideWorkflow("current_step()", why="no step is running here") from None
     info = StepInfo(call.run.id, call.n, call.name, number, call.idempotency_key)
     object.__setattr__(info, "voice", call.voice_of(number))
     return info
