@@ -514,8 +514,10 @@ class Context:
     def branch(self) -> Branch:
         """Begin a branch, whose calls are numbered among themselves: a replay can do without them.
 
+        In a branch, it begins one within that.
+
         Raises:
-            RegistrationError: This code runs in a branch already.
+            RegistrationError: The run has begun a million of them.
         """
         return self._execution.branch()
 

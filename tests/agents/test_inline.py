@@ -18,7 +18,7 @@ from pydantic_core import SchemaValidator, core_schema
 import signoff
 from signoff import AsyncClient, Context, Signoff
 from signoff.agents import Durable, in_workflow, pause
-from signoff.agents.inline import BRANCHES, SHOWN
+from signoff.agents.inline import BRANCHES, INNER, SHOWN
 from signoff.agents.operators import AS_BEFORE, GO_ON, NOTHING
 from signoff.engine.branches import SIZE
 from signoff.errors import CannotRunHere
@@ -265,13 +265,21 @@ async def is_answered(client: AsyncClient, question: Promise) -> bool:
     return not more and only.id != question.id and only.assignees == ("user:ana",)
 
 
+@pytest.mark.parametrize("is_within", [False, True], ids=["", "within another"])
 @pytest.mark.parametrize("choice", [f"{GO_ON}delete", "delete", AS_BEFORE, NOTHING])
 @in_asyncio
-async def test_either_code_can_replay_any_length_of_such_a_journal(tmp_path: Path, choice: str) -> None:
+async def test_either_code_can_replay_any_length_of_such_a_journal(
+    tmp_path: Path, choice: str, is_within: bool
+) -> None:
     """So it may crash, or be deployed and rolled back, at any time."""
+
+    def with_tool(name: str) -> Parts:
+        return within(planning(name), inner) if is_within else planning(name)
+
+    inner = Script(calls(REMOVE), says("that is it"))
     script = Script(calls(REMOVE), says("done"))
-    await begun(tmp_path, script, planning())
-    new = Deploy(tmp_path, script, planning("delete"))
+    await begun(tmp_path, script, with_tool("remove"))
+    new = Deploy(tmp_path, script, with_tool("delete"))
     async with AsyncClient(new.app) as client, new.app.worker():
         question = await the_operators(new, client)
         (old,) = (each for each in await questions(client) if each.id != question.id)
@@ -287,7 +295,7 @@ async def test_either_code_can_replay_any_length_of_such_a_journal(tmp_path: Pat
         await run.result(60)
         lived = new.messages
         record, entries = await client.backend.get_run("r"), await new.app.store.read_journal("r")
-        back = Deploy(tmp_path, script, planning())
+        back = Deploy(tmp_path, script, with_tool("remove"))
         gone = Deploy(tmp_path, script, KINDS["approval"].after("removed"))
         for deploy in (back, new, gone):
             for length in range(1, len(entries)):
@@ -578,35 +586,98 @@ async def is_set(event: threading.Event) -> bool:
     return event.is_set()
 
 
-@pytest.mark.parametrize("change", ["removed", "narrowed"])
-@pytest.mark.parametrize("way", ["sub-agent", "begun before"])
+def within(parts: Parts, inner: Script, name: str = "remove") -> Parts:
+    """A tool whose body runs an agent that has these parts."""
+
+    def outer(done: list[str]) -> dict[str, Any]:
+        sub = Agent(inner.model, name="sub", capabilities=[Durable(operators=["user:olga"])], **parts(done))
+
+        async def body(path: str) -> str:
+            return (await sub.run(f"remove {path}")).output
+
+        return {"tools": [Tool(in_workflow(body), name=name)]}
+
+    return outer
+
+
+@pytest.mark.parametrize("choice", [f"{GO_ON}delete", "delete", NOTHING])
 @in_asyncio
-async def test_where_no_operator_can_be_asked_the_run_stops_and_goes_on_under_the_old_code(
+async def test_of_a_tool_of_an_agent_within_such_a_body_operators_are_asked_too(
+    tmp_path: Path, choice: str
+) -> None:
+    inner = Script(calls(REMOVE), says("that is it"))
+    script = Script(calls(REMOVE), says("done"))
+    await begun(tmp_path, script, within(planning(), inner))
+    new = Deploy(tmp_path, script, within(planning("delete"), inner))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await the_operators(new, client)
+        assert "has called remove, which is not there any more" in asked(question)["text"]
+        assert "step 'plan' (done)" in asked(question)["help"]
+        (old,) = (each for each in await questions(client) if each.id != question.id)
+        await client.answer(question.id, choice, user_id="olga")
+        if choice == "delete":
+            await until(new.app, lambda: is_answered(client, question))
+            assert (await client.promises.get(old.id)).state is PromiseState.CANCELLED
+        if choice != NOTHING:
+            sure = await until(new.app, lambda: another(client, [question]))
+            await client.answer(sure.id, True, user_id="ana")
+        assert await (await client.get("r")).result(60) == [["remove", "that is it", "success"]]
+        assert (await client.promises.get(old.id)).state is (
+            PromiseState.RESOLVED if choice.startswith(GO_ON) else PromiseState.CANCELLED
+        )
+    await new.app.store.close()
+    expected = {NOTHING: [], "delete": ["plan", "act on a by the plan"]}
+    assert new.done == expected.get(choice, ["act on a by the plan"]), "nothing is done again"
+    assert (len(script.asked), len(inner.asked)) == (2, 2)
+
+
+@pytest.mark.parametrize("choice", [f"{GO_ON}erase", NOTHING])
+@in_asyncio
+async def test_a_body_that_runs_an_agent_may_change_itself_while_a_tool_of_that_waits(
+    tmp_path: Path, choice: str
+) -> None:
+    inner = Script(calls(REMOVE), says("that is it"))
+    script = Script(calls(REMOVE), says("done"))
+    await begun(tmp_path, script, within(planning(), inner))
+    new = Deploy(tmp_path, script, within(planning(), inner, "erase"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await the_operators(new, client)
+        assert "step 'plan' (done)" in asked(question)["help"], "what the inner agent's tool has done"
+        (sure,) = (each for each in await questions(client) if each.id != question.id)
+        await client.answer(question.id, choice, user_id="olga")
+        if choice != NOTHING:
+            await until(new.app, lambda: is_alone(client, sure))
+            await client.answer(sure.id, True, user_id="ana")
+        ((name, content, outcome),) = await (await client.get("r")).result(60)
+        if choice == NOTHING:
+            assert (name, outcome) == ("remove", "denied")
+            assert "step 'plan' (done)" in content
+            assert (await client.promises.get(sure.id)).state is PromiseState.CANCELLED
+            assert (new.done, len(inner.asked)) == ([], 1)
+        else:
+            assert (name, content, outcome) == ("remove", "that is it", "success")
+            assert (new.done, len(inner.asked)) == (["act on a by the plan"], 2)
+        await new.checked()
+    await new.app.store.close()
+
+
+@pytest.mark.parametrize("change", ["removed", "narrowed"])
+@pytest.mark.parametrize("way", ["within another's", "its own"])
+@in_asyncio
+async def test_runs_begun_when_bodies_had_no_branches_stop_and_go_on_under_the_old_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, change: str
 ) -> None:
-    """An agent that such a tool runs in its body, and runs that have begun when bodies had no branches."""
-    inner = Script(calls(REMOVE), says("removed it")) if way == "sub-agent" else None
+    """Or when only those had some that were not within others."""
+    missing = INNER if way == "within another's" else BRANCHES
 
     def parts_of(kind: Parts) -> Parts:
-        def parts(done: list[str]) -> dict[str, Any]:
-            if inner is None:
-                return kind(done)
-            sub = Agent(
-                inner.model, name="sub", capabilities=[Durable(operators=["user:olga"])], **kind(done)
-            )
+        return within(kind, inner) if missing == INNER else kind
 
-            async def remove(path: str) -> str:
-                return (await sub.run("remove it")).output
-
-            return {"tools": [Tool(in_workflow(remove))]}
-
-        return parts
-
+    inner = Script(calls(REMOVE), says("removed it"))
     script = Script(calls(REMOVE), says("done"))
     with monkeypatch.context() as patch:
-        if way == "begun before":
-            patched = Context.patched
-            patch.setattr(Context, "patched", lambda ctx, id: id != BRANCHES and patched(ctx, id))
+        patched = Context.patched
+        patch.setattr(Context, "patched", lambda ctx, id: id != missing and patched(ctx, id))
         old = Deploy(tmp_path, script, parts_of(WAITS.after("none")))
         async with AsyncClient(old.app) as client:
             async with old.app.worker():
@@ -624,7 +695,7 @@ async def test_where_no_operator_can_be_asked_the_run_stops_and_goes_on_under_th
     mended = Deploy(tmp_path, script, parts_of(WAITS.after("none")))
     async with AsyncClient(mended.app) as client, mended.app.worker():
         await client.retry("r")
-        said = "removed it" if way == "sub-agent" else "removed a"
+        said = "removed it" if missing == INNER else "removed a"
         assert await (await client.get("r")).result(60) == [["remove", said, "success"]]
         assert mended.done == ["remove a"]
     await mended.app.store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, RetryPolicy, Signoff
-from signoff.engine.branches import SIZE, Branch
+from signoff.engine.branches import GROWING, GROWN_FROM, SIZE, Branch
+from signoff.engine.execution import Execution
 from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, RunState
 from tests.engine import test_replay
@@ -354,29 +356,19 @@ async def test_what_people_say_of_an_interrupted_step_is_kept_for_its_code(
 
 
 @in_asyncio
-async def test_a_branch_has_no_branches_and_is_of_its_run(tmp_path: Path) -> None:
+async def test_branches_are_begun_by_workflow_code(tmp_path: Path) -> None:
     app = new_app(tmp_path)
 
     @app.workflow
-    async def nested(ctx: Context) -> list[bool]:
-        said = [ctx.is_in_branch]
-        with ctx.branch().entered():
-            said.append(ctx.is_in_branch)
-            ctx.branch()
-        return said
-
-    @app.workflow
-    async def outside(ctx: Context) -> None:
+    async def work(ctx: Context) -> None:
         await ctx.step("look", ctx.branch, retry=RetryPolicy(max_attempts=1))
 
     async with running(app) as client:
-        with pytest.raises(RegistrationError, match="in a branch already"):
-            await (await client.start(nested)).result(60)
         with pytest.raises(OutsideWorkflow):
-            await (await client.start(outside)).result(60)
+            await (await client.start(work)).result(60)
 
 
-@pytest.mark.parametrize("begins_with", ["skip", "calls"])
+@pytest.mark.parametrize("begins_with", ["skip", "calls", "inner branches"])
 @in_asyncio
 async def test_a_branch_is_skipped_or_entered_and_not_both(tmp_path: Path, begins_with: str) -> None:
     app = new_app(tmp_path)
@@ -387,7 +379,10 @@ async def test_a_branch_is_skipped_or_entered_and_not_both(tmp_path: Path, begin
         if begins_with == "skip":
             branch.skip()
         with branch.entered():
-            await ctx.progress("so far")
+            if begins_with == "calls":
+                await ctx.progress("so far")
+            else:
+                ctx.branch()
         branch.skip()
 
     async with running(app) as client:
@@ -396,26 +391,213 @@ async def test_a_branch_is_skipped_or_entered_and_not_both(tmp_path: Path, begin
             await (await client.start(work)).result(60)
 
 
+# Many calls, and branches within branches
+
+
+def counting(folder: Path, *, is_here: bool = True, generations: int = 0) -> Signoff:
+    """Have a branch of more calls than it has numbers for ask, beside one within another, and skip them or not."""
+    app = new_app(folder)
+
+    @app.workflow
+    async def work(ctx: Context, generation: int = 0) -> list[Any]:
+        long, outer = ctx.branch(), ctx.branch()
+        branches = asyncio.gather(in_long(ctx, long), in_outer(ctx, outer))
+        if generation < generations:
+            await branches
+            ctx.continue_as_new(generation + 1)
+        await ctx.wait_for_signal("go")
+        await ctx.step("see", lambda: None)
+        return [await branches, len(long.recorded), len(outer.recorded)]
+
+    async def in_long(ctx: Context, branch: Branch) -> object:
+        if not is_here:
+            return branch.skip()
+        with branch.entered():
+            for index in range(SIZE + 2):
+                await ctx.progress(f"{index}")
+            return (await ctx.wait_for_user("Long?")).approved
+
+    async def in_outer(ctx: Context, branch: Branch) -> object:
+        if not is_here:
+            return branch.skip()
+        with branch.entered():
+            await ctx.progress("outer")
+            inner = ctx.branch()
+            with inner.entered(), ctx.branch().entered():
+                await ctx.progress("innermost")
+                said = (await ctx.wait_for_user("Inner?")).approved
+            return [said, (await ctx.wait_for_user("Outer?")).approved]
+
+    return app
+
+
+async def answered(client: AsyncClient, questions: list[Promise], texts: str) -> None:
+    for question in questions:
+        if question.data is not None and json.loads(question.data)["text"] in texts:
+            await client.answer(question.id, True)
+
+
 @in_asyncio
-async def test_calls_for_which_a_branch_has_no_number_have_the_runs(tmp_path: Path) -> None:
+async def test_a_branch_grows_and_has_branches(tmp_path: Path) -> None:
+    app = counting(tmp_path)
+    async with running(app) as client:
+        await client.start("work", id="r")
+        before = await questions(app, client, 2)
+    assert {each.id for each in before} == {f"r.{GROWN_FROM + 2}", f"r.{GROWN_FROM + SIZE + 1}"}
+    again = counting(tmp_path)
+    async with running(again) as client:
+        await answered(client, before, "Long? Inner?")
+        (last,) = await questions(again, client, 1)
+        assert last.id == f"r.{SIZE + 2}"
+        await client.answer(last.id, False)
+        await client.signal("r", "go")
+        assert await (await client.get("r")).result(60) == [[True, [True, False]], 0, 0]
+        numbers = {entry.name: entry.n for entry in await journal(again, "r") if entry.n}
+    assert (numbers["999"], numbers["1000"], numbers["1001"]) == (SIZE, GROWN_FROM, GROWN_FROM + 1)
+    assert numbers["see"] == 2 * SIZE + 2
+
+
+@in_asyncio
+async def test_all_calls_of_a_branch_are_skipped_and_closed_those_within_it_included(tmp_path: Path) -> None:
+    """What they come to later, too."""
+    old = counting(tmp_path)
+    async with running(old) as client:
+        await client.start("work", id="r")
+        before = await questions(old, client, 2)
+    without = counting(tmp_path, is_here=False)
+    async with running(without) as client:
+        await answered(client, before, "Inner?")
+        await client.signal("r", "go")
+        assert await (await client.get("r")).result(60) == [[None, None], SIZE + 3, 4]
+        states = [(await client.promises.get(each.id)).state for each in before]
+        assert sorted(states) == [PromiseState.CANCELLED, PromiseState.RESOLVED]
+
+
+@in_asyncio
+async def test_a_branch_that_is_skipped_closes_the_questions_of_those_within_it(tmp_path: Path) -> None:
+    old = counting(tmp_path)
+    async with running(old) as client:
+        await client.start("work", id="r")
+        before = await questions(old, client, 2)
     app = new_app(tmp_path)
 
     @app.workflow
-    async def work(ctx: Context) -> bool:
-        with ctx.branch().entered():
-            for index in range(SIZE + 2):
-                await ctx.progress(f"{index}")
-            return (await ctx.wait_for_user("Sure?")).approved
+    async def work(ctx: Context) -> None:
+        branches = ctx.branch(), ctx.branch()
+        for branch in branches:
+            branch.skip()
+        await ctx.wait_for_signal("go")
+        for branch in branches:
+            branch.close()
+        await ctx.wait_for_signal("end")
 
     async with running(app) as client:
-        await client.start(work, id="r")
-        (question,) = await questions(app, client, 1)
-    assert question.id == f"r.{SIZE + 3}"
+        await client.signal("r", "go")
+        await until(app, lambda: has_no_questions(client))
+        states = [(await client.promises.get(each.id)).state for each in before]
+        assert states == [PromiseState.CANCELLED] * 2
+
+
+@in_asyncio
+async def test_generations_do_not_share_what_their_branches_have_grown_by(tmp_path: Path) -> None:
+    app = counting(tmp_path, generations=1)
     async with running(app) as client:
+        await client.start("work", id="r")
+        first = await questions(app, client, 2)
+        await answered(client, first, "Long? Inner?")
+        (last,) = await questions(app, client, 1)
+        await client.answer(last.id, True)
+        second = await questions(app, client, 2)
+        assert not {each.id for each in first} & {each.id for each in second}
+    again = counting(tmp_path, generations=1)
+    async with running(again) as client:
+        await answered(client, second, "Long? Inner?")
+        (last,) = await questions(again, client, 1)
+        await client.answer(last.id, True)
+        await client.signal("r", "go")
+        assert await (await client.get("r")).result(60) == [[True, [True, True]], 0, 0]
+
+
+@in_asyncio
+async def test_a_run_whose_branch_had_no_numbers_left_before_branches_grew_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def long_one() -> Signoff:
+        app = new_app(tmp_path)
+
+        @app.workflow
+        async def work(ctx: Context) -> bool:
+            with ctx.branch().entered():
+                for index in range(SIZE + 2):
+                    await ctx.progress(f"{index}")
+                return (await ctx.wait_for_user("Sure?")).approved
+
+        return app
+
+    old = long_one()
+    with monkeypatch.context() as patch:
+        is_patched = Execution.is_patched
+        patch.setattr(Execution, "is_patched", lambda run, id: id != GROWING and is_patched(run, id))
+        async with running(old) as client:
+            await client.start("work", id="r")
+            (question,) = await questions(old, client, 1)
+    assert question.id == f"r.{SIZE + 3}"
+    new = long_one()
+    async with running(new) as client:
         await client.answer(question.id, True)
         assert await (await client.get("r")).result(60) is True
-        numbers = [entry.n for entry in await journal(app, "r") if entry.kind is EntryKind.PROGRESSED]
+        numbers = [entry.n for entry in await journal(new, "r") if entry.kind is EntryKind.PROGRESSED]
     assert numbers == list(range(1, SIZE + 3))
+
+
+@in_asyncio
+async def test_what_people_say_of_an_interrupted_step_within_a_skipped_branch_is_kept(tmp_path: Path) -> None:
+    """For its code, as for a step of the branch itself."""
+    done = list[str]()
+    hangs = asyncio.Event()
+
+    async def pay() -> str:
+        done.append("pay")
+        await hangs.wait()
+        return "paid"
+
+    def app_with(way: str) -> Signoff:
+        app = new_app(tmp_path)
+
+        @app.workflow
+        async def work(ctx: Context) -> str:
+            outer = ctx.branch()
+            beside = ctx.branch()
+            if way == "skips":
+                outer.skip()
+                with beside.entered():
+                    await ctx.wait_for_signal("never")
+            beside.skip()
+            with outer.entered(), ctx.branch().entered():
+                return await ctx.step("pay", pay, effect="once", returns=str)
+
+        return app
+
+    dying = app_with("enters")
+    async with opened(dying) as client, doomed_worker(dying):
+        await client.start("work", id="r")
+        await comes(lambda: has_paid(done))
+    asking = app_with("enters")
+    async with running(asking) as client:
+        (doubt,) = await questions(asking, client, 1)
+    skipping = app_with("skips")
+    async with running(skipping) as client:
+        await client.answer(doubt.id, {"action": "done", "result": "by hand"})
+        await pauses(skipping, "r")
+    back = app_with("enters")
+    async with running(back) as client:
+        await client.signal("r", "look")
+        assert await (await client.get("r")).result(60) == "by hand"
+    assert done == ["pay"]
+
+
+async def has_paid(done: list[str]) -> bool:
+    return bool(done)
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "in an earlier generation"])
@@ -463,12 +645,13 @@ async def has_looked(app: Signoff) -> bool:
 
 
 class _Planning(test_replay.Interpreter):
-    """Has its first branch, or does without it: something else waits in its place, in a branch of its own."""
+    """Has a branch, or does without it: something else waits in its place, in a branch of its own."""
 
     is_here = True
+    planned = "/gather0/branch"
 
     async def _branch(self, node: Program, path: str) -> object:
-        if path != "/gather0/branch":
+        if path != self.planned:
             return await super()._branch(node, path)
         branch, place = self.ctx.branch(), self.ctx.branch()
         if self.is_here:
@@ -483,23 +666,42 @@ class _Skipping(_Planning):
     is_here = False
 
 
-def beside(trace: Trace) -> Trace:
-    return [each for each in trace if each[0].startswith("/gather1")]
+class _PlanningWithin(_Planning):
+    planned = "/gather0/branch0/gather0/branch"
+
+
+class _SkippingWithin(_PlanningWithin):
+    is_here = False
+
+
+def beside(trace: Trace, *, is_within: bool) -> Trace:
+    paths = ("/gather1", "/gather0/branch0/gather1") if is_within else ("/gather1",)
+    return [each for each in trace if each[0].startswith(paths)]
+
+
+def a_branch(chance: random.Random, *, is_within: bool) -> Program:
+    """Make a program whose first branch, or the first one within that, is the one that may be skipped."""
+    first: Program = {"do": "branch", "of": [a_program(chance, chance.randint(1, 5))]}
+    program = {"do": "gather", "of": [first, a_program(chance, chance.randint(1, 5))]}
+    if is_within:
+        outer = {"do": "branch", "of": [program]}
+        program = {"do": "gather", "of": [outer, a_program(chance, chance.randint(1, 5))]}
+    return program
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("is_within", [False, True], ids=["", "within another"])
 @in_asyncio
 async def test_what_is_beside_a_branch_meets_the_same_without_it_at_any_length_of_the_journal(
-    tmp_path: Path,
+    tmp_path: Path, is_within: bool
 ) -> None:
     print(f"SIGNOFF_SEED={SEED}")
-    app, clock = interpreting(tmp_path, _Planning)
-    without, _ = interpreting(tmp_path, _Skipping)
+    app, clock = interpreting(tmp_path, _PlanningWithin if is_within else _Planning)
+    without, _ = interpreting(tmp_path, _SkippingWithin if is_within else _Skipping)
     async with running(app) as client:
         for number in range(60):
             chance = random.Random(f"{SEED}:{number}")
-            branch = {"do": "branch", "of": [a_program(chance, chance.randint(1, 5))]}
-            program = {"do": "gather", "of": [branch, a_program(chance, chance.randint(1, 5))]}
+            program = a_branch(chance, is_within=is_within)
             run = await live(app, client, World(app, client, clock, chance), program, f"r{number}")
             entries = await journal(app, run.id)
             for length in range(1, len(entries)):
@@ -507,7 +709,7 @@ async def test_what_is_beside_a_branch_meets_the_same_without_it_at_any_length_o
                     assert execution.failure is None
                     if execution.ended:
                         break  # by what the branch came to
-                    met = beside(traces[run.id])
+                    met = beside(traces[run.id], is_within=is_within)
                 async with rebuilt(without, run, entries[:length]) as execution:
                     assert execution.failure is None, f"{program} at length {length}: {execution.failure}"
-                    assert beside(traces[run.id]) == met, f"{program} at length {length}"
+                    assert beside(traces[run.id], is_within=is_within) == met, f"{program} at length {length}"

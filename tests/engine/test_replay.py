@@ -199,8 +199,6 @@ class Interpreter:
         return [await handle for handle in reversed(handles)]
 
     async def _branch(self, node: Program, path: str) -> object:
-        if self.ctx.is_in_branch:
-            return await self._of(node, path)
         with self.ctx.branch().entered():
             return await self._of(node, path)
 

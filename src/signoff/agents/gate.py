@@ -17,7 +17,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 from signoff.agents import pausing
 from signoff.agents.approvals import ASK, Decision, ToolCall, decide, plain
 from signoff.agents.changes import Change, Known, ToolChanged, known_of
-from signoff.agents.inline import BRANCHES, UNTOUCHED, InlineCall
+from signoff.agents.inline import BRANCHES, INNER, UNTOUCHED, InlineCall
 from signoff.agents.operators import RESULT, Choice, Operators
 from signoff.agents.pausing import Answered, ToolPaused
 from signoff.agents.ran import EDITED, as_chosen, as_edited, chosen_call, jsonable
@@ -41,6 +41,9 @@ INSTEAD: Final = "signoff_instead"
 
 ANSWERS: Final = "signoff_answers"
 """Under which name the metadata of a call has what people have answered to the tool that it is run instead of."""
+
+GOES_ON: Final = "signoff_goes_on"
+"""Under which name the metadata of a call has whether it goes on where another tool has stopped."""
 
 ASSIGNEES: Final = "signoff_assignees"
 """Under which name the metadata of a call has who could allow it."""
@@ -151,7 +154,8 @@ class Gate:
         choice = metadata.get(INSTEAD)
         if choice is not None:
             return await self.run_choice(call, args, choice, metadata.get(EDITED))
-        result = await self.run_through_pauses(call, args, handler, metadata.get(ANSWERS, ()))
+        answers, goes_on = metadata.get(ANSWERS, ()), metadata.get(GOES_ON, False)
+        result = await self.run_through_pauses(call, args, handler, answers, goes_on=goes_on)
         return as_edited(result, metadata.get(EDITED))
 
     async def resolve(self, requests: DeferredToolRequests) -> DeferredToolResults:
@@ -197,7 +201,13 @@ class Gate:
         return definition
 
     async def run_through_pauses(
-        self, call: ToolCallPart, args: dict[str, Any], handler: Handler, given: Sequence[Answered] = ()
+        self,
+        call: ToolCallPart,
+        args: dict[str, Any],
+        handler: Handler,
+        given: Sequence[Answered] = (),
+        *,
+        goes_on: bool = False,
     ) -> Any:
         """Run a tool, and again with each answer that it leaves for.
 
@@ -206,15 +216,13 @@ class Gate:
             args: With which arguments.
             handler: Runs the tool.
             given: Answers that are there before it begins.
+            goes_on: Whether its body goes on in the branch of another's, and needs none.
 
         Returns:
             What it returned; the answer, if that is for the model; or ``ToolDenied``.
         """
-        if (
-            runs_inline(self.tools, call.tool_name)
-            and not self.context.is_in_branch
-            and self.context.patched(BRANCHES)
-        ):
+        needs_branch = runs_inline(self.tools, call.tool_name) and not goes_on
+        if needs_branch and self.context.patched(INNER if self.context.is_in_branch else BRANCHES):
             return await InlineCall(self, call, args).run(handler)
         answers = list(given)
         while True:
@@ -437,14 +445,31 @@ class Gate:
         tools = manager_for(self.tools, choice.tool, choice.known, self.durable)
         return Gate(self.durable, replace(self._ctx, tool_manager=tools), self.context)
 
-    async def run_chosen(self, call: ToolCallPart, known: Known | None, answers: Sequence[Answered]) -> Any:
-        """Run a tool that the model has not called; what was known of it when it was chosen, people have seen."""
+    async def run_chosen(
+        self,
+        call: ToolCallPart,
+        known: Known | None,
+        answers: Sequence[Answered] = (),
+        *,
+        goes_on: bool = False,
+    ) -> Any:
+        """Run a tool that the model has not called.
+
+        Args:
+            call: The call of it.
+            known: What was known of it when it was chosen: people have seen that.
+            answers: What people have answered to the tool that it is run instead of.
+            goes_on: Whether its body goes on where that tool's has stopped.
+        """
         definition, args = self._definition(call), plain(call.args)
         if is_external(definition) if known is None else known.is_external:
             return await self._result_from_outside(call, definition, args, ASK)
         # errors of the model's making come up as they are: they are told of the call that it has made
         validated = await self.tools.validate_tool_call(
-            call, approved=True, metadata={ANSWERS: answers}, wrap_validation_errors=False
+            call,
+            approved=True,
+            metadata={ANSWERS: answers, GOES_ON: goes_on},
+            wrap_validation_errors=False,
         )
         try:
             return await self.tools.execute_tool_call(validated, wrap_validation_errors=False)

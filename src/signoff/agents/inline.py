@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 BRANCHES: Final = "signoff.tools_in_branches"
 """The patch of runs in which the bodies of such tools make their calls in branches."""
 
+INNER: Final = "signoff.tools_in_inner_branches"
+"""The patch of runs in which they do so also where an agent runs in the body of such a tool."""
+
 UNTOUCHED: Final = "{} has changed since it was called, and was not run."
 
 UNFINISHED: Final = "{} has changed while it ran, and does not go on. What it has done stays done: {}."
@@ -86,7 +89,7 @@ class InlineCall:
             result = await self._run_body(handler(self._args))
         else:
             call = chosen_call(self._call, self._args, another)
-            result = await self._run_body(gate.run_chosen(call, another.known, ()))
+            result = await self._run_body(gate.run_chosen(call, another.known, goes_on=True))
         return result if another is None else as_chosen(result, self._args, another)
 
     # The body

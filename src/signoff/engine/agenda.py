@@ -75,6 +75,9 @@ class Agenda:
         for id in execution.patched:
             self._draft.add(EntryKind.PATCHED, name=id)
         execution.patched.clear()
+        for first_n, branch in execution.numbers.grown:
+            self._draft.add(EntryKind.BRANCHED, name=branch, details={"from": first_n})
+        execution.numbers.grown.clear()
         issued, execution.issued = execution.issued, []
         for call in issued:
             self._open(execution, call)

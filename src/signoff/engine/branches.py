@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import itertools
 import random
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
     from signoff.engine.execution import Execution
 
 SIZE: Final = 1000
-"""How many calls a branch has numbers for."""
+"""How many calls a branch has numbers for, until it grows by as many."""
+
+GROWN_FROM: Final = 1 << 30
+"""From where on branches within branches, and those that grow, have their numbers."""
+
+GROWING: Final = "signoff.growing_branches"
+"""The patch of runs whose branches grow: before, calls for which they had no numbers had the run's."""
+
+_END: Final = 1 << 31  # of numbers: Postgres has 32 bits for them
 
 _LEAVES_OPEN: Final = (CallKind.QUESTION, CallKind.PROMISE, CallKind.CHILD, CallKind.STEP)
 
@@ -28,13 +37,13 @@ current_branch: ContextVar[Branch | None] = ContextVar("signoff_branch", default
 class Branch:
     """A part of a run whose calls are numbered among themselves.
 
-    Code that runs in ``with branch.entered():``, and tasks begun there, make their calls in it. So a replay on which
-    that code is gone can ``skip`` it, and the rest of the run still finds its own calls under their numbers. Of more
-    than 1,000 calls those beyond are numbered as if they were the run's, and cannot be skipped.
+    Code that runs in ``with branch.entered():``, and tasks begun there, make their calls in it, and branches begun
+    there are within it. So a replay on which that code is gone can ``skip`` it, and the rest of the run still finds its
+    own calls under their numbers.
 
     Attributes:
-        recorded: What the journal had of its calls when this process took the run up, in order; of a branch that is
-            skipped also what they have come to since.
+        recorded: What the journal had of its calls, those of branches within it included, when this process took the
+            run up, in order; of a branch that is skipped also what they have come to since.
         is_skipped: Whether the replay does without its calls.
 
     Example::
@@ -47,12 +56,14 @@ class Branch:
                 await plugins["plan"](ctx)
     """
 
-    def __init__(self, execution: Execution, first_n: int, recorded: list[Entry]) -> None:
+    def __init__(self, execution: Execution, id: str, blocks: list[int], recorded: list[Entry]) -> None:
         self.recorded = recorded
         self.is_skipped = False
-        self.first_n = first_n
-        self.last_n = first_n - 1
-        self.futures = itertools.count(first_future_of(f"{execution.run.id}.{first_n}"))
+        self.id = id  # the first of its numbers; within another: that one's, and which of its branches it is
+        self.blocks = blocks  # where its numbers begin: SIZE of them each
+        self.count = 0  # of the calls it has made
+        self.inner = 0  # how many branches have been begun in it
+        self.futures = itertools.count(first_future_of(f"{execution.run.id}.{id}"))
         self._execution = weakref.ref(execution)  # which has it
         self._is_closed = False
 
@@ -74,9 +85,6 @@ class Branch:
             current_branch.reset(token)
             self.recorded = []
 
-    def __contains__(self, n: int) -> bool:
-        return self.first_n <= n < self.first_n + SIZE
-
     def skip(self) -> None:
         """Replay without its calls: what the journal has of them is passed over. What it left open stays open.
 
@@ -85,7 +93,7 @@ class Branch:
         Raises:
             RegistrationError: Its code has made calls already.
         """
-        if self.last_n >= self.first_n:
+        if self.count or self.inner:
             raise RegistrationError(
                 "branch.skip(): its code has made calls already; skip it before it is entered"
             )
@@ -119,9 +127,25 @@ class Branch:
         return self.is_skipped and not self._is_closed
 
     @property
+    def is_within_another(self) -> bool:
+        """Whether it was begun in another branch."""
+        return "." in self.id
+
+    @property
     def is_full(self) -> bool:
         """Whether it has no numbers left."""
-        return self.last_n + 1 not in self
+        return self.count == SIZE * len(self.blocks)
+
+    @property
+    def next_n(self) -> int:
+        """The number of its next call; it is not full."""
+        block, place = divmod(self.count, SIZE)
+        return self.blocks[block] + place
+
+    def has_come_to(self, n: int) -> bool:
+        """Whether its code has made a call ``n``."""
+        before = zip(self.blocks, itertools.count(0, SIZE), strict=False)
+        return any(first_n <= n < first_n + min(SIZE, self.count - count) for first_n, count in before)
 
 
 class Numbers:
@@ -130,17 +154,35 @@ class Numbers:
     Args:
         run_id: The run.
         first_n: Where its numbers begin.
+        grown_from: Where those begin that branches take when they grow.
 
     Attributes:
-        last_n: The last number that was given away, those of branches included.
+        last_n: The last number that was given away, those reserved for branches included; not those that they have
+            grown by.
+        grown_to: Where the numbers go on that branches take when they grow.
+        grown: By how much branches have grown since the driver last took it: where the numbers begin, and the branch.
     """
 
-    def __init__(self, run_id: str, first_n: int) -> None:
+    def __init__(self, run_id: str, first_n: int, grown_from: int = GROWN_FROM) -> None:
         self.last_n = first_n - 1
+        self.grown_to = grown_from
+        self.grown: list[tuple[int, str]] = []
         self._first_n = first_n
         self._run_id = run_id
-        self._branches: list[Branch] = []
+        self._branches: dict[str, Branch] = {}
+        self._reserved: list[int] = []  # where the numbers begin of branches that are not within others
+        self._owners: dict[int, str] = {}  # of the numbers that branches have grown by
+        self._expected: dict[str, list[int]] = {}  # where branches have grown, says the journal
         self._randoms: dict[str, random.Random] = {}
+
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """Take in a journal that is going to be replayed."""
+        for entry in entries:
+            if entry.kind is EntryKind.BRANCHED:
+                first_n, id = entry.fact("from"), entry.name or ""
+                self._owners[first_n] = id
+                self._expected.setdefault(id, []).append(first_n)
+                self.grown_to = max(self.grown_to, first_n + SIZE)
 
     @property
     def branch_here(self) -> Branch | None:
@@ -148,44 +190,96 @@ class Numbers:
         branch = current_branch.get()
         return branch if branch is not None and branch.is_of(self) else None
 
-    @property
-    def next_n(self) -> int:
-        """The number of the next call of the code that runs here."""
-        return self._here.last_n + 1
+    def next_n(self, execution: Execution) -> int:
+        """Return the number of the next call of the code that runs here.
 
-    def take(self) -> int:
-        """Give the next number away."""
-        numbers = self._here
-        numbers.last_n += 1
-        return numbers.last_n
+        Args:
+            execution: Whose numbers these are.
+        """
+        branch = self._branch_to_number(execution)
+        return self.last_n + 1 if branch is None else branch.next_n
 
-    @property
-    def _here(self) -> Branch | Numbers:
+    def take(self, execution: Execution) -> int:
+        """Give the next number away.
+
+        Args:
+            execution: Whose numbers these are.
+        """
+        branch = self._branch_to_number(execution)
+        if branch is None:
+            self.last_n += 1
+            return self.last_n
+        n = branch.next_n
+        branch.count += 1
+        return n
+
+    def _branch_to_number(self, execution: Execution) -> Branch | None:
         branch = self.branch_here
-        return self if branch is None or branch.is_full else branch
+        if branch is None or not branch.is_full:
+            return branch
+        if not branch.is_within_another and not execution.is_patched(GROWING):
+            return None
+        expected = self._expected.get(branch.id, ())
+        times = len(branch.blocks) if branch.is_within_another else len(branch.blocks) - 1
+        branch.blocks.append(expected[times] if times < len(expected) else self._grow(branch))
+        return branch
+
+    def _grow(self, branch: Branch) -> int:
+        first_n = self.grown_to
+        if first_n + SIZE > _END:
+            raise RegistrationError(
+                f"run {self._run_id!r} has grown its branches a million times and cannot again: start another run"
+            )
+        self.grown_to += SIZE
+        self._owners[first_n] = branch.id
+        self.grown.append((first_n, branch.id))
+        return first_n
 
     def branch(self, execution: Execution, recorded: Mapping[int, Sequence[Entry]]) -> Branch:
-        """Begin a branch.
+        """Begin a branch, within the one in which code runs here.
 
         Args:
             execution: Whose numbers these are.
             recorded: What the journal has of calls, by number.
         """
-        first_n = self.last_n + 1
-        self.last_n += SIZE
-        found = [entry for n in range(first_n, first_n + SIZE) for entry in recorded.get(n, ())]
-        branch = Branch(execution, first_n, sorted(found, key=lambda entry: entry.seq))
-        self._branches.append(branch)
+        outer = self.branch_here
+        blocks = list[int]()
+        if outer is not None:
+            id = f"{outer.id}.{outer.inner}"
+            outer.inner += 1
+        else:
+            first_n = self.last_n + 1
+            if first_n + SIZE > GROWN_FROM:
+                raise RegistrationError(
+                    f"run {self._run_id!r} has begun a million branches and cannot begin another: start another run"
+                )
+            id = str(first_n)
+            self.last_n += SIZE
+            blocks.append(first_n)
+            self._reserved.append(first_n)
+        within = [firsts for each, firsts in self._expected.items() if _is_within(each, id)]
+        found = [
+            entry
+            for first_n in itertools.chain(blocks, *within)
+            for n in range(first_n, first_n + SIZE)
+            for entry in recorded.get(n, ())
+        ]
+        branch = Branch(execution, id, blocks, sorted(found, key=lambda entry: entry.seq))
+        self._branches[id] = branch
         return branch
 
     def has_come_to(self, n: int) -> bool:
         """Whether the code has made a call ``n``."""
-        return n <= (self._branch_with(n) or self).last_n
+        id = self._branch_id_of(n)
+        if id is None:
+            return n <= self.last_n
+        branch = self._branches.get(id)
+        return branch is not None and branch.has_come_to(n)
 
     def passes_over(self, entry: Entry) -> bool:
         """Whether what a call came to is one of a branch that is skipped, which notes it."""
-        branch = self._branch_with(_number_of(entry))
-        if branch is None or not branch.is_skipped:
+        branch = next((each for each in self._branches_around(_number_of(entry)) if each.is_skipped), None)
+        if branch is None:
             return False
         if all(each.seq != entry.seq for each in branch.recorded):
             branch.recorded.append(entry)
@@ -193,25 +287,44 @@ class Numbers:
 
     def is_held(self, n: int) -> bool:
         """Whether a call ``n`` is one of a branch that is skipped, and may go on."""
-        branch = self._branch_with(n)
-        return branch is not None and branch.is_held
+        return any(branch.is_held for branch in self._branches_around(n))
 
     def is_in_branch(self, n: int) -> bool:
         """Whether a call ``n`` is one of a branch."""
-        return self._branch_with(n) is not None
+        return self._branch_id_of(n) is not None
 
-    def _branch_with(self, n: int) -> Branch | None:
-        return next((each for each in self._branches if n in each), None)
+    def is_of(self, n: int, branch: Branch) -> bool:
+        """Whether a call ``n`` is one of a branch, or of one within it."""
+        id = self._branch_id_of(n)
+        return id is not None and _is_within(id, branch.id)
+
+    def _branch_id_of(self, n: int) -> str | None:
+        if n >= GROWN_FROM:
+            return self._owners.get(n - (n - GROWN_FROM) % SIZE)
+        index = bisect.bisect_right(self._reserved, n) - 1
+        if index < 0 or n >= self._reserved[index] + SIZE:
+            return None
+        return str(self._reserved[index])
+
+    def _branches_around(self, n: int) -> list[Branch]:
+        """Return those begun here of which a call ``n`` is one, the outermost first."""
+        parts = (self._branch_id_of(n) or "").split(".")
+        ids = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+        return [self._branches[id] for id in ids if id in self._branches]
 
     @property
     def random(self) -> random.Random:
         """The source of random numbers of the code that runs here, the same at every replay."""
         branch = self.branch_here
-        seed = str(self._first_n) if branch is None else f"branch {branch.first_n}"
+        seed = str(self._first_n) if branch is None else f"branch {branch.id}"
         found = self._randoms.get(seed)
         if found is None:
             found = self._randoms[seed] = random.Random(f"{self._run_id}:{seed}")
         return found
+
+
+def _is_within(id: str, outer: str) -> bool:
+    return id == outer or id.startswith(f"{outer}.")
 
 
 def first_future_of(id: str) -> int:

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from signoff import codec
 from signoff.engine.agenda import Agenda, Interviewer
+from signoff.engine.branches import GROWN_FROM
 from signoff.engine.calls import SignalCall, StepCall, TimerCall
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
@@ -389,7 +390,8 @@ class Driver:
     def _collect(self, execution: Execution) -> None:
         if execution.failure is not None:
             return  # what the code has asked for and given up on its way out does not count
-        if execution.issued or execution.abandoned or execution.patched or execution.left_open:
+        asked_for = execution.issued or execution.abandoned or execution.patched or execution.left_open
+        if asked_for or execution.numbers.grown:
             self._agenda.collect(execution)
             self._stop_steps()
 
@@ -498,10 +500,11 @@ class Driver:
     async def _begin_next_generation(self, execution: Execution, arguments: str) -> Execution:
         self._close_rest(execution)
         newest = self._host.program(self.run.workflow, None)
-        details = {"signals": execution.unread_signals(), "version": newest.version}
-        begin = self._draft.add(
-            EntryKind.CONTINUED, n=execution.numbers.last_n + 1, value=arguments, details=details
-        )
+        numbers = execution.numbers
+        details: dict[str, Any] = {"signals": execution.unread_signals(), "version": newest.version}
+        if numbers.grown_to > GROWN_FROM:
+            details["grown_from"] = numbers.grown_to
+        begin = self._draft.add(EntryKind.CONTINUED, n=numbers.last_n + 1, value=arguments, details=details)
         await self._persist(self._store.append, first_seq=begin.seq)
         execution.discard()
         self.run = replace(self.run, first_seq=begin.seq)

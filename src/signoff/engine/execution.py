@@ -12,12 +12,12 @@ import random
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine import guard
-from signoff.engine.branches import Branch, Numbers, by_number, first_future_of
+from signoff.engine.branches import GROWN_FROM, Branch, Numbers, by_number, first_future_of
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
 from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
@@ -29,7 +29,6 @@ from signoff.errors import (
     ContinueAsNew,
     NonDeterminism,
     OutsideWorkflow,
-    RegistrationError,
     RunCancelled,
     RunTimeout,
     SignoffError,
@@ -94,7 +93,7 @@ class Execution:
         self.version: str = begin.fact("version") or program.version
         self.past = Past()
         self.undelivered = replaying
-        self.numbers = Numbers(run.id, begin.n or 1)
+        self.numbers = Numbers(run.id, begin.n or 1, begin.fact("grown_from") or GROWN_FROM)
         self.open: dict[int, Call[Any]] = {}
         self.issued: list[Call[Any]] = []
         self.abandoned: list[Call[Any]] = []
@@ -120,6 +119,11 @@ class Execution:
         self._main: asyncio.Task[Any] | None = None
 
     # What the driver does
+
+    def expect(self, entries: Sequence[Entry]) -> None:
+        """Take in a journal that is going to be replayed."""
+        self.past.expect(entries)
+        self.numbers.expect(entries)
 
     def start(self) -> None:
         """Begin the code and run it until it waits."""
@@ -162,7 +166,7 @@ class Execution:
 
     def pass_over_signals(self, branch: Branch) -> None:
         """Give nobody the signals that a branch which is skipped has received."""
-        for seq, name in (each for n, each in self.past.received.items() if n in branch):
+        for seq, name in (each for n, each in self.past.received.items() if self.numbers.is_of(n, branch)):
             kept = self._signals.get(name, deque())
             found = next((entry for entry in kept if entry.seq == seq), None)
             if found is None:
@@ -231,7 +235,7 @@ class Execution:
             raise OutsideWorkflow(f"{call.kind} {call.name!r}", self.run.id)
         future = self.loop.create_future()
         call.future = future
-        call.n = self.numbers.take()
+        call.n = self.numbers.take(self)
         recorded = self.past.calls.pop(call.n, None) if self.past.calls else None
         if recorded is not None and recorded != (call.kind, call.name):
             self._diverge(call.n, recorded, f"{call.kind} {call.name!r}", _here())
@@ -258,10 +262,6 @@ class Execution:
         """Begin a branch. See ``Context.branch``."""
         if not self.loop.is_running_here():
             raise OutsideWorkflow("branch()", self.run.id)
-        if self.numbers.branch_here is not None:
-            raise RegistrationError(
-                "branch(): this code runs in a branch already, and branches have none themselves"
-            )
         if not self.past.journal:
             return self.numbers.branch(self, {})
         if self._recorded is None:

@@ -35,7 +35,7 @@ async def replay(
     """
     deliveries = [entry for entry in entries if entry.kind in DELIVERED]
     execution = begin(entries[0], len(deliveries))
-    execution.past.expect(entries)
+    execution.expect(entries)
     # Code is driven before the journal is written, only that of a next generation after it.
     execution.is_replaying = len(entries) > 1 or entries[0].kind is EntryKind.STARTED
     try:
