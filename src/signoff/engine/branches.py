@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import random
 import weakref
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
@@ -144,8 +144,10 @@ class Branch:
 
     def has_come_to(self, n: int) -> bool:
         """Whether its code has made a call ``n``."""
-        before = zip(self.blocks, itertools.count(0, SIZE), strict=False)
-        return any(first_n <= n < first_n + min(SIZE, self.count - count) for first_n, count in before)
+        for index, first_n in enumerate(self.blocks):
+            if first_n <= n < first_n + SIZE:
+                return SIZE * index + n - first_n < self.count
+        return False
 
 
 class Numbers:
@@ -172,7 +174,8 @@ class Numbers:
         self._branches: dict[str, Branch] = {}
         self._reserved: list[int] = []  # where the numbers begin of branches that are not within others
         self._owners: dict[int, str] = {}  # of the numbers that branches have grown by
-        self._expected: dict[str, list[int]] = {}  # where branches have grown, says the journal
+        self._expected: dict[str, list[int]] = {}  # where each branch has grown, says the journal
+        self._expected_within: dict[str, list[int]] = {}  # and where it or one within it has
         self._randoms: dict[str, random.Random] = {}
 
     def expect(self, entries: Iterable[Entry]) -> None:
@@ -182,6 +185,8 @@ class Numbers:
                 first_n, id = entry.fact("from"), entry.name or ""
                 self._owners[first_n] = id
                 self._expected.setdefault(id, []).append(first_n)
+                for each in _around(id):
+                    self._expected_within.setdefault(each, []).append(first_n)
                 self.grown_to = max(self.grown_to, first_n + SIZE)
 
     @property
@@ -235,12 +240,12 @@ class Numbers:
         self.grown.append((first_n, branch.id))
         return first_n
 
-    def branch(self, execution: Execution, recorded: Mapping[int, Sequence[Entry]]) -> Branch:
+    def branch(self, execution: Execution, recorded: Sequence[Entry]) -> Branch:
         """Begin a branch, within the one in which code runs here.
 
         Args:
             execution: Whose numbers these are.
-            recorded: What the journal has of calls, by number.
+            recorded: What the journal has of calls, ordered by their numbers.
         """
         outer = self.branch_here
         blocks = list[int]()
@@ -257,12 +262,10 @@ class Numbers:
             self.last_n += SIZE
             blocks.append(first_n)
             self._reserved.append(first_n)
-        within = [firsts for each, firsts in self._expected.items() if _is_within(each, id)]
         found = [
             entry
-            for first_n in itertools.chain(blocks, *within)
-            for n in range(first_n, first_n + SIZE)
-            for entry in recorded.get(n, ())
+            for first_n in (*blocks, *self._expected_within.get(id, ()))
+            for entry in _of_block(recorded, first_n)
         ]
         branch = Branch(execution, id, blocks, sorted(found, key=lambda entry: entry.seq))
         self._branches[id] = branch
@@ -296,7 +299,7 @@ class Numbers:
     def is_of(self, n: int, branch: Branch) -> bool:
         """Whether a call ``n`` is one of a branch, or of one within it."""
         id = self._branch_id_of(n)
-        return id is not None and _is_within(id, branch.id)
+        return id is not None and branch.id in _around(id)
 
     def _branch_id_of(self, n: int) -> str | None:
         if n >= GROWN_FROM:
@@ -308,9 +311,8 @@ class Numbers:
 
     def _branches_around(self, n: int) -> list[Branch]:
         """Return those begun here of which a call ``n`` is one, the outermost first."""
-        parts = (self._branch_id_of(n) or "").split(".")
-        ids = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
-        return [self._branches[id] for id in ids if id in self._branches]
+        id = self._branch_id_of(n)
+        return [] if id is None else [self._branches[each] for each in _around(id) if each in self._branches]
 
     @property
     def random(self) -> random.Random:
@@ -323,8 +325,14 @@ class Numbers:
         return found
 
 
-def _is_within(id: str, outer: str) -> bool:
-    return id == outer or id.startswith(f"{outer}.")
+def _around(id: str) -> list[str]:
+    """Return the ids of the branches around a branch, and its own: the outermost first."""
+    return list(itertools.accumulate(id.split("."), "{}.{}".format))
+
+
+def _of_block(entries: Sequence[Entry], first_n: int) -> Sequence[Entry]:
+    begin = bisect.bisect_left(entries, first_n, key=_number_of)
+    return entries[begin : bisect.bisect_left(entries, first_n + SIZE, lo=begin, key=_number_of)]
 
 
 def first_future_of(id: str) -> int:
@@ -333,11 +341,10 @@ def first_future_of(id: str) -> int:
     return (int.from_bytes(digest, "big") << 20) + 1
 
 
-def by_number(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
-    """Return what a journal has of calls, by number."""
+def by_number(entries: Iterable[Entry]) -> list[Entry]:
+    """Return what a journal has of calls, ordered by their numbers."""
     of_calls = (entry for entry in entries if entry.n is not None and entry.kind is not EntryKind.CONTINUED)
-    in_order = sorted(of_calls, key=_number_of)
-    return {n: list(group) for n, group in itertools.groupby(in_order, key=_number_of)}
+    return sorted(of_calls, key=_number_of)
 
 
 def _number_of(entry: Entry) -> int:

@@ -114,7 +114,7 @@ class Execution:
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
-        self._recorded: dict[int, list[Entry]] | None = None  # of calls, while a journal is replayed
+        self._recorded: list[Entry] | None = None  # of calls, while a journal is replayed
         self._begin = begin
         self._main: asyncio.Task[Any] | None = None
 
@@ -263,7 +263,7 @@ class Execution:
         if not self.loop.is_running_here():
             raise OutsideWorkflow("branch()", self.run.id)
         if not self.past.journal:
-            return self.numbers.branch(self, {})
+            return self.numbers.branch(self, ())
         if self._recorded is None:
             self._recorded = by_number(self.past.journal)
         return self.numbers.branch(self, self._recorded)
