@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, RetryPolicy, Signoff
+from signoff.engine import branches
 from signoff.engine.branches import GROWING, GROWN_FROM, SIZE, Branch
 from signoff.engine.execution import Execution
 from signoff.errors import OutsideWorkflow, RegistrationError
@@ -548,6 +549,28 @@ async def test_a_run_whose_branch_had_no_numbers_left_before_branches_grew_goes_
         assert await (await client.get("r")).result(60) is True
         numbers = [entry.n for entry in await journal(new, "r") if entry.kind is EntryKind.PROGRESSED]
     assert numbers == list(range(1, SIZE + 3))
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"), [("_END", "grown its branches"), ("GROWN_FROM", "begun a million")]
+)
+@in_asyncio
+async def test_a_run_that_has_no_numbers_left_for_branches_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, told: str
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def work(ctx: Context) -> None:
+        for _ in range(2):
+            with ctx.branch().entered(), ctx.branch().entered():
+                await ctx.progress("within")
+
+    ends = {"_END": GROWN_FROM + SIZE, "GROWN_FROM": SIZE + 1}
+    monkeypatch.setattr(branches, limit, ends[limit])
+    async with running(app) as client:
+        with pytest.raises(RegistrationError, match=told):
+            await (await client.start(work)).result(60)
 
 
 @in_asyncio
