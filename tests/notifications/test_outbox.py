@@ -17,10 +17,11 @@ from signoff.people.channels.channel import CALLS, Channel, Retry
 from signoff.people.channels.mail import MailSender, MailServer
 from signoff.people.channels.slack import SlackSender
 from signoff.people.channels.webhook import WebhookSender
-from signoff.people.decisions import delegate, serve_questions
+from signoff.people.decisions import claim, delegate, release, serve_questions
 from signoff.people.policies import Escalation, Policy
 from signoff.people.responders import Responder
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, PromiseState
+from signoff.stores.paging import AuditFilter
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import Web, mails, web
 from tests.stores.scene import Scene, rule
@@ -260,6 +261,102 @@ async def test_people_are_not_called_to_what_is_answered_or_others_meanwhile(sce
                 "others are asked meanwhile",
                 "the question is resolved meanwhile",
             ]
+
+
+@rule
+async def test_the_requester_is_never_called_to_what_they_may_not_answer(scene: Scene) -> None:
+    """Four eyes: not at any address of theirs, in any letter case. A mailbox that others share gets its mail."""
+    to = {
+        "user:req": "req@example.org",
+        "group:desk": "REQ@example.org",
+        "user:ana": "ana@example.org",
+        "user:Req": "team@example.org",
+        "user:bob": "team@example.org",
+    }
+    policy = Policy.make(
+        "Pay?",
+        input_type="approval",
+        assignees=["user:req", "user:ana"],
+        excluded=["user:req"],
+        remind_every=60,
+        escalations=[Escalation(90, ["user:Req", "group:desk", "user:bob"])],
+    )
+    async with mails() as server:
+        channel = mail(server.port, recipients=to, concurrency=1, events=EVERYTHING)
+        async with dispatching(scene, channel) as dispatcher:
+            await ask(scene, assignees=["user:req", "user:ana"], policy=policy)
+            for _ in range(3):
+                await serve_questions(scene.store)
+                await carry_out(scene, dispatcher)
+                scene.clock.advance(45)
+            await approve(scene)
+            await carry_out(scene, dispatcher)
+        calls = [(message["to"], message["subject"]) for message in server.got]
+        assert [each for each in calls if each[0].lower() == "req@example.org"] == [
+            ("REQ@example.org", "Answered: Pay 70?")  # the desk's news, which asks nobody for anything
+        ]
+        assert [each for each in calls if each[0].startswith("ana")] == [
+            ("ana@example.org", "Question: Pay 70?"),
+            ("ana@example.org", "Reminder: Pay 70?"),
+            ("ana@example.org", "Answered: Pay 70?"),
+        ]
+        assert ("team@example.org", "Escalated: Pay 70?") in calls
+        trail = (await scene.store.list_audit(AuditFilter(question_id="q"))).items
+        reminded = [str(each.details).lower() for each in trail if each.kind is AuditKind.REMINDED]
+        assert reminded
+        assert not any("user:req" in each for each in reminded)
+
+
+@rule
+async def test_who_has_voted_is_not_reminded(scene: Scene) -> None:
+    to = {f"user:{name}": f"{name}@example.org" for name in ("ana", "bob")}
+    policy = Policy.make("Pay?", input_type="approval", quorum=2, remind_every=60)
+    async with mails() as server, dispatching(scene, mail(server.port, recipients=to)) as dispatcher:
+        await ask(scene, assignees=["user:ana", "user:bob"], policy=policy)
+        await carry_out(scene, dispatcher)
+        scene.clock.advance(60)
+        await serve_questions(scene.store)
+        await approve(scene)  # after the reminder was recorded, before it is sent
+        await carry_out(scene, dispatcher)
+        scene.clock.advance(60)
+        await serve_questions(scene.store)
+        await carry_out(scene, dispatcher)
+        reminded = [each["to"] for each in server.got if str(each["subject"]).startswith("Reminder")]
+        assert reminded == ["bob@example.org"] * 2
+        [dropped] = await deliveries(scene.store, DeliveryState.DROPPED)
+        assert dropped.error == "they have voted"
+
+
+@rule
+async def test_only_the_claimant_is_reminded_of_a_claimed_question(scene: Scene) -> None:
+    to = {
+        "user:ana": "ana@example.org",
+        "user:bob": "bob@example.org",
+        "group:finance": "finance@example.org",
+    }
+    policy = Policy.make("Pay?", input_type="approval", remind_every=60)
+    async with mails() as server, dispatching(scene, mail(server.port, recipients=to)) as dispatcher:
+        await ask(scene, assignees=["user:bob", "group:finance"], policy=policy)
+        await carry_out(scene, dispatcher)
+        assert {each["to"] for each in server.got} == {"bob@example.org", "finance@example.org"}
+        server.got.clear()
+        scene.clock.advance(60)
+        await serve_questions(scene.store)
+        await claim(scene.store, "q", Responder("ana", frozenset({"finance"})))  # before that is sent
+        await carry_out(scene, dispatcher)
+        assert server.got == []
+        assert {each.error for each in await deliveries(scene.store, DeliveryState.DROPPED)} == {
+            "user:ana has claimed it"
+        }
+        scene.clock.advance(60)
+        await serve_questions(scene.store)
+        await carry_out(scene, dispatcher)
+        assert [each["to"] for each in server.got] == ["ana@example.org"]
+        await release(scene.store, "q", Responder("ana"))
+        scene.clock.advance(60)
+        await serve_questions(scene.store)
+        await carry_out(scene, dispatcher)
+        assert {each["to"] for each in server.got[1:]} == {"bob@example.org", "finance@example.org"}
 
 
 @rule

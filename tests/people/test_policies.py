@@ -489,6 +489,32 @@ async def test_what_was_missed_while_nothing_ran_happens_once() -> None:
         {"timeout_answer": True, "timeout_seconds": -1},
         {"quorum": 3, "assignees": ["user:ana", "user:bob"]},
         {"quorum": 2, "skippable": True},
+        {"quorum": 2, "assignees": ["user:ana", "user:ana"]},
+        {"quorum": 2, "assignees": ["user:ana", "user:Ana"]},
+        {
+            "quorum": 2,
+            "assignees": ["user:ana", "user:bob"],
+            "requester": "Bob",
+            "exclude_requester": True,
+        },
+        {
+            "quorum": 2,
+            "assignees": ["user:ana", "user:bob"],
+            "escalations": [Escalation(60, ["user:c"], replace=True)],
+        },
+        {"quorum": 2, "escalations": [Escalation(60, ["user:c"], replace=True), Escalation(90, ["user:c"])]},
+        {
+            "requester": "user:boss",
+            "exclude_requester": True,
+            "escalations": [Escalation(60, ["user:boss"], replace=True)],
+        },
+        {
+            "quorum": 3,
+            "assignees": ["group:all"],
+            "escalations": [Escalation(60, ["user:a", "user:b"], replace=True), Escalation(30, ["user:c"])],
+        },
+        {"timeout_seconds": 60, "escalations": [Escalation(60, ["group:leads"], replace=True)]},
+        {"timeout_seconds": "1h", "escalations": [Escalation(60, ["group:leads"])]},
         {"requester": "group:x", "exclude_requester": True},
         {"requester": "user:ana", "exclude_requester": True, "assignees": ["user:ana"]},
     ],
@@ -504,6 +530,68 @@ async def test_a_policy_that_makes_no_sense_is_refused_where_it_is_written(polic
         with pytest.raises((RegistrationError, InvalidValue, RunFailed)):
             await env.run(ask)
         assert not await opened(env)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"quorum": 2, "assignees": ["user:ana"], "escalations": [Escalation(60, ["user:bob"])]},
+        {"quorum": 3, "escalations": [Escalation(60, ["group:leads", "user:bob"], replace=True)]},
+        {
+            "quorum": 2,
+            "assignees": ["user:ana", "user:bob"],
+            "escalations": [Escalation(60, ["user:c"], replace=True), Escalation(90, ["user:d"])],
+        },
+        {"timeout_seconds": 61, "escalations": [Escalation(60, ["group:leads"], replace=True)]},
+    ],
+)
+@in_asyncio
+async def test_a_quorum_that_enough_people_can_reach_in_the_end_is_accepted(policy: dict[str, Any]) -> None:
+    async with asking(**policy) as (env, id):
+        assert (await env.store.get_promise(id)).state is PromiseState.PENDING
+
+
+@in_asyncio
+async def test_a_vote_is_lost_as_soon_as_those_who_are_left_are_too_few() -> None:
+    """2 of at most 3 votes, of whom only two are asked: one yes and one no would wait for a third for ever."""
+    async with asking(assignees=["user:ana", "user:bob"], quorum=Quorum(2, of=3)) as (env, id):
+        await env.client.answer(id, True, user_id="ana")
+        settled = await env.client.answer(id, False, user_id="bob")
+        assert settled.state is PromiseState.RESOLVED
+        assert (await result(env))["approved"] is False
+
+
+@in_asyncio
+async def test_a_vote_waits_for_those_who_are_asked_later() -> None:
+    levels = [Escalation(HOUR, ["user:carl"])]
+    async with asking(assignees=["user:ana", "user:bob"], quorum=Quorum(2, of=3), escalations=levels) as (
+        env,
+        id,
+    ):
+        await env.client.answer(id, True, user_id="ana")
+        pending = await env.client.answer(id, False, user_id="bob")
+        assert pending.state is PromiseState.PENDING
+        await env.sleep(HOUR)
+        await env.client.answer(id, True, user_id="carl")
+        assert (await result(env))["approved"] is True
+
+
+@in_asyncio
+async def test_nobody_gets_past_four_eyes_or_votes_twice_by_letter_case() -> None:
+    async with asking("user:req", exclude_requester=True, quorum=2) as (env, id):
+        assert isinstance(await refused(env, id, user_id="Req"), NotAllowed)
+        await env.client.answer(id, True, user_id="ana")
+        assert isinstance(await refused(env, id, False, user_id="ANA"), AlreadyVoted)
+        again = await env.client.answer(id, True, user_id="Ana")
+        assert again.state is PromiseState.PENDING
+
+
+@in_asyncio
+async def test_a_vote_is_not_given_to_who_has_voted() -> None:
+    async with asking(assignees=["user:bob", "group:board"], quorum=2) as (env, id):
+        await env.client.answer(id, True, user_id="carl", groups=["board"])
+        with pytest.raises(InvalidValue, match="user:carl has voted"):
+            await env.client.inbox.delegate(id, ["user:carl"], user_id="bob")
 
 
 @pytest.mark.parametrize(

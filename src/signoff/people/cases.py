@@ -22,7 +22,7 @@ from signoff.errors import (
 )
 from signoff.names import user_name
 from signoff.origins import TIMER
-from signoff.people.policies import Policy
+from signoff.people.policies import Policy, most_voters
 from signoff.people.responders import Responder, check_names
 from signoff.records import (
     Amendment,
@@ -182,9 +182,8 @@ class Case:
             escalation = self.policy.escalations[level]
             if not self._has_come(escalation.after_seconds):
                 break
-            old, assignees = case.question.assignees, tuple(escalation.to)
-            if not escalation.replace:
-                assignees = tuple(dict.fromkeys((*old, *assignees))) if old else ()
+            old = case.question.assignees
+            assignees = escalation.asked_with(old)
             case = replace(
                 case,
                 question=replace(case.question, assignees=assignees),
@@ -200,7 +199,7 @@ class Case:
         due = self._reminders_due()
         if due > case.progress.reminders:
             case = replace(case, progress=replace(case.progress, reminders=due))
-            told = {"number": due, "to": case.question.assignees}
+            told = {"number": due, "to": case.still_asked()}
             events.append(self._event(AuditKind.REMINDED, None, told, TIMER))
         if self.awaits_rules and not events:
             return None  # it is due for that
@@ -237,6 +236,35 @@ class Case:
         """Whether it is so long ago that it was asked: by the very numbers that ``act_at`` is made of."""
         return self._asked_at + seconds <= self.now
 
+    # Who may still answer
+
+    def still_asked(self) -> tuple[str, ...]:
+        """Return the assignees who may still answer: only the claimant of a claimed question."""
+        claimed_by = self.progress.claimed_by
+        if claimed_by is not None:
+            return (claimed_by,)
+        return tuple(each for each in self.question.assignees if self.why_not_asked(each) is None)
+
+    def why_not_asked(self, assignee: str) -> str | None:
+        """Return why an assignee may not answer any more; None if they may.
+
+        A group or a role may as long as nobody has claimed the question: which people are in it is not known here.
+        """
+        claimed_by = self.progress.claimed_by
+        if self.is_excluded(assignee):
+            return "they requested it and may not answer it (four eyes)"
+        if self.question.assignees and assignee not in (*self.question.assignees, claimed_by):
+            return "others are asked meanwhile"
+        if claimed_by is not None and claimed_by != assignee:
+            return f"{claimed_by} has claimed it"
+        if any(is_same_user(vote.user_id, assignee) for vote in self.progress.votes):
+            return "they have voted"
+        return None
+
+    def is_excluded(self, assignee: str | None) -> bool:
+        """Whether a user may not answer, whatever groups they are in."""
+        return assignee is not None and any(is_same_user(each, assignee) for each in self.policy.excluded)
+
     # What people do
 
     def check_responder(self, responder: Responder) -> None:
@@ -253,7 +281,7 @@ class Case:
         if is_anybodys:
             return
         self._check_known(responder)
-        if user in self.policy.excluded:
+        if self.is_excluded(user):
             raise NotAllowed(id, user, "whoever asks for something does not approve it (four eyes)")
         if self.question.assignees and responder.names.isdisjoint(self.question.assignees):
             raise NotAllowed(id, user, "it is assigned to others")
@@ -312,8 +340,10 @@ class Case:
 
     def vote_of(self, responder: Responder) -> Vote | None:
         """Return what a person has said already."""
+        if responder.user is None:
+            return None
         votes = self.progress.votes
-        return next((vote for vote in votes if user_name(vote.user_id) == responder.user), None)
+        return next((vote for vote in votes if is_same_user(vote.user_id, responder.user)), None)
 
     def _count(self, vote: Vote, decision: dict[str, Any]) -> Amendment:
         assert self.policy.quorum is not None
@@ -324,13 +354,25 @@ class Case:
         told = {"approved": vote.approved, "note": vote.note, "request_id": vote.request_id}
         event = self._event(AuditKind.VOTED, vote.user_id, told)
         is_approved = approvals >= self.policy.quorum.approvals
-        if not is_approved and rejections <= self.policy.quorum.of - self.policy.quorum.approvals:
+        is_open = rejections <= self.policy.quorum.of - self.policy.quorum.approvals
+        if not is_approved and is_open and not case._has_too_few_voters():
             return case._amend(event)
         decided = {**decision, "votes": [asdict(each) for each in votes]}
         settlement = Settlement(
             PromiseState.RESOLVED, json.dumps(decided), vote.user_id, vote.note, vote.request_id
         )
         return case._amend(event, settlement=settlement)
+
+    def _has_too_few_voters(self) -> bool:
+        """Whether those who have not voted are too few to approve it, and nobody else will be asked."""
+        assert self.policy.quorum is not None
+        votes = self.progress.votes
+        left = most_voters(
+            self.question.assignees, (*self.policy.excluded, *(user_name(each.user_id) for each in votes))
+        )
+        is_final = self.progress.escalated >= len(self.policy.escalations)
+        approvals = sum(each.approved for each in votes)
+        return is_final and left is not None and approvals + left < self.policy.quorum.approvals
 
     def claim(self, responder: Responder) -> Amendment | None:
         """Have a person be the one who answers; None if they are already. Raises NotAllowed, QuestionClaimed."""
@@ -386,9 +428,9 @@ class Case:
         votes = self.progress.votes
         needed = 1 if self.policy.quorum is None else self.policy.quorum.approvals
         needed -= sum(vote.approved for vote in votes)
-        able = set(names) - {user_name(vote.user_id) for vote in votes}
-        if len(able) < needed and all(name.startswith("user:") for name in names):
-            raise InvalidValue("to", f"{len(able)} people cannot give the {needed} approvals that it needs")
+        able = most_voters(names, (user_name(vote.user_id) for vote in votes))
+        if able is not None and able < needed:
+            raise InvalidValue("to", f"{able} people cannot give the {needed} approvals that it needs")
         if names == self.question.assignees:
             return None
         question = replace(self.question, assignees=names)
@@ -418,7 +460,7 @@ class Case:
         if not names:
             raise InvalidValue("to", "name somebody who answers it")
         for name in names:
-            if name in self.policy.excluded:
+            if self.is_excluded(name):
                 raise InvalidValue("to", f"{name} must not answer this question: they asked for it")
         return names
 
@@ -430,6 +472,8 @@ class Case:
             raise NotAllowed(id, user, "several decide on it: only who is asked by name gives a vote away")
         if len(names) != 1 or not names[0].startswith("user:") or names[0] in assignees:
             raise InvalidValue("to", "several decide on it: name one user who is not asked yet")
+        if any(is_same_user(vote.user_id, names[0]) for vote in self.progress.votes):
+            raise InvalidValue("to", f"{names[0]} has voted, so a vote cannot be given to them")
         return tuple(names[0] if name == user else name for name in assignees)
 
     def _check_known(self, responder: Responder) -> None:
@@ -460,6 +504,11 @@ class Case:
     ) -> NewAuditEvent:
         told = json.dumps({name: value for name, value in details.items() if value is not None})
         return NewAuditEvent(uuid.uuid4().hex, kind, self.question.id, self.question.run_id, by, told, origin)
+
+
+def is_same_user(one: str, other: str) -> bool:
+    """Whether two names may be one person: nobody gets past four eyes, or votes twice, by letter case."""
+    return user_name(one).casefold() == user_name(other).casefold()
 
 
 def excluded_users(requester: str | None) -> tuple[str, ...]:

@@ -158,6 +158,10 @@ class Dispatcher:
         concerned = await (self._still_asked(event) if is_from_before else self._concerned(event))
         if concerned is None:
             return []
+        if not channel.sender.is_record:
+            concerned = await self._not_excluded(event, concerned)
+            if concerned is None:
+                return []
         return [
             NewDelivery(
                 delivery_id(self._store.namespace, event.id, channel.name, recipient),
@@ -195,6 +199,15 @@ class Dispatcher:
             return _names(details.get("assignees" if event.kind is AuditKind.ASKED else "to"))
         question = await self._question(event.question_id)
         return () if question is None else question.assignees
+
+    async def _not_excluded(self, event: AuditEvent, concerned: Sequence[str]) -> Sequence[str] | None:
+        """Return the assignees without those who must not answer; None if there were some, and none is left."""
+        question = await self._question(event.question_id)
+        case = None if question is None else Case.readable(question, self._store.clock.now())
+        if case is None:
+            return concerned
+        left = [each for each in concerned if not case.is_excluded(each)]
+        return left if left or not concerned else None
 
     async def _question(self, question_id: str) -> Promise | None:
         try:
@@ -245,8 +258,8 @@ class Dispatcher:
         channel = line.channel
         try:
             notice = await self._notice(channel, delivery)
-            reason = _pointless(notice)
-            if reason is not None and not channel.sender.is_record:
+            reason = None if channel.sender.is_record else _pointless(notice, channel)
+            if reason is not None:
                 return Report(DeliveryState.DROPPED, error=reason)
             async with asyncio.timeout(channel.timeout_seconds):
                 link = await answer_url(self._store, channel, notice)
@@ -338,8 +351,8 @@ def _names(told: object) -> list[str]:
     return names
 
 
-def _pointless(notice: Notice) -> str | None:
-    """Say why nobody needs to be told any more, if it is so."""
+def _pointless(notice: Notice, channel: Channel) -> str | None:
+    """Return why the recipient need not be called any more; None if they may still answer."""
     if notice.event.kind not in CALLS:
         return None
     question, recipient = notice.question, notice.delivery.recipient
@@ -347,7 +360,14 @@ def _pointless(notice: Notice) -> str | None:
         return "the question is gone"
     if question.state is not PromiseState.PENDING:
         return f"the question is {question.state.value.replace('_', ' ')} meanwhile"
-    is_somebody = recipient.startswith(("user:", "group:", "role:"))
-    if is_somebody and question.assignees and recipient not in question.assignees:
-        return "others are asked meanwhile"
+    case = Case.readable(question, notice.now)
+    if case is None or recipient in channel.to or not recipient.startswith(("user:", "group:", "role:")):
+        return None
+    names = channel.names_at(notice.address, (recipient, *question.assignees))
+    whys = [case.why_not_asked(each) for each in names]
+    if None not in whys:
+        return whys[0]
+    is_only_theirs = not any(each.startswith("user:") and not case.is_excluded(each) for each in names)
+    if is_only_theirs and channel.names_at(notice.address, case.policy.excluded):
+        return "it is the address of the requester, who may not answer it (four eyes)"
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -68,7 +68,13 @@ class Escalation:
         _check_seconds("after_seconds", self.after_seconds)
         object.__setattr__(self, "to", check_names("to", self.to))
         if not self.to:
-            raise InvalidValue("to", "an escalation needs somebody to go to")
+            raise InvalidValue("to", "an escalation needs at least one assignee")
+
+    def asked_with(self, assignees: tuple[str, ...]) -> tuple[str, ...]:
+        """Return who may answer once it has happened to a question for ``assignees``."""
+        if self.replace:
+            return tuple(self.to)
+        return tuple(dict.fromkeys((*assignees, *self.to))) if assignees else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,23 +243,78 @@ class Policy:
         if timeout_answer is not None and timeout_seconds is not None:
             check_deadline(timeout_seconds)
         names = check_names("assignees", assignees)
-        able = set(names) - set(excluded)
-        if names and len(able) < agreed.approvals and all(name.startswith("user:") for name in names):
-            raise RegistrationError(
-                f"question {text!r}: {len(able)} people cannot give {agreed.approvals} approvals"
-            )
+        levels = tuple(sorted(escalations, key=lambda each: each.after_seconds))
+        _check_reachable(text, names, excluded, agreed.approvals, levels)
+        _check_in_time(text, levels, timeout_seconds)
         return cls(
             assignees=names,
             excluded=tuple(excluded),
             quorum=agreed if agreed.of > 1 else None,
             remind_every=remind_every,
-            escalations=tuple(sorted(escalations, key=lambda each: each.after_seconds)),
+            escalations=levels,
             deadline=timeout_seconds if timeout_answer is not None else None,
             timeout_answer=timeout_answer,
         )
 
 
 _PLAIN: Final = Policy()
+
+
+def most_voters(assignees: Iterable[str], without: Iterable[str] = ()) -> int | None:
+    """Return how many people can answer what is asked of these; None where groups or roles make that unknown.
+
+    Names that differ in letter case alone count as one person.
+
+    Args:
+        assignees: Who is asked; empty: anybody.
+        without: Users who do not count: they may not answer, or have voted.
+    """
+    names = tuple(assignees)
+    if not names or not all(name.startswith("user:") for name in names):
+        return None
+    return len({name.casefold() for name in names} - {name.casefold() for name in without})
+
+
+def _check_reachable(
+    text: str,
+    assignees: tuple[str, ...],
+    excluded: Sequence[str],
+    approvals: int,
+    escalations: tuple[Escalation, ...],
+) -> None:
+    """Refuse a question that too few people could answer once all escalations have happened.
+
+    Raises:
+        RegistrationError: Too few people are asked in the end.
+    """
+    asked, replaced_by = assignees, None
+    for each in escalations:
+        asked = each.asked_with(asked)
+        replaced_by = each if each.replace else replaced_by
+    able = most_voters(asked, excluded)
+    if able is None or able >= approvals:
+        return
+    people = "1 person" if able == 1 else f"{able} people"
+    needed = "1 approval" if approvals == 1 else f"{approvals} approvals"
+    when = (
+        "" if replaced_by is None else f" once Escalation({replaced_by.after_seconds:g}, replace=True) is due"
+    )
+    requester = f" ({', '.join(excluded)} may not: four eyes)" if excluded else ""
+    raise RegistrationError(
+        f"question {text!r}: {people} cannot give {needed}{when}{requester}: ask more people, or lower the quorum"
+    )
+
+
+def _check_in_time(text: str, escalations: Sequence[Escalation], timeout_seconds: object) -> None:
+    """Refuse an escalation of a question that is closed by then. Raises RegistrationError."""
+    if not isinstance(timeout_seconds, int | float):
+        return  # what is not a number of seconds is refused where the question waits
+    for each in escalations:
+        if each.after_seconds >= timeout_seconds:
+            raise RegistrationError(
+                f"question {text!r}: it closes after {timeout_seconds:g} s, so it never escalates after "
+                f"{each.after_seconds:g} s: escalate earlier, or give it more time"
+            )
 
 
 def _unknown(error: TypeError) -> str:

@@ -180,6 +180,10 @@ class Channel:
             return recipient
         return self.recipients.get(recipient) or self.sender.address_of(recipient)
 
+    def names_at(self, address: str, assignees: Iterable[str]) -> list[str]:
+        """Return which of these assignees have an address, in any letter case."""
+        return [each for each in assignees if (self.address_of(each) or "").casefold() == address.casefold()]
+
     def may_link(self, recipient: str) -> bool:
         """Whether somebody gets links to answer by: a person, at an address that is nobody else's."""
         if not self.answer_links or not recipient.startswith("user:") or recipient in self.to:
