@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,43 @@ async def test_gather_and_tasks_take_calls_as_they_are(tmp_path: Path) -> None:
         return [*both, await task, await asyncio.wait_for(ctx.step("b", lambda: "b"), 60)]
 
     assert await _outcome(tmp_path, code) == ["a", 1, "task", "b"]
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 14), reason="asyncio.create_task() has no eager_start before Python 3.14"
+)
+@in_asyncio
+async def test_tasks_that_begin_at_once(tmp_path: Path) -> None:
+    async def code(ctx: Context) -> list[Any]:
+        order: list[Any] = []
+
+        async def note(name: str) -> str:
+            order.append(name)
+            return await ctx.step(name, lambda: name)
+
+        eager = asyncio.create_task(note("eager"), eager_start=True)  # type: ignore[call-arg]
+        order.append("after it")
+        return [*order, await eager, asyncio.current_task() is not None]
+
+    assert await _outcome(tmp_path, code) == ["eager", "after it", "eager", True]
+
+
+@in_asyncio
+async def test_timers_can_be_cancelled_before_and_after_they_are_due(tmp_path: Path) -> None:
+    async def code(ctx: Context) -> list[str]:
+        loop, called = asyncio.get_running_loop(), list[str]()
+        later = loop.call_later(86_400, called.append, "never")
+        due = loop.call_at(loop.time(), called.append, "never")
+        assert due < later
+        for callback in (later, due, due, loop.call_soon(called.append, "never")):
+            assert not callback.cancelled() or callback is due
+            callback.cancel()
+            assert callback.cancelled()
+        loop.call_soon(called.append, "soon")
+        await asyncio.sleep(0)
+        return called
+
+    assert await _outcome(tmp_path, code, clock=VirtualClock()) == ["soon"]
 
 
 @in_asyncio

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from signoff import codec
+from signoff.engine.callbacks import TimerCallback
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
@@ -495,12 +496,12 @@ class TimerCall(Call[None]):
     """A moment in journal time at which the loop makes a callback ready."""
 
     kind = CallKind.TIMER
-    __slots__ = ("due_at", "handle")
+    __slots__ = ("due_at", "timer")
 
-    def __init__(self, execution: Execution, handle: asyncio.TimerHandle) -> None:
+    def __init__(self, execution: Execution, timer: TimerCallback) -> None:
         super().__init__(execution, "")
-        self.handle = handle
-        self.due_at = handle.when()
+        self.timer = timer
+        self.due_at = timer.when()
 
     def __del__(self) -> None:
         pass  # a timer is never awaited itself

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import inspect
 import random
-import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar, cast
 from signoff import codec
 from signoff.engine import guard
 from signoff.engine.branches import GROWN_FROM, Branch, Numbers, by_number, first_future_of
+from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
 from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
@@ -295,23 +296,23 @@ class Execution:
 
     # What the loop asks
 
-    def open_timer(self, handle: asyncio.TimerHandle) -> None:
-        if handle.when() <= self.loop.time():
-            self.loop.fire(handle)
+    def open_timer(self, timer: TimerCallback) -> None:
+        if timer.when() <= self.loop.time():
+            self.loop.fire(timer)
             return
-        call = TimerCall(self, handle)
-        self._timers[id(handle)] = call
+        call = TimerCall(self, timer)
+        self._timers[id(timer)] = call
         self.issue(call)
 
-    def close_timer(self, handle: asyncio.TimerHandle) -> None:
-        call = self._timers.pop(id(handle), None)
+    def close_timer(self, timer: TimerCallback) -> None:
+        call = self._timers.pop(id(timer), None)
         if call is not None:
             self.open.pop(call.n, None)
 
     def fire(self, call: TimerCall) -> None:
         """Make the callback of a timer ready."""
-        self._timers.pop(id(call.handle), None)
-        self.loop.fire(call.handle)
+        self._timers.pop(id(call.timer), None)
+        self.loop.fire(call.timer)
 
     def refuse(self, error: SignoffError) -> None:
         self.failure = self.failure or error
@@ -327,7 +328,11 @@ class Execution:
     # Inside
 
     def _drive(self) -> None:
-        guard.drive(self, self._turn)
+        if self.loop.is_running_here():
+            guard.drive(self, self._turn)
+        else:
+            with self.loop.entered():  # around the guard: an interruption must not hit what ends this
+                guard.drive(self, self._turn)
         if self._main is None or not self._main.done():
             return
         if not self.ended:
@@ -456,4 +461,4 @@ def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:
 
 
 def _here() -> str:
-    return calling_line(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
+    return calling_line(inspect.currentframe())

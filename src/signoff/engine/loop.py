@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import itertools
 import logging
 import math
@@ -24,7 +25,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
+from signoff import private_names
 from signoff.engine.branches import current_branch
+from signoff.engine.callbacks import Callback, TimerCallback, run
 from signoff.errors import NotInStep
 
 log = logging.getLogger("signoff.workflow")
@@ -41,17 +44,18 @@ _FOREIGN = tuple(
     }
     if path
 )
+_AS_COMPLETED = asyncio.as_completed.__code__
 
 
 class LoopOwner(Protocol):
     """What the loop asks of the run it belongs to."""
 
-    def open_timer(self, handle: asyncio.TimerHandle) -> None:
+    def open_timer(self, timer: TimerCallback) -> None:
         """Make a durable timer of a ``call_at``."""
         ...
 
-    def close_timer(self, handle: asyncio.TimerHandle) -> None:
-        """Forget the timer of a cancelled handle."""
+    def close_timer(self, timer: TimerCallback) -> None:
+        """Forget the timer of a cancelled callback."""
         ...
 
     def refuse(self, error: NotInStep) -> None:
@@ -62,45 +66,24 @@ class LoopOwner(Protocol):
 class _Future(asyncio.Future[Any]):
     """A future whose place in a set is the same at every replay: asyncio keeps and hands out sets of them."""
 
-    _number: int
+    number: int
 
     def __hash__(self) -> int:
-        return self._number
+        return self.number
 
 
 class _Task(asyncio.Task[Any]):
     """A task whose place in a set is the same at every replay."""
 
-    _number: int
+    number: int
 
     def __new__(cls, *args: Any, **kwargs: Any) -> _Task:
         task = super().__new__(cls)
-        task._number = kwargs["loop"].next_number()
+        task.number = kwargs["loop"].next_number()
         return task
 
     def __hash__(self) -> int:
-        return self._number
-
-
-class _Handle(asyncio.Handle):
-    """A callback that is ready. It is made and run more often than anything else here."""
-
-    __slots__ = ()
-
-    def __init__(  # asyncio's also asks the loop whether it debugs
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: WorkflowLoop,
-        context: contextvars.Context | None,
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = contextvars.copy_context() if context is None else context
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+        return self.number
 
 
 class Stuck(Exception):
@@ -125,7 +108,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         # The owner holds this loop: a cycle would keep what is over until the collector looks.
         self._owner: LoopOwner = weakref.proxy(owner)
         self._time = time
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[Callback | TimerCallback] = deque()
         self._numbers = itertools.count(first_number)
         self._entered_by: int | None = None
         self.tasks: dict[asyncio.Task[Any], None] = {}
@@ -140,17 +123,15 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     @contextmanager
     def entered(self) -> Generator[None]:
         """Be the running loop of the calling thread: for a replay once, instead of for each of its entries."""
-        outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
         hooks = sys.get_asyncgen_hooks()
-        asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage]
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finish_generator)
-        self._entered_by = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._entered_by = None
-            sys.set_asyncgen_hooks(*hooks)
-            asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
+        with private_names.running(self):
+            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finish_generator)
+            self._entered_by = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._entered_by = None
+                sys.set_asyncgen_hooks(*hooks)
 
     def is_running_here(self) -> bool:
         """Whether this is the running loop of the calling thread."""
@@ -175,9 +156,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         ready = self._ready
         turns = 0
         while ready:
-            handle = ready.popleft()
-            if not handle._cancelled:  # pyright: ignore[reportPrivateUsage]
-                handle._run()  # pyright: ignore[reportPrivateUsage]
+            run(ready.popleft(), self)
             turns += 1
             if turns >= TURNS_WITHOUT_WAITING:
                 raise Stuck(self._busiest_line())
@@ -195,9 +174,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.create_task(generator.aclose())
 
     def _busiest_line(self) -> str:
-        for handle in self._ready:
-            callback = getattr(handle, "_callback", None)
-            task = getattr(callback, "__self__", None)
+        for callback in self._ready:
+            task = getattr(callback.function, "__self__", None)
             if isinstance(task, asyncio.Task):
                 return waiting_line(cast("object", task.get_coro()))
         return "an unknown line"
@@ -210,9 +188,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def call_soon(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
+        ready = Callback(callback, args, context)
+        self._ready.append(ready)
+        return ready
 
     def call_later(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -232,20 +210,20 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         if math.isnan(when):
             raise ValueError("a timer was set for no time: NaN")
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._owner.open_timer(handle)
-        return handle
+        timer = TimerCallback(when, callback, args, context, self._close_timer)
+        self._owner.open_timer(timer)
+        return timer
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        self._owner.close_timer(handle)
+    def _close_timer(self, timer: TimerCallback) -> None:
+        self._owner.close_timer(timer)
 
-    def fire(self, handle: asyncio.TimerHandle) -> None:
+    def fire(self, timer: TimerCallback) -> None:
         """Make a timer's callback ready."""
-        self._ready.append(handle)
+        self._ready.append(timer)
 
     def create_future(self) -> asyncio.Future[Any]:
         future = _Future(loop=self)
-        future._number = self.next_number()  # pyright: ignore[reportPrivateUsage]
+        future.number = self.next_number()
         return future
 
     def create_task(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -254,9 +232,17 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         *,
         name: str | None = None,
         context: contextvars.Context | None = None,
+        **kwargs: Any,
     ) -> asyncio.Task[Any]:
-        """Like asyncio's, and a call such as ``ctx.step(...)`` may be given as it is."""
-        if _is_asked_by_as_completed(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        """Like asyncio's, and a call such as ``ctx.step(...)`` may be given as it is.
+
+        Args:
+            coro: What the task runs.
+            name: The task's name.
+            context: Its context.
+            kwargs: What else this version's ``asyncio.Task`` takes: from Python 3.12 on ``eager_start``.
+        """
+        if _is_asked_by_as_completed(inspect.currentframe()):
             if asyncio.iscoroutine(coro):
                 coro.close()
             raise TypeError(
@@ -265,8 +251,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             )
         if not asyncio.iscoroutine(coro):
             coro = _await(coro)  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
-        task = _Task(coro, loop=self, name=name or "task", context=context)
-        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
+        task = _Task(coro, loop=self, name=name or "task", context=context, **kwargs)
         self.tasks[task] = None
         task.add_done_callback(self._forget)
         return task
@@ -287,6 +272,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        task = context.get("task")
+        if task is not None and not task.done():
+            return  # a task of a paused run that is let go
         log.error("in workflow code: %s", context.get("message"), exc_info=context.get("exception"))
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
@@ -294,14 +282,16 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def refuse(self, what: str) -> NoReturn:
         """Raise ``NotInStep`` for ``what`` at the line of the workflow that led here."""
-        error = NotInStep(what, calling_line(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+        error = NotInStep(what, calling_line(inspect.currentframe()))
         self._owner.refuse(error)
         raise error
 
 
 def _is_asked_by_as_completed(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_filename == asyncio.tasks.__file__:
-        if frame.f_code.co_qualname.startswith(("as_completed", "_AsCompletedIterator")):
+    """Whether ``create_task``, whose frame this is, was called by ``asyncio.as_completed`` itself."""
+    frame = frame and frame.f_back
+    while frame is not None and frame.f_code.co_filename == _AS_COMPLETED.co_filename:
+        if frame.f_code is _AS_COMPLETED:
             return True
         frame = frame.f_back
     return False

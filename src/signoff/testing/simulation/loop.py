@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from typing import Any, Protocol, TypeVar, cast
 
+from signoff import private_names
+from signoff.engine.callbacks import Callback, TimerCallback, run
 from signoff.engine.discard import discard
 
 T = TypeVar("T")
@@ -23,8 +25,8 @@ class Surroundings(Protocol):
         """Note that a loop has something to run, and had nothing before."""
         ...
 
-    def add_timer(self, when: float, loop: SimulatedLoop, handle: asyncio.TimerHandle) -> None:
-        """Hand ``handle`` back to ``loop`` at a time."""
+    def add_timer(self, when: float, loop: SimulatedLoop, timer: TimerCallback) -> None:
+        """Hand ``timer`` back to ``loop`` at a time."""
         ...
 
 
@@ -52,7 +54,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._world = world
         self._failed = failed
         self._opaque = (SimulatedLoop, *opaque)
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[Callback | TimerCallback] = deque()
         self._numbers = 0
         self._is_torn = False
 
@@ -65,30 +67,24 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def run_one(self) -> None:
         """Run the next callback."""
-        handle = self._ready.popleft()
-        if handle._cancelled:  # pyright: ignore[reportPrivateUsage]
+        callback = self._ready.popleft()
+        if callback.is_cancelled:
             return
-        outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
-        asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage]
-        try:
-            handle._run()  # pyright: ignore[reportPrivateUsage]
-        finally:
-            asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
+        with private_names.running(self):
+            run(callback, self)
 
-    def wake(self, handle: asyncio.Handle) -> None:
+    def wake(self, callback: Callback | TimerCallback) -> None:
         """Make a callback ready."""
         if self._is_torn:
             return
         if not self._ready:
             self._world.enqueue(self)
-        self._ready.append(handle)
+        self._ready.append(callback)
 
     def tear(self) -> None:
         """Let go of everything where it stands, as the end of a process does. Nothing of it runs any more."""
         self._is_torn = True
         tasks = asyncio.all_tasks(self)
-        for task in tasks:
-            task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
         discard([task.get_coro() for task in tasks], self._opaque)
         self._ready.clear()
 
@@ -100,9 +96,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_soon(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self.wake(handle)
-        return handle
+        ready = Callback(callback, args, context)
+        self.wake(ready)
+        return ready
 
     def call_soon_threadsafe(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -125,13 +121,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = TimerCallback(when, callback, args, context)  # its world passes over it if it is cancelled
         if not self._is_torn:
-            self._world.add_timer(when, self, handle)
-        return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass  # its world passes over it
+            self._world.add_timer(when, self, timer)
+        return timer
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

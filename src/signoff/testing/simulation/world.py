@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import heapq
 import itertools
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from signoff.engine.callbacks import TimerCallback
 from signoff.engine.worker import Programs
 from signoff.testing.memory import MemoryStore
 from signoff.testing.simulation.database import Database
@@ -93,9 +93,7 @@ class World:
         self._services: list[Service] = []
         self._living: set[int] = set()
         self._pids = itertools.count(1)
-        self._timers: list[
-            tuple[float, int, SimulatedLoop | None, asyncio.Handle | Callable[[], object]]
-        ] = []
+        self._timers: list[tuple[float, int, SimulatedLoop | None, TimerCallback | Callable[[], object]]] = []
         self._numbers = itertools.count()
         for _ in range(faults.outages):
             self.call_later(self.random.random() * calm_at, self._go_down)
@@ -143,8 +141,8 @@ class World:
         """Do something that no process does."""
         heapq.heappush(self._timers, (self.now + delay, next(self._numbers), None, partial(callback, *args)))
 
-    def add_timer(self, when: float, loop: SimulatedLoop, handle: asyncio.TimerHandle) -> None:
-        heapq.heappush(self._timers, (when, next(self._numbers), loop, handle))
+    def add_timer(self, when: float, loop: SimulatedLoop, timer: TimerCallback) -> None:
+        heapq.heappush(self._timers, (when, next(self._numbers), loop, timer))
 
     def run(self, is_over: Callable[[], bool], *, limit: float) -> bool:
         """Let the world go on.
@@ -167,7 +165,7 @@ class World:
             if not self._timers or self._timers[0][0] > limit:
                 return False
             when, _, loop, what = heapq.heappop(self._timers)
-            if isinstance(what, asyncio.Handle):
+            if isinstance(what, TimerCallback):
                 if what.cancelled() or loop is None:
                     continue
                 self.now = max(self.now, when)
