@@ -89,14 +89,25 @@ class AlreadySettled(SignoffError):
 
 
 class RequestConflict(SignoffError):
-    """A request id was used again with another value."""
+    """A request id was used again, with another value or for another target.
 
-    def __init__(self, request_id: str, target: str) -> None:
-        super().__init__(
-            f"request id {request_id!r} was already used for {target!r} with another value; use a new request id"
+    Attributes:
+        request_id: The request id.
+        target: The promise, question or run that the call named.
+        used_for: The promise or signal of the same execution that the request id was used for before; None if that
+            was ``target`` itself, with another value.
+    """
+
+    def __init__(self, request_id: str, target: str, used_for: str | None = None) -> None:
+        used = (
+            f"{target!r} with another value"
+            if used_for is None
+            else f"{used_for!r}, so it changes nothing at {target!r}"
         )
+        super().__init__(f"request id {request_id!r} was already used for {used}; use a new request id")
         self.request_id = request_id
         self.target = target
+        self.used_for = used_for
 
 
 class InvalidState(SignoffError):

@@ -477,6 +477,7 @@ class Amendment:
         by_rule: The id of a rule that the settlement is made by; if it is not in force, nothing is done.
         due_at: When it times out from now on; None leaves that as it is.
         signal: What is left for a run with it, before anybody is told of the settlement; an ended run gets none.
+        request_id: The request id of a vote, which its execution remembers; that of a settlement is in there.
     """
 
     version: int
@@ -489,6 +490,7 @@ class Amendment:
     by_rule: str | None = None
     due_at: float | None = None
     signal: NewSignal | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

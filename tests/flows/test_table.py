@@ -42,8 +42,8 @@ async def answer_all(execution: Execution, case: Case, rng: random.Random, *, at
 
 async def answer(execution: Execution, interrupt: Interrupt) -> None:
     value = answer_to(interrupt.question)
-    await execution.continue_with(interrupt.id, value, request_id="once")
-    await execution.continue_with(interrupt.id, value, request_id="once")
+    await execution.continue_with(interrupt.id, value, request_id=f"once {interrupt.question_id}")
+    await execution.continue_with(interrupt.id, value, request_id=f"once {interrupt.question_id}")
     with pytest.raises(AlreadySettled):
         await execution.continue_with(interrupt.id, "another")
 

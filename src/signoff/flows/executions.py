@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Final, Literal, cast
 
 from signoff.client import AsyncClient, AsyncHandle, result_of
-from signoff.errors import InvalidState, InvalidValue, NotFound
+from signoff.errors import InvalidState, InvalidValue, NotFound, RequestConflict
 from signoff.flows.errors import ExecutionClosed, PendingInterrupts, UnknownInterrupt
 from signoff.flows.machine import REFUSED, SIGNAL
 from signoff.flows.pausing import INTERRUPT
@@ -173,6 +173,7 @@ class Execution:
         roles: Collection[str] = (),
         note: str | None = None,
         request_id: str | None = None,
+        wait_seconds: float = 10.0,
     ) -> None:
         """Answer an interrupt. It returns when the answer is durable, not when what follows is done.
 
@@ -181,24 +182,36 @@ class Execution:
             value: The answer, such as ``{"approved": True}``.
             user_id: Who answers; ``groups`` and ``roles`` are theirs, as for ``AsyncClient.answer``.
             note: What they add in words.
-            request_id: Makes a repetition of this very answer a success without effect.
+            request_id: Makes a repetition of this very answer a success without effect, also when an interrupt with
+                the same chosen id is open again: the execution remembers it.
+            wait_seconds: How long to wait at most for an execution that still moves to come to the interrupt.
 
         Raises:
             UnknownInterrupt: The execution has no such interrupt.
             WrongAnswer, NotAllowed: The answer is not taken; the interrupt stays open.
             AlreadySettled: Somebody was first, or it was cancelled; who, is said.
-            RequestConflict: The request id was used with another value.
+            RequestConflict: The request id was used with another value, or for another interrupt.
         """
-        promise = await self._find(interrupt_id)
-        await self._client.answer(
-            promise.id,
-            value,
-            user_id=user_id,
-            groups=groups,
-            roles=roles,
-            note=note,
-            request_id=request_id,
-        )
+
+        async def answer(promise: Promise) -> None:
+            await self._client.answer(
+                promise.id,
+                value,
+                user_id=user_id,
+                groups=groups,
+                roles=roles,
+                note=note,
+                request_id=request_id,
+            )
+
+        promise = await self._await(interrupt_id, request_id, wait_seconds)
+        try:
+            await answer(promise)
+        except RequestConflict as conflict:
+            before = await self._used_for(conflict, interrupt_id)
+            if before is None:
+                raise
+            await answer(before)
 
     async def emit(self, event: str, value: Any = None, *, request_id: str | None = None) -> bool:
         """Emit an event from outside. It returns when it is durable; an event that no line begins with does nothing.
@@ -288,7 +301,23 @@ class Execution:
             if after is None:
                 return
 
-    async def _find(self, interrupt_id: str) -> Promise:
+    async def _await(self, interrupt_id: str, request_id: str | None, seconds: float) -> Promise:
+        """Return the question of an interrupt; an execution that moves may still come to it."""
+        until, pause = monotonic() + seconds, _SOONEST
+        while True:
+            is_at_rest = _is_at_rest(await self.status())
+            found = await self._find(interrupt_id, request_id)
+            if found is not None:
+                return found
+            left = until - monotonic()
+            if is_at_rest or left <= 0:
+                pending = list(await self.get_pending_interrupts(wait_seconds=0))
+                raise UnknownInterrupt(self.id, interrupt_id, pending)
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, _LATEST)
+
+    async def _find(self, interrupt_id: str, request_id: str | None) -> Promise | None:
+        """Return the question of an interrupt: the one that a request has answered, or the open one, or the last."""
         try:
             promise = await self._client.promises.get(interrupt_id)
         except (NotFound, InvalidValue):
@@ -298,25 +327,42 @@ class Execution:
                 return promise
         found: Promise | None = None
         async for each in self._questions(None):
-            interrupt = Interrupt.of(each)
-            if interrupt is None or interrupt.id != interrupt_id:
+            if _interrupt_id(each) != interrupt_id:
                 continue
+            if request_id is not None and each.request_id == request_id:
+                return each
             if found is None or found.state is not PromiseState.PENDING:
                 found = each
-        if found is None:
-            raise UnknownInterrupt(
-                self.id, interrupt_id, list(await self.get_pending_interrupts(wait_seconds=0))
-            )
         return found
+
+    async def _used_for(self, conflict: RequestConflict, interrupt_id: str) -> Promise | None:
+        """Return the earlier question of an interrupt that a request was used for, such as for a vote."""
+        if conflict.used_for is None:
+            return None
+        try:
+            before = await self._client.promises.get(conflict.used_for)
+        except (NotFound, InvalidValue):
+            return None
+        is_here = before.run_id == self.id and before.kind is PromiseKind.QUESTION
+        return before if is_here and _interrupt_id(before) == interrupt_id else None
 
     async def _at_rest(self, seconds: float) -> None:
         until, pause = monotonic() + seconds, _SOONEST
-        while (state := await self.status()) is not RunState.PAUSED and not state.is_final:
+        while not _is_at_rest(await self.status()):
             left = until - monotonic()
             if left <= 0:
                 return
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, _LATEST)
+
+
+def _is_at_rest(state: RunState) -> bool:
+    return state is RunState.PAUSED or state.is_final
+
+
+def _interrupt_id(question: Promise) -> str | None:
+    interrupt = Interrupt.of(question)
+    return None if interrupt is None else interrupt.id
 
 
 def _refused(entry: Entry, request: str) -> list[str] | None:

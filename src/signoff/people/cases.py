@@ -356,7 +356,7 @@ class Case:
         is_approved = approvals >= self.policy.quorum.approvals
         is_open = rejections <= self.policy.quorum.of - self.policy.quorum.approvals
         if not is_approved and is_open and not case._has_too_few_voters():
-            return case._amend(event)
+            return replace(case._amend(event), request_id=vote.request_id)
         decided = {**decision, "votes": [asdict(each) for each in votes]}
         settlement = Settlement(
             PromiseState.RESOLVED, json.dumps(decided), vote.user_id, vote.note, vote.request_id

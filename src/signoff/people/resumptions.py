@@ -60,8 +60,13 @@ class Resumption:
 
     @property
     def request_id(self) -> str:
-        """What its answers are known by, if there is no context with them; else it begins so."""
+        """How the request ids of its answers begin."""
         return f"resume:{self.token_id}"
+
+    def answer_id(self, question_id: str, fingerprint: str | None = None) -> str:
+        """Return the request id of the answer to one of its questions: an execution remembers each of them."""
+        parts = [self.request_id, *([] if fingerprint is None else [fingerprint])]
+        return ":".join([*parts, str(list(self.questions).index(question_id))])
 
     def has_settled(self, promise: Promise) -> bool:
         """Whether a question was answered by this token, with whatever context."""
@@ -181,11 +186,11 @@ async def resume(
     """
     text = None if context is None else codec.encode(dict(context), path="context")
     resumption = await find_resumption(store, session_id, secret)
-    request_id, signal = resumption.request_id, None
+    fingerprint, signal = None, None
     if text is not None:
-        request_id = f"{request_id}:{_fingerprint(secret, text)}"
+        fingerprint = _fingerprint(secret, text)
         signal = NewSignal(resumption.run_id, CONTEXT, text, responder.user_id)
-    await _check(store, resumption, responses, responder, request_id)
+    await _check(store, resumption, responses, responder, fingerprint)
     for id, response in responses.items():
         try:
             await answer(
@@ -196,7 +201,7 @@ async def resume(
                 groups=responder.groups,
                 roles=responder.roles,
                 note=response.note,
-                request_id=request_id,
+                request_id=resumption.answer_id(id, fingerprint),
                 digest=resumption.questions[id],
                 alike=response.alike,
                 signal=signal,
@@ -229,7 +234,7 @@ async def check_responses(
         ResumeRefused, NotAllowed, QuestionClaimed, WrongAnswer, AlreadySettled
     """
     resumption = await find_resumption(store, session_id, secret)
-    await _check(store, resumption, responses, responder, resumption.request_id)
+    await _check(store, resumption, responses, responder, None)
     return resumption
 
 
@@ -238,12 +243,13 @@ async def _check(
     resumption: Resumption,
     responses: Mapping[str, Response],
     responder: Responder,
-    request_id: str,
+    fingerprint: str | None,
 ) -> None:
     if unknown := [id for id in responses if id not in resumption.questions]:
         raise ResumeRefused("question", unknown)
     for id, response in responses.items():
         promise = await get_question(store, id)
+        request_id = resumption.answer_id(id, fingerprint)
         try:
             _check_response(store, resumption, promise, response, responder, request_id)
         except SignoffError as error:

@@ -271,7 +271,7 @@ PROBLEMS: Final[Mapping[type[SignoffError], SignoffError]] = {
         ProviderUnavailable("https://login.example.com", "it does not answer"),
         QuestionClaimed(QUESTION_ID, "user:bob"),
         QuestionTooNew(QUESTION_ID, "a policy 'lottery'"),
-        RequestConflict("mobile-17", QUESTION_ID),
+        RequestConflict("mobile-17", QUESTION_ID, "refund-o-1.0"),
         ResumeRefused("several", [QUESTION_ID, "refund-o-2.1"]),
         TooManyRequests(30),
         StoreUnavailable("postgresql://db/signoff", "connection refused"),

@@ -20,12 +20,12 @@ from signoff.records import (
 
 @dataclass(frozen=True, slots=True)
 class SavedRequest:
-    """A signal's request id, by which a repetition is known."""
+    """The request id of a signal or an answer, by which a repetition is known."""
 
     run_id: str
     request_id: str
-    name: str
-    value: str  # JSON
+    name: str  # of the signal; of an answer, the promise's id
+    value: str | None  # JSON; None: of an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SavedRun:
         entries: Its whole journal.
         promises: Those it has created, oldest first.
         messages: What it has yet to journal, oldest first.
-        requests: The request ids of its signals.
+        requests: The request ids of its signals and of the answers to its promises.
         joined: What it waits for and did not create.
         cancel_asked: Whether it was asked to stop.
         deadline_passed: Whether it was told that its deadline has passed.

@@ -258,6 +258,8 @@ def signal(
 
     def read(reply: Reply, touched: Touched) -> bool:
         if (known := reply.get("known")) is not None:
+            if known[1] is None:
+                raise RequestConflict(known_as, run_id, known[0])
             if known[0] != name or not same_json(known[1], value):
                 raise RequestConflict(known_as, run_id)
             return known[2] == token
@@ -388,6 +390,7 @@ def settle(
     def read(reply: Reply, touched: Touched) -> tuple[Promise, bool]:
         if not reply:
             raise NotFound(kind.value, promise_id)
+        refuse_conflict(reply, promise_id)
         promise = promise_of_values(reply["promise"])
         if "woken" in reply:
             touched.runs.setdefault(namespace, set())
@@ -409,6 +412,13 @@ def settle(
         "token": token or new_token(),
     }
     return JsonRequest(namespace, body, read)
+
+
+def refuse_conflict(reply: Reply, promise_id: str) -> None:
+    """Raise RequestConflict if the request id was used for something else of the execution."""
+    if "conflict" in reply:
+        request_id, used_for = reply["conflict"]
+        raise RequestConflict(request_id, promise_id, used_for)
 
 
 def _entry_values(namespace: str, write: Write) -> Sequence[bytes | None]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from signoff.errors import NotFound
 from signoff.records import Amendment, Promise
 from signoff.stores.limits import check_amendment
-from signoff.stores.postgres_operations import JsonRequest, Reply, Request, new_token, note_woken
+from signoff.stores.postgres_operations import (
+    JsonRequest,
+    Reply,
+    Request,
+    new_token,
+    note_woken,
+    refuse_conflict,
+)
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import PROMISE_COLUMNS, from_amendment, promise_of_values, to_promise
 from signoff.stores.touched import Touched
@@ -35,6 +42,7 @@ def amend(
     def read(reply: Reply, touched: Touched) -> tuple[Promise, bool]:
         if not reply:
             raise NotFound("question", question_id)
+        refuse_conflict(reply, question_id)
         question = promise_of_values(reply["promise"])
         if reply["amended"] or "woken" in reply:
             touched.runs.setdefault(namespace, set())

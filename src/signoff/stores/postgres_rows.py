@@ -221,6 +221,8 @@ def from_amendment(amendment: Amendment) -> dict[str, Any]:
         made["by_rule"] = amendment.by_rule
     if amendment.signal is not None:
         made["signal"] = asdict(amendment.signal)
+    if amendment.request_id is not None:
+        made["request_id"] = amendment.request_id
     return made
 
 

@@ -111,7 +111,7 @@ RETURNING id
 ADD_MESSAGE = f"INSERT INTO signoff.messages (namespace, {MESSAGE_COLUMNS}) VALUES ({'%s, ' * 11}%s)"
 
 ADD_REQUEST = """
-INSERT INTO signoff.requests (run_id, namespace, request_id, name, value) VALUES (%s, %s, %s, %s, %s)
+INSERT INTO signoff.requests (run_id, namespace, request_id, name, value, session_id) VALUES (%s, %s, %s, %s, %s, %s)
 """
 
 ADD_WAITER = """
@@ -239,7 +239,7 @@ class _Loading:
             self._db.execute(ADD_MESSAGE, (self._namespace, *message_row(message)))
         for made in saved.requests:
             values = (saved.id, self._namespace, made.request_id, made.name, made.value)
-            self._db.execute(ADD_REQUEST, values)
+            self._db.execute(ADD_REQUEST, (*values, saved.run.session_id))
         for joined in saved.awaited():
             waiter = {"run_id": saved.id, "namespace": self._namespace, "n": joined.n}
             self._db.execute(ADD_WAITER, {**waiter, "target": joined.target, "id": joined.id})

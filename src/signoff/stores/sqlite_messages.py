@@ -55,6 +55,25 @@ INSERT INTO requests (namespace, run_id, request_id, name, value, token) VALUES 
 
 FIND_REQUEST = "SELECT name, value, token FROM requests WHERE namespace = ? AND run_id = ? AND request_id = ?"
 
+# The answer, or the signal, that a request id was used for in an execution: a run, or all runs of its session.
+FIND_USE = """
+SELECT name, value FROM requests
+WHERE namespace = :namespace AND run_id = :run_id AND request_id = :request_id
+UNION ALL
+SELECT name, value FROM requests INDEXED BY requests_of_session
+WHERE namespace = :namespace AND request_id = :request_id AND session_id IS NOT NULL AND value IS NULL
+    AND session_id = (SELECT session_id FROM runs WHERE namespace = :namespace AND id = :run_id)
+LIMIT 1
+"""
+
+NOTE_ANSWER = """
+INSERT INTO requests (namespace, run_id, request_id, name, session_id)
+VALUES (
+    :namespace, :run_id, :request_id, :promise_id,
+    (SELECT session_id FROM runs WHERE namespace = :namespace AND id = :run_id)
+)
+"""
+
 
 def leave(
     tx: Transaction,
@@ -142,6 +161,24 @@ def read_messages(
     return [(to_message(row), row[11]) for row in rows]
 
 
+def note_answer(
+    tx: Transaction, namespace: str, run_id: str | None, promise_id: str, request_id: str | None
+) -> None:
+    """Remember for its execution that a request id has answered a promise, or voted on a question.
+
+    Raises:
+        RequestConflict: It was used for another promise of the execution, or for a signal.
+    """
+    if run_id is None or request_id is None:
+        return
+    made = {"namespace": namespace, "run_id": run_id, "request_id": request_id, "promise_id": promise_id}
+    known = tx.db.execute(FIND_USE, made).fetchone()
+    if known is None:
+        tx.db.execute(NOTE_ANSWER, made)
+    elif known[0] != promise_id or known[1] is not None:
+        raise RequestConflict(request_id, promise_id, known[0])
+
+
 def signal(
     tx: Transaction,
     namespace: str,
@@ -157,6 +194,8 @@ def signal(
     if request_id is not None:
         known = tx.db.execute(FIND_REQUEST, (namespace, run_id, request_id)).fetchone()
         if known is not None:
+            if known[1] is None:
+                raise RequestConflict(request_id, run_id, known[0])
             if known[0] != name or not same_json(known[1], value):
                 raise RequestConflict(request_id, run_id)
             return token is not None and known[2] == token

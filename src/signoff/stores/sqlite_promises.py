@@ -213,6 +213,7 @@ def settle(
     if row is None:
         return _not_settled(tx, namespace, promise_id, kind, settlement, token)
     promise = to_promise(row)
+    messages.note_answer(tx, namespace, promise.run_id, promise_id, settlement.request_id)
     tell_all(tx, promise)
     return promise, True
 

@@ -66,6 +66,7 @@ def amend(
     question = to_promise(row)
     if token is not None:
         tx.db.execute(NOTE, (row[PROMISE_WIDTH], token))
+    messages.note_answer(tx, namespace, question.run_id, question_id, amendment.request_id)
     rules.note(tx, namespace, amendment)
     audit.record(tx, namespace, amendment.events)
     messages.leave_signal(tx, namespace, amendment.signal)

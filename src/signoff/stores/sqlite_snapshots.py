@@ -75,7 +75,9 @@ ADD_MESSAGE = f"""
 INSERT INTO messages (namespace, {MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-ADD_REQUEST = "INSERT INTO requests (namespace, run_id, request_id, name, value) VALUES (?, ?, ?, ?, ?)"
+ADD_REQUEST = """
+INSERT INTO requests (namespace, run_id, request_id, name, value, session_id) VALUES (?, ?, ?, ?, ?, ?)
+"""
 
 ADD_WAITER = "INSERT INTO waiters (namespace, target, target_id, run_id, n) VALUES (?, ?, ?, ?, ?)"
 
@@ -116,7 +118,10 @@ def load_run(tx: Transaction, namespace: str, saved: Saved, event: NewAuditEvent
         for promise in each.promises:
             _add_promise(tx, namespace, saved.id, promise)
         tx.db.executemany(ADD_MESSAGE, [(namespace, *message_row(message)) for message in each.messages])
-        requests = [(namespace, run.id, made.request_id, made.name, made.value) for made in each.requests]
+        requests = [
+            (namespace, run.id, made.request_id, made.name, made.value, run.session_id)
+            for made in each.requests
+        ]
         tx.db.executemany(ADD_REQUEST, requests)
         joins = [(namespace, joined.target, joined.id, run.id, joined.n) for joined in each.awaited()]
         tx.db.executemany(ADD_WAITER, joins)

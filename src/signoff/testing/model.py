@@ -143,6 +143,8 @@ class Model:
         request = (namespace, run_id, request_id or "")
         if request_id is not None and request in self.tables.requests:
             known, value_then = self.tables.requests[request]
+            if value_then is None:
+                raise RequestConflict(request_id, run_id, known)
             if known != name or not same_json(value_then, value):
                 raise RequestConflict(request_id, run_id)
             return False

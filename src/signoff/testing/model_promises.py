@@ -60,6 +60,7 @@ class Promises:
         if promise.state is PromiseState.PENDING:
             if settlement.version not in (None, promise.version):
                 return promise, False
+            self._note_answer(promise, settlement.request_id)
             settled = self._settle_as(promise, settlement)
             self._state.remember(namespace, "settle", promise_id, token)
             return settled, True
@@ -86,6 +87,8 @@ class Promises:
             return question, False
         if not self._rules.allow(namespace, amendment):
             return question, False
+        settlement = amendment.settlement
+        self._note_answer(question, amendment.request_id or (settlement and settlement.request_id))
         self._state.remember(namespace, "amend", question_id, token)
         self._rules.note(namespace, amendment)
         self._audit.add(namespace, amendment.events)
@@ -105,8 +108,8 @@ class Promises:
         if signal is not None:
             told: dict[str, Any] = {"name": signal.name, "value": signal.value, "by": signal.by}
             self._messages.leave(namespace, signal.run_id, MessageKind.SIGNAL, **told)
-        if amendment.settlement is not None:
-            question = self._settle_as(question, amendment.settlement)
+        if settlement is not None:
+            question = self._settle_as(question, settlement)
         return question, True
 
     def due_questions(self, limit: int) -> tuple[list[Promise], float | None]:
@@ -159,6 +162,29 @@ class Promises:
                 promise.state is PromiseState.PENDING
             ):
                 self._cancel(promise)
+
+    def _note_answer(self, promise: Promise, request_id: str | None) -> None:
+        """Remember for its execution that a request id has answered a promise. Raises RequestConflict."""
+        namespace, run_id = promise.namespace, promise.run_id
+        if request_id is None or run_id is None:
+            return
+        requests = self._tables.requests
+        known = requests.get((namespace, run_id, request_id)) or self._answer_in_session(promise, request_id)
+        if known not in (None, (promise.id, None)):
+            raise RequestConflict(request_id, promise.id, known[0])
+        requests[namespace, run_id, request_id] = (promise.id, None)
+
+    def _answer_in_session(self, promise: Promise, request_id: str) -> tuple[str, str | None] | None:
+        """Return what a request id has answered in another run of the session."""
+        runs, namespace = self._tables.runs, promise.namespace
+        session_id = runs[namespace, promise.run_id or ""].session_id
+        if session_id is None:
+            return None
+        for (owner, run_id, id), found in self._tables.requests.items():
+            is_answer = (owner, id) == (namespace, request_id) and found[1] is None
+            if is_answer and runs[namespace, run_id].session_id == session_id:
+                return found
+        return None
 
     def _add(self, namespace: str, new: NewPromise) -> Promise:
         promise = Promise(

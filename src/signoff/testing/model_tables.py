@@ -80,9 +80,9 @@ class Tables:
     waiters: dict[tuple[str, str, str], set[tuple[str, int]]] = field(
         default_factory=dict[tuple[str, str, str], set[tuple[str, int]]]
     )
-    requests: dict[tuple[str, str, str], tuple[str, str]] = field(
-        default_factory=dict[tuple[str, str, str], tuple[str, str]]
-    )
+    requests: dict[tuple[str, str, str], tuple[str, str | None]] = field(
+        default_factory=dict[tuple[str, str, str], tuple[str, str | None]]
+    )  # the signal's name and value; of an answer, the promise
     made: int = 0  # how many runs, promises and tokens were ever created
     promise_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
     calls: set[tuple[str, str, str, str]] = field(
