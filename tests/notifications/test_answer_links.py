@@ -196,7 +196,7 @@ async def test_each_person_has_a_link_of_their_own_and_no_group_or_place_has_one
         has = {message["to"]: secret_in(message) for message in server.got}
         plain = {to for to, secret in has.items() if secret is None}
         assert plain == {"finance@example.org", "boss@example.org", "desk@example.org"}
-        assert all(f"{PUBLIC}/v1/questions/q" in text_of(each) for each in server.got if each["to"] in plain)
+        assert all(f"{PUBLIC}/inbox/q" in text_of(each) for each in server.got if each["to"] in plain)
         who: dict[str, Responder] = {}
         for to, secret in has.items():
             if secret is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import logging
 import time
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from signoff.people.channels.mail import MailSender, MailServer, check_address
 from signoff.people.channels.slack import Answering, SlackSender
 from signoff.people.channels.webhook import WebhookSender
 from signoff.people.notices import shown
-from signoff.records import AuditKind, Origin, OriginWay
+from signoff.records import AuditKind, NewPromise, Origin, OriginWay, PromiseKind
 from signoff.stores.stated import stated
 from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
@@ -209,7 +210,7 @@ async def test_a_mail_shows_the_question_escaped_and_links_to_it() -> None:
     html = message.get_body(("html",))
     assert plain is not None
     assert html is not None
-    link = "https://signoff.example.org/v1/questions/q%2F1"
+    link = "https://signoff.example.org/inbox/q%2F1"
     text = plain.get_content().replace("\r\n", "\n")
     assert "Pay <b>70</b>?\nNow\\u202e\\x07\n" in text
     assert "2023-11-14 23:13 UTC" in text
@@ -421,6 +422,132 @@ async def test_a_message_shows_all_parts_of_a_question_however_many_there_are() 
     assert max(map(len, texts)) <= 3000
     for part in ("Pay 70?", "Help", '"order": "o-1"', "option 0", "file 59 https://example.org/59"):
         assert any(part in text for text in texts), part
+
+
+LONG = {
+    "emoji": "\U0001f600" * 5000,
+    "ampersands": "&<>" * 2000,
+    "one character too many": "x" * 2800 + "&" * 50,
+    "invisible": "\u202e" * 3000,
+    "blank": "?\n" + " " * 5000,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+@in_asyncio
+async def test_a_message_keeps_the_limits_of_slack_as_slack_counts(text: str) -> None:
+    scene = new_scene()
+    async with web() as server:
+        sender = SlackSender(webhook_url=server.url, answering=Answering("s"))
+        channel = Channel("slack", sender, public_url="https://s.example.org")
+        async with dispatching(scene, channel) as dispatcher:
+            await ask(scene, text=text, help=text, metadata={"m": text}, action=Action("pay", {"to": text}))
+            await ask(scene, "\u20ac" * 250, text="?", help="  \n ", due_at=scene.clock.now() + 60)
+            await carry_out(scene, dispatcher)
+        assert len(server.got) == 2
+        for got in server.got:
+            *sections, actions = got.json["blocks"]
+            texts = [block["text"]["text"] for block in sections]
+            assert all(1 <= as_slack_counts(each) <= 3000 and each.strip() for each in texts)
+            assert sum(map(as_slack_counts, texts)) <= 12_000
+            assert len(got.json["text"]) <= 40_000
+            assert len(got.json["blocks"]) <= 50
+            for button in actions["elements"]:
+                assert len(button["text"]["text"]) <= 75
+                assert len(button.get("value", "")) <= 2000
+                assert len(button.get("url", "")) <= 3000
+        assert [block["text"]["text"] for block in server.got[1].json["blocks"][:2]] == ["Question: ?", "?"]
+
+
+def as_slack_counts(text: str) -> int:
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return len(escaped.encode("utf-16-le")) // 2
+
+
+# What never succeeds, over HTTP and by mail
+
+
+@pytest.mark.parametrize(
+    ("reply", "state", "error"),
+    [
+        (Response("invalid_blocks", 400), DeliveryState.DEAD, "HTTP 400: invalid_blocks"),
+        (Response("no /T0KEN here", 404), DeliveryState.DEAD, "HTTP 404"),
+        (Response("a_" + "b" * 100, 413), DeliveryState.DEAD, "HTTP 413"),
+        (Response(status_code=422), DeliveryState.DEAD, "HTTP 422"),
+        (Response(status_code=410), DeliveryState.DEAD, "HTTP 410: the other side is gone for good"),
+        (Response(status_code=301), DeliveryState.DEAD, "HTTP 301: a redirect, which is not followed"),
+        (Response("invalid_token", 403), DeliveryState.PENDING, "HTTP 403: invalid_token"),
+        (Response(status_code=401), DeliveryState.PENDING, "HTTP 401"),
+        (Response(status_code=429), DeliveryState.PENDING, "HTTP 429"),
+        (Response(status_code=408), DeliveryState.PENDING, "HTTP 408"),
+        (Response(status_code=500), DeliveryState.PENDING, "HTTP 500"),
+        (
+            JSONResponse({"ok": False, "error": "msg_blocks_too_long"}),
+            DeliveryState.DEAD,
+            "Slack says: msg_blocks_too_long",
+        ),
+        (
+            JSONResponse({"ok": False, "error": "ratelimited"}),
+            DeliveryState.PENDING,
+            "Slack says: ratelimited",
+        ),
+    ],
+    ids=lambda value: str(getattr(value, "status_code", value)),
+)
+@in_asyncio
+async def test_what_can_never_be_delivered_is_given_up_at_once(
+    reply: Response, state: DeliveryState, error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = new_scene()
+    async with web(reply) as server:
+        channel = Channel("slack", SlackSender(token="t", api_url=server.url), to=("C1",))
+        async with dispatching(scene, channel) as dispatcher:
+            await ask(scene)
+            await carry_out(scene, dispatcher)
+        [delivery] = await deliveries(scene.store)
+        assert (delivery.state, delivery.error) == (state, error)
+        errors = [each for each in caplog.records if each.levelno >= logging.ERROR]
+        assert len(errors) == (state is DeliveryState.DEAD), "an operator's log names what was given up"
+
+
+@in_asyncio
+async def test_a_mail_that_is_refused_for_good_is_given_up_at_once() -> None:
+    for replied, state in (
+        ("552 too large", DeliveryState.DEAD),
+        ("554 spam", DeliveryState.DEAD),
+        ("451 later", DeliveryState.PENDING),
+    ):
+        scene = new_scene()
+        async with mails() as server, dispatching(scene, mail_channel(server.port)) as dispatcher:
+            server.replies.append(replied)
+            await ask(scene)
+            await carry_out(scene, dispatcher)
+        [delivery] = await deliveries(scene.store)
+        assert (delivery.state, delivery.error) == (
+            state,
+            f"the server answers {replied[:3]} (SMTPDataError)",
+        )
+
+
+@in_asyncio
+async def test_a_mail_takes_whatever_text_a_question_has() -> None:
+    scene = new_scene()
+    texts = [
+        "\ud83d half an emoji",
+        "\U0001f600" * 3000,
+        "a" * 3000,
+        "\u202e" * 200,
+        "\x85\u2028\r\nBcc: a@b.c",
+    ]
+    async with mails() as server, dispatching(scene, mail_channel(server.port)) as dispatcher:
+        for n, text in enumerate(texts):
+            data = json.dumps({"text": text, "input_type": "approval"})
+            await scene.store.create_promise(NewPromise(f"q{n}", PromiseKind.QUESTION, data=data))
+        await carry_out(scene, dispatcher)
+        assert len(server.got) == len(texts)
+        for message in server.got:
+            assert message["bcc"] is None
+            assert 0 < len(message["subject"]) <= 150
 
 
 # Apprise

@@ -77,7 +77,7 @@ class Notice:
     @property
     def is_whole(self) -> bool:
         """Whether ``parts`` leave nothing out."""
-        return all(len(text) <= LONGEST_TEXT for _, text in self._said)
+        return all(len(text) <= LONGEST_TEXT and len(spelled(text)) <= LONGEST_TEXT for _, text in self._said)
 
     @cached_property
     def _said(self) -> list[tuple[str, str]]:
@@ -93,7 +93,7 @@ class Notice:
             ("Due", self._due),
             ("Answered", self._outcome),
         ]
-        return [(label, text) for label, text in said if text]
+        return [(label, text) for label, text in said if text.strip()]
 
     @property
     def _action(self) -> list[tuple[str, str]]:
@@ -140,10 +140,10 @@ class Notice:
 
 
 def url_of(public_url: str | None, question: Promise) -> str | None:
-    """Return where a question is, for whoever is known there; None if nobody said where the server is."""
+    """Return the address of a question's page in Studio, where people sign in; None without a ``public_url``."""
     if public_url is None:
         return None
-    return f"{public_url.rstrip('/')}/v1/questions/{quote(question.id, safe='')}"
+    return f"{public_url.rstrip('/')}/inbox/{quote(question.id, safe='')}"
 
 
 def details_of(event: AuditEvent) -> dict[str, Any]:
@@ -165,9 +165,14 @@ def _written(value: object) -> str:
 
 
 def shown(text: str, most: int) -> str:
-    """Return text as people can be shown it: what nobody sees, or turns the direction of writing, is spelled out."""
-    cut = text if len(text) <= most else f"{text[: most - 1]}…"
-    return "".join(each if each.isprintable() or each == "\n" else _spelled(each) for each in cut)
+    """Return text as people can be shown it, ``spelled`` and cut to ``most`` characters."""
+    said = spelled(text[: most + 1])
+    return said if len(said) <= most else f"{said[: most - 1]}…"
+
+
+def spelled(text: str) -> str:
+    """Return text with its invisible characters, and those that turn the direction of writing, spelled out."""
+    return "".join(each if each.isprintable() or each == "\n" else _spelled(each) for each in text)
 
 
 def _spelled(character: str) -> str:

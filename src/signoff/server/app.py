@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -65,7 +66,7 @@ from signoff.server.login_door import LoginDoor
 from signoff.server.openapi import DescribedAPI
 from signoff.server.openid import OpenIdConnect
 from signoff.server.origins import check_origins, cross_origin_options
-from signoff.server.prefix import Prefix, checked_root_path
+from signoff.server.prefix import Prefix, below_root, checked_root_path
 from signoff.server.problems import add_handlers
 from signoff.server.scrape import Scrape
 from signoff.server.services import Services
@@ -116,8 +117,9 @@ def create_server_app(
             an API key when the server starts. Else the API is for a laptop: whoever reaches it may say who they are.
         allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
             proxy as the people who look at them.
-        public_url: Where people reach the server, for answer links, such as ``https://signoff.example.com``; its name
-            is allowed. None: the app's own; without one, where whoever makes a link reaches it.
+        public_url: Where people reach the server, such as ``https://signoff.example.com``: links in messages and answer
+            links begin with it. Its name is allowed. None: the app's own; without one, where whoever makes a link
+            reaches it.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
@@ -147,6 +149,10 @@ def create_server_app(
         public_url, host = checked_public_url(public_url)
         hosts = (*hosts, host)
     root = checked_root_path(root_path, public_url)
+    public_url = below_root(public_url, root)
+    channels = [
+        replace(each, public_url=below_root(each.public_url, root) or public_url) for each in channels
+    ]
     retention = None if retention_days is None else Retention(store, retention_days)
 
     @asynccontextmanager

@@ -34,6 +34,13 @@ def checked_root_path(root_path: str | None, public_url: str | None) -> str:
     return root
 
 
+def below_root(public_url: str | None, root_path: str) -> str | None:
+    """Return where links to a server begin: a public URL without a path is completed by the root path."""
+    if public_url is None or urlsplit(public_url).path.strip("/"):
+        return public_url
+    return public_url.rstrip("/") + root_path
+
+
 class Prefix:
     """Has an app know its prefix, whether the proxy takes it off the paths that it passes on or leaves it.
 

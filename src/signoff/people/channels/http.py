@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from typing import Final
 
 import httpx
 
@@ -15,6 +17,12 @@ from signoff.people.channels.quiet import quiet
 
 SILENT_SECONDS = 30.0  # an attempt's own limit is usually shorter
 LONGEST_REPLY = 64 * 1024
+LONGEST_WORD = 64
+
+_WORD: Final = re.compile(b"[a-z]+(_[a-z]+)+")
+_MOVED_PERMANENTLY: Final = (301, 308)
+_TRIED_AGAIN: Final = frozenset({401, 402, 403, 407, 408, 409, 421, 423, 424, 425, 426, 428, 429})
+"""Of the statuses that blame the request, those that time or an administrator mends without another message."""
 
 
 class Post:
@@ -44,7 +52,7 @@ class Post:
             with quiet():
                 response = await self._client.send(request, stream=True, follow_redirects=False)
             try:
-                check(response)
+                check(response, await _first_word(response))
                 reply = b""
                 async for part in response.aiter_bytes():
                     reply += part
@@ -61,17 +69,38 @@ class Post:
         await self._client.aclose()
 
 
-def check(response: httpx.Response) -> None:
-    """Raise Undelivered unless the status says that it was taken."""
+def check(response: httpx.Response, word: str = "") -> None:
+    """Raise Undelivered unless the status says that it was taken.
+
+    Args:
+        response: The reply.
+        word: Its body, if that is one word such as ``invalid_blocks``.
+    """
     status = response.status_code
     if 200 <= status < 300:
         return
     if status == 410:
         raise Undelivered("HTTP 410: the other side is gone for good", is_final=True)
     if 300 <= status < 400:
-        raise Undelivered(f"HTTP {status}: a redirect, which is not followed")
+        raise Undelivered(
+            f"HTTP {status}: a redirect, which is not followed", is_final=status in _MOVED_PERMANENTLY
+        )
     retry_after = _seconds(response.headers.get("retry-after")) if status in (429, 503) else None
-    raise Undelivered(f"HTTP {status}", retry_after=retry_after)
+    is_final = 400 <= status < 500 and status not in _TRIED_AGAIN
+    said = f": {word}" if word else ""
+    raise Undelivered(f"HTTP {status}{said}", retry_after=retry_after, is_final=is_final)
+
+
+async def _first_word(response: httpx.Response) -> str:
+    """Return the body of a refusal if it is one word; nothing else of it may be kept or logged."""
+    if response.is_success:
+        return ""
+    body = b""
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > LONGEST_WORD:
+            return ""
+    return body.decode() if _WORD.fullmatch(body) else ""
 
 
 def _seconds(header: str | None) -> float | None:

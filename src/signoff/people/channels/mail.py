@@ -13,13 +13,20 @@ from email.policy import SMTP
 from email.utils import format_datetime
 from html import escape
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import aiosmtplib
 
 from signoff.errors import InvalidValue
 from signoff.people.channels.channel import Undelivered
 from signoff.people.notices import LONGEST_TITLE, Notice, shown
+
+_OF_THE_MAIL: Final = (
+    aiosmtplib.SMTPSenderRefused,
+    aiosmtplib.SMTPRecipientRefused,
+    aiosmtplib.SMTPDataError,
+)
+"""Refusals of this very mail. What a server says of a login or of its greeting may be mended."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,10 @@ class MailSender:
             return None
 
     async def send(self, notice: Notice) -> None:
-        message = self._message(notice)
+        try:
+            message = self._message(notice)
+        except (InvalidValue, MessageError, ValueError) as error:  # the same at every attempt
+            raise Undelivered(f"no mail can be made of it: {type(error).__name__}", is_final=True) from None
         server = self._server
         ports = {"starttls": 587, "tls": 465, "none": 25}
         try:
@@ -115,7 +125,10 @@ class MailSender:
                 is_final=all(code >= 500 for code in codes),
             ) from None
         except aiosmtplib.SMTPResponseException as refused:
-            raise Undelivered(f"the server answers {refused.code} ({type(refused).__name__})") from None
+            is_final = refused.code >= 500 and isinstance(refused, _OF_THE_MAIL)
+            raise Undelivered(
+                f"the server answers {refused.code} ({type(refused).__name__})", is_final=is_final
+            ) from None
         except (aiosmtplib.SMTPException, OSError) as error:
             raise Undelivered(_trouble(error)) from None
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
@@ -21,13 +22,49 @@ APPROVE: Final = "signoff_approve"
 REJECT: Final = "signoff_reject"
 OPEN: Final = "signoff_open"
 
-LONGEST_VALUE: Final = 2_000  # characters, says Slack
-LONGEST_PART: Final = 3_000
+LONGEST_VALUE: Final = 2_000  # of a button; this and the others in characters as ``length`` counts
+LONGEST_PART: Final = 3_000  # of a section's text
+LONGEST_URL: Final = 3_000  # of a button
+LONGEST_MESSAGE: Final = 12_000
+"""Of all blocks together. Slack documents no such limit, but answers ``msg_blocks_too_long`` from some 13,000 on."""
+KEPT_FOR_EACH: Final = LONGEST_MESSAGE // 100
+"""So much of a message is kept for each later part, however long the earlier ones are."""
+MOST_BLOCKS: Final = 50
 
 _FINAL: Final = frozenset(
-    {"channel_not_found", "is_archived", "user_not_found", "invalid_blocks", "no_text", "msg_too_long"}
+    {
+        "as_user_not_supported",
+        "cannot_reply_to_message",
+        "channel_is_archived",
+        "channel_not_found",
+        "channel_type_not_supported",
+        "invalid_arg_name",
+        "invalid_arguments",
+        "invalid_array_arg",
+        "invalid_blocks",
+        "invalid_blocks_format",
+        "invalid_charset",
+        "invalid_form_data",
+        "invalid_json",
+        "invalid_metadata_format",
+        "invalid_post_type",
+        "is_archived",
+        "json_not_object",
+        "markdown_text_conflict",
+        "messages_tab_disabled",
+        "method_deprecated",
+        "missing_post_type",
+        "missing_text_or_fallback_or_attachments",
+        "msg_blocks_too_long",
+        "msg_too_long",
+        "no_text",
+        "too_many_attachments",
+        "user_disabled",
+        "user_not_found",
+        "user_not_visible",
+    }
 )
-"""What Slack says of a message that it will never take."""
+"""What Slack says of a message that it will never take. What an administrator can mend is tried again."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +128,7 @@ class SlackSender:
         return None
 
     async def send(self, notice: Notice) -> None:
-        message = {"text": escaped(notice.title), "blocks": self._blocks(notice)}
+        message = {"text": escaped(fitted(notice.title, LONGEST_PART)), "blocks": self._blocks(notice)}
         headers = {"content-type": "application/json; charset=utf-8"}
         if self._token is None:
             await self._post.send(to_json(message), headers)
@@ -112,7 +149,7 @@ class SlackSender:
         blocks = blocks_of(notice)
         blocks[0]["block_id"] = f"signoff:{notice.delivery.id}"  # how a repetition is known
         buttons = self._decisions(notice) if self.answering is not None else []
-        if notice.url is not None:
+        if notice.url is not None and len(notice.url) <= LONGEST_URL:
             buttons.append({**_button("Look and answer", OPEN), "url": notice.url})
         return [*blocks, {"type": "actions", "elements": buttons}] if buttons else blocks
 
@@ -121,7 +158,7 @@ class SlackSender:
         data = notice.data
         is_simple = data.get("input_type") == "approval" and data.get("proposal") is None
         value = json.dumps({"id": notice.event.question_id, "digest": data.get("digest")})
-        is_whole = notice.is_whole and all(len(text) <= LONGEST_PART for text in _texts(notice))
+        is_whole = notice.is_whole and list(_fitting(notice)) == _texts(notice)
         if not (is_simple and is_whole and notice.is_open) or notice.event.kind not in CALLS:
             return []
         if len(value) > LONGEST_VALUE:
@@ -132,14 +169,42 @@ class SlackSender:
 
 def blocks_of(notice: Notice) -> list[dict[str, Any]]:
     """Return a notice as blocks of plain text: nothing that people wrote is markup, or mentions somebody."""
-    return [
-        {"type": "section", "text": {"type": "plain_text", "text": text[:LONGEST_PART], "emoji": False}}
-        for text in _texts(notice)
-    ]
+    return [section(text) for text in _fitting(notice)]
+
+
+def section(text: str) -> dict[str, Any]:
+    """Return a block of plain text, as much of it as Slack takes."""
+    fitting = fitted(text, LONGEST_PART)
+    return {"type": "section", "text": {"type": "plain_text", "text": fitting, "emoji": False}}
 
 
 def _texts(notice: Notice) -> list[str]:
     return [notice.title, *(f"{label}: {text}" if label else text for label, text in notice.parts)]
+
+
+def _fitting(notice: Notice) -> Iterator[str]:
+    """Yield the texts of a notice, as much of them as one message takes."""
+    texts = _texts(notice)[: MOST_BLOCKS - 1]  # one block is for the buttons
+    left = LONGEST_MESSAGE
+    for following, text in zip(reversed(range(len(texts))), texts, strict=True):
+        fitting = fitted(text, min(LONGEST_PART, left - following * KEPT_FOR_EACH))
+        left -= length(fitting)
+        if fitting.strip():  # Slack refuses a block without text
+            yield fitting
+
+
+def length(text: str) -> int:
+    """Return the length of a text as Slack counts: in UTF-16 code units, with ``&``, ``<`` and ``>`` escaped."""
+    return len(escaped(text).encode("utf-16-le", "surrogatepass")) // 2
+
+
+def fitted(text: str, most: int) -> str:
+    """Return a text cut to a length as Slack counts, with an ellipsis if it is cut."""
+    if len(text) * 5 <= most or length(text) <= most:
+        return text
+    lengths = accumulate((length(each) for each in text), initial=1)  # of the ellipsis
+    kept = sum(1 for _ in takewhile(lambda used: used <= most, lengths)) - 1
+    return f"{text[:kept]}…" if kept >= 0 else ""
 
 
 def escaped(text: str) -> str:

@@ -17,7 +17,7 @@ from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
 from signoff.people.channels.channel import Channel, Undelivered
 from signoff.people.channels.http import Post
-from signoff.people.channels.slack import APPROVE, REJECT, Answering, SlackSender, escaped
+from signoff.people.channels.slack import APPROVE, REJECT, Answering, SlackSender, escaped, section
 from signoff.people.notices import LONGEST_TEXT, shown
 from signoff.people.questions import Question
 from signoff.records import Origin, OriginWay, Promise, PromiseState
@@ -197,8 +197,7 @@ async def tell(sender: SlackSender, reaction: Reaction) -> None:
         return
     message: dict[str, Any] = {"replace_original": reaction.closes, "text": escaped(reaction.text)}
     if reaction.closes:
-        plain = {"type": "plain_text", "text": reaction.text, "emoji": False}
-        message["blocks"] = [{"type": "section", "text": plain}]
+        message["blocks"] = [section(reaction.text)]
     else:
         message["response_type"] = "ephemeral"
     post = Post(reaction.url)
