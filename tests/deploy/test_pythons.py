@@ -1,0 +1,34 @@
+"""The supported Pythons are the same wherever they are named."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tests.deploy.files import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSIONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+
+
+def test_the_package_admits_the_versions_that_it_names() -> None:
+    minors = [int(version[2:]) for version in VERSIONS]
+    assert minors == list(range(minors[0], minors[-1] + 1))
+    assert PROJECT["requires-python"] == f">=3.{minors[0]},<3.{minors[-1] + 1}"
+
+
+def test_continuous_integration_tries_each() -> None:
+    supported = re.search(r'^supported="(.*)"$', (ROOT / ".ci/pythons").read_text(), re.MULTILINE)
+    assert supported is not None
+    assert sorted(supported[1].split()) == VERSIONS
+
+
+def test_tools_and_docs_name_them() -> None:
+    for file in (".ci/bootstrap", "Makefile", "docs/workflows.md"):
+        assert f"Python {VERSIONS[0]} to {VERSIONS[-1]}" in (ROOT / file).read_text(), file
+
+
+def test_the_image_has_one_of_them() -> None:
+    assert set(re.findall(r"^FROM python:([\d.]+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)) <= set(
+        VERSIONS
+    )
