@@ -487,13 +487,42 @@ class WaitsForNothing(WorkflowError):
 
 
 class CannotRunHere(WorkflowError):
-    """Workflow code that lacks something on this worker raises it: the run is kept whole and can be retried.
+    """Raised by workflow code or a step that lacks something on this worker: the run is kept and can be retried.
+
+    A step that raises it has no outcome: it runs again when the run is retried.
 
     Example::
 
         if "refund_flow" not in supported:
             raise CannotRunHere("this build has no refunds; retry the run when one that has is deployed")
     """
+
+
+class PauseSwallowed(CannotRunHere):
+    """A tool's code caught the exception with which a pause leaves the tool, and went on.
+
+    The run stops, whatever else its code catches. Nothing was asked, and nothing counts as answered. The run can be
+    retried once the tool lets the exception through.
+
+    Attributes:
+        tool: The tool.
+        where: The line of the pause, as ``file:line in function``.
+        caught: The line that it was caught around, if another.
+        how: How the tool went on.
+    """
+
+    def __init__(self, tool: str, where: str, caught: str | None, how: str) -> None:
+        around = f", in {caught}" if caught else ""
+        super().__init__(
+            f"tool {tool!r} paused at {where}, and caught the exception with which a pause leaves{around}: {how}. "
+            "Nothing was asked, and nothing counts as answered. Catch Exception around it, not BaseException (nor "
+            "with a bare except, suppress(BaseException), gather(return_exceptions=True) or a return in finally), "
+            "then retry the run"
+        )
+        self.tool = tool
+        self.where = where
+        self.caught = caught
+        self.how = how
 
 
 class UnknownWorkflow(WorkflowError):

@@ -1,14 +1,14 @@
 """Tools that clean up when a pause leaves them, and log it."""
 
-# ruff: noqa: S112  # they go on where they may not
-
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Any, Self
+
+import anyio
 
 from tests.agents.swallowing import ask, ask_plainly
 
@@ -63,37 +63,6 @@ async def with_an_async_exit(log: Log) -> None:
         log.append("went on")
 
 
-async def with_exits_of_which_one_is_deaf(log: Log) -> None:
-    async with Connection(log):
-        with Connection(log, is_deaf=True):
-            await ask()
-        log.append("went on")
-
-
-async def with_finally_around_a_return(log: Log) -> str:
-    with Connection(log):
-        try:
-            return await ask()
-        except BaseException:
-            return "caught"
-        finally:
-            await note(log, "finally")
-            try:
-                raise KeyError
-            except KeyError:
-                log.append("inner")
-            log.append("finally ends")
-
-
-async def with_exits_around_a_continue(log: Log) -> None:
-    for _ in range(3):
-        async with Connection(log):
-            try:
-                await ask()
-            except BaseException:
-                continue
-
-
 async def with_a_stack(log: Log) -> None:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(note, log, "first in")
@@ -126,15 +95,6 @@ async def with_tasks_that_clean_up(log: Log) -> None:
         log.append("closed")
 
 
-async def with_a_pause_in_clean_up(log: Log) -> None:
-    async with AsyncExitStack() as stack:
-        stack.callback(log.append, "first in")
-        stack.push_async_callback(ask)
-        stack.callback(log.append, "last in")
-        await ask()
-        log.append("went on")
-
-
 async def with_an_error_in_clean_up(log: Log) -> None:
     with Connection(log):
         try:
@@ -142,32 +102,6 @@ async def with_an_error_in_clean_up(log: Log) -> None:
         finally:
             log.append("finally")
             raise RuntimeError("no")
-
-
-async def with_except_of_groups(log: Log) -> None:
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(with_an_error_in_clean_up(log))
-            await asyncio.sleep(0.01)
-            log.append("went on")
-    except* RuntimeError:
-        await note(log, "handled")
-    log.append("went on")
-
-
-async def with_generators(log: Log) -> None:
-    @asynccontextmanager
-    async def connected() -> AsyncIterator[None]:
-        try:
-            yield
-        except BaseException:
-            await note(log, "caught")
-        finally:
-            await note(log, "finally")
-
-    async with connected(), Connection(log):
-        await ask()
-    log.append("went on")
 
 
 def with_plain_finally(log: Log) -> None:
@@ -179,18 +113,6 @@ def with_plain_finally(log: Log) -> None:
             log.append(f"finally {each}")
 
 
-def with_plain_exits(log: Log) -> str:
-    for _ in range(3):
-        with Connection(log), Connection(log, is_deaf=True):
-            try:
-                return ask_plainly()
-            except BaseException:
-                continue
-            finally:
-                log.append("finally")
-    return "went on"
-
-
 def with_a_plain_stack(log: Log) -> None:
     with ExitStack() as stack:
         stack.callback(log.append, "first in")
@@ -199,18 +121,68 @@ def with_a_plain_stack(log: Log) -> None:
         log.append("went on")
 
 
-def with_plain_generators(log: Log) -> None:
-    @contextmanager
-    def connected() -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            log.append("caught")
-        finally:
-            log.append("finally")
+async def with_a_handler_that_raises_it_again(log: Log) -> None:
+    try:
+        await ask()
+    except BaseException:
+        await note(log, "rolled back")
+        raise
 
-    with connected(), Connection(log):
-        ask_plainly()
+
+async def with_a_handler_that_fails(log: Log) -> None:
+    try:
+        await ask()
+    except BaseException as error:
+        raise RuntimeError("no") from error
+
+
+async def with_results_that_are_looked_at(log: Log) -> None:
+    for each in await asyncio.gather(ask(), note(log, "beside"), return_exceptions=True):
+        if isinstance(each, BaseException):
+            raise each
+    log.append("went on")
+
+
+async def with_two_at_once(log: Log) -> None:
+    await asyncio.gather(ask(), ask())
+    log.append("went on")
+
+
+async def with_two_in_a_group(log: Log) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask())
+        group.create_task(ask())
+    log.append("went on")
+
+
+async def with_two_of_which_the_first_takes_longer(log: Log) -> None:
+    async def first() -> None:
+        try:
+            await ask()
+        finally:
+            await asyncio.sleep(0.02)
+
+    await asyncio.gather(first(), ask())
+    log.append("went on")
+
+
+async def with_a_group_of_anyio(log: Log) -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        with Connection(log):
+            await asyncio.sleep(60)
+    log.append("went on")
+
+
+async def with_a_thread(log: Log) -> None:
+    with Connection(log):
+        await asyncio.to_thread(ask_plainly)
+    log.append("went on")
+
+
+async def with_shields_and_times(log: Log) -> None:
+    async with asyncio.timeout(60):
+        await asyncio.wait_for(asyncio.shield(ask()), 60)
     log.append("went on")
 
 
@@ -219,18 +191,19 @@ LEFT = ("closed", "Left")
 CLEANING_UP: list[tuple[Callable[[Log], Any], Log]] = [
     (with_finally, ["finally 0", "finally 1"]),
     (with_an_async_exit, ["waited", LEFT]),
-    (with_exits_of_which_one_is_deaf, [LEFT, "waited", LEFT]),
-    (with_finally_around_a_return, ["finally", "inner", "finally ends", ("closed", None)]),
-    (with_exits_around_a_continue, ["waited", ("closed", None)]),
     (with_a_stack, ["last in", "waited", LEFT, "first in"]),
     (with_a_task_beside_it, [("closed", "CancelledError"), "beside"]),
     (with_tasks_that_clean_up, ["a", "b", "closed"]),
-    (with_a_pause_in_clean_up, ["last in", "first in"]),
     (with_an_error_in_clean_up, ["finally", ("closed", "RuntimeError")]),
-    (with_except_of_groups, ["finally", ("closed", "RuntimeError"), "handled"]),
-    (with_generators, ["waited", LEFT, "caught", "finally"]),
+    (with_a_handler_that_raises_it_again, ["rolled back"]),
+    (with_a_handler_that_fails, []),
+    (with_results_that_are_looked_at, ["beside"]),
+    (with_two_at_once, []),
+    (with_two_in_a_group, []),
+    (with_two_of_which_the_first_takes_longer, []),
+    (with_a_group_of_anyio, [("closed", "CancelledError")]),
+    (with_a_thread, [LEFT]),
+    (with_shields_and_times, []),
     (with_plain_finally, ["finally 0", "finally 1"]),
-    (with_plain_exits, ["finally", ("closed", None), ("closed", None)]),
     (with_a_plain_stack, [LEFT, "first in"]),
-    (with_plain_generators, [LEFT, "caught", "finally"]),
 ]

@@ -1,4 +1,4 @@
-"""Tools that catch everything and would go on; each pays once when it is answered."""
+"""Tools that catch the exception with which a pause leaves them, and go on."""
 
 # ruff: noqa: S110, S112, SIM105  # this is what they are for
 
@@ -9,6 +9,9 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
+
+import anyio
+from pydantic_ai import ModelRetry
 
 from signoff.agents import pause
 
@@ -159,24 +162,84 @@ async def going_on_in_the_line(done: Done) -> None:
     await pay(done) if await or_default() else None
 
 
-async def catching_again_and_again(done: Done) -> None:
+async def returning_in_finally(done: Done) -> None:
     try:
-        try:
-            try:
-                await ask()
-            except BaseException as error:
-                await asyncio.sleep(0)
-                caught = error
-                del caught
-            await pay(done)
-        except BaseException:
-            pass
+        await ask()
+    finally:
         await pay(done)
-    except BaseException:
-        pass
+        return  # noqa: B012
+
+
+async def returning_what_was_caught(done: Done) -> Any:
+    try:
+        return await ask()
+    except BaseException as error:
+        return str(error)
+
+
+async def shielded(done: Done) -> None:
+    with suppress(BaseException):
+        await asyncio.shield(ask())
     await pay(done)
-    while len(done) > 1:
-        done.pop()
+
+
+async def in_a_group_of_anyio(done: Done) -> None:
+    with suppress(BaseException):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+    await pay(done)
+
+
+async def in_a_task_of_its_own(done: Done) -> None:
+    task = asyncio.create_task(catching(done))
+    await task
+
+
+async def in_a_task_that_nobody_awaits(done: Done) -> None:
+    asyncio.create_task(ask())  # noqa: RUF006
+    await asyncio.sleep(0.01)
+    await pay(done)
+
+
+async def in_tasks_again_and_again(done: Done) -> None:
+    for _ in range(3):
+        with suppress(BaseException):
+            await asyncio.create_task(ask())
+    await ask()
+
+
+async def asking_something_else(done: Done) -> None:
+    with suppress(BaseException):
+        await ask()
+    await pause("await_input", prompt="Something else?")
+
+
+async def asking_in_finally(done: Done) -> None:
+    try:
+        await ask()
+    finally:
+        await ask()
+
+
+async def raising_something_else(done: Done) -> None:
+    with suppress(BaseException):
+        await ask()
+    raise ValueError("no answer")
+
+
+async def having_the_model_retry(done: Done) -> None:
+    try:
+        await ask()
+    except BaseException:
+        raise ModelRetry("no answer") from None
+
+
+async def handling_a_group(done: Done) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask())
+    except* BaseException:
+        await pay(done)
 
 
 async def handling_something_else(done: Done) -> None:
@@ -258,7 +321,7 @@ def plainly_retried(done: Done) -> None:
 
 
 def plainly_looping(done: Done) -> None:
-    while True:
+    for _ in range(20):
         try:
             ask_plainly()
             break
@@ -268,7 +331,7 @@ def plainly_looping(done: Done) -> None:
 
 
 def plainly_looping_on_one_line(done: Done) -> None:
-    while True:
+    for _ in range(3):
         try: ask_plainly(); break  # fmt: skip  # noqa: E701, E702
         except BaseException: continue  # fmt: skip  # noqa: E701
         finally: len(done)  # fmt: skip  # noqa: E701
@@ -321,7 +384,18 @@ TOOLS = [
     in_a_thread,
     directly_in_a_thread,
     going_on_in_the_line,
-    catching_again_and_again,
+    returning_in_finally,
+    returning_what_was_caught,
+    shielded,
+    in_a_group_of_anyio,
+    in_a_task_of_its_own,
+    in_a_task_that_nobody_awaits,
+    in_tasks_again_and_again,
+    asking_something_else,
+    asking_in_finally,
+    raising_something_else,
+    having_the_model_retry,
+    handling_a_group,
     handling_something_else,
     in_a_context,
     setting_a_flag,

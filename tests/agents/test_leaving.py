@@ -1,41 +1,48 @@
-"""What a tool's code does once a pause has left it: it cleans up, and goes on only when it is answered."""
+"""A pause leaves its tool by an exception: what the tool may do then is clean up."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import Callable
 from contextlib import suppress
 from inspect import iscoroutinefunction
-from types import FrameType
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, Tool
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 
 from signoff import Context, Signoff
-from signoff.agents import Durable, pause
+from signoff.agents import Durable, pause, tool_options
 from signoff.agents.leaving import Left
-from signoff.agents.pausing import run_unit
+from signoff.agents.pausing import run_tool
+from signoff.errors import CannotRunHere, OutsideWorkflow, PauseSwallowed
 from signoff.testing import MemoryStore, environment
 from tests.agents.cleaning import CLEANING_UP, Connection, Log
 from tests.agents.scripts import Script, calls, returns, says
-from tests.agents.swallowing import PLAIN_TOOLS, TOOLS, Done, ask, catching, plainly_catching
+from tests.agents.swallowing import PLAIN_TOOLS, TOOLS, Done, ask, catching
 from tests.support import in_asyncio
 
 
 class Scene:
     """An app with an agent that calls one tool, what the tool has done, and what it returned."""
 
-    def __init__(self, tool: Callable[[Done], Any]) -> None:
+    def __init__(
+        self,
+        tool: Callable[[Done], Any],
+        *,
+        wrap: Callable[[AbstractToolset[Any]], AbstractToolset[Any]] = lambda inner: inner,
+        **options: Any,
+    ) -> None:
         self.app = Signoff(MemoryStore())
         self.done: Done = []
-        script = Script(calls(("t", {})), says("done"))
-        agent = Agent(
-            script.model, name="a", capabilities=[Durable()], tools=[Tool(self._tool(tool), name="t")]
+        self.script = Script(calls(("t", {})), says("done"))
+        self.agent = agent = Agent(
+            self.script.model,
+            name="a",
+            capabilities=[Durable()],
+            toolsets=[wrap(FunctionToolset([Tool(self._tool(tool), name="t", **options)], id="tools"))],
         )
 
         @self.app.workflow
@@ -65,51 +72,204 @@ def names(tool: Callable[..., Any]) -> str:
 
 @pytest.mark.parametrize("tool", [*TOOLS, *PLAIN_TOOLS], ids=names)
 @in_asyncio
-async def test_a_tool_that_catches_everything_does_nothing_before_it_is_answered(tool: Any) -> None:
+async def test_a_tool_that_catches_its_leaving_and_goes_on_stops_its_run(tool: Any) -> None:
     scene = Scene(tool)
     async with environment(scene.app) as env:
         run = await env.start(scene.work)
         await env.idle()
-        (question,) = (await env.client.questions()).items
-        assert scene.done == []
-        await env.client.answer(question.id, "yes")
-        assert await run.result() == [["t", "went on", "success"]]
-        assert scene.done == ["paid"]
+        with pytest.raises(PauseSwallowed, match="swallowing.py:.*then retry the run") as refused:
+            await run.result()
+        assert (refused.value.tool, len(scene.script.asked)) == ("a.t", 1)
+        assert not (await env.client.questions()).items
+        assert (await env.client.backend.get_run(run.id)).retryable
 
 
-def for_the_model(done: Done) -> None:
-    with suppress(BaseException):
-        pause("await_input", prompt="Q?", then="model")
-    done.append("paid")
-
-
-async def awaited_for_the_model(done: Done) -> None:
-    for_the_model(done)
-
-
-@pytest.mark.parametrize("tool", [for_the_model, awaited_for_the_model], ids=names)
 @in_asyncio
-async def test_a_tool_whose_answer_is_the_models_never_goes_on(tool: Any) -> None:
+async def test_the_error_says_where_the_tool_paused_and_where_that_was_caught_and_what_it_did() -> None:
+    async def tool(done: Done) -> None:
+        with suppress(BaseException):
+            await ask()
+        done.append("paid")
+
     scene = Scene(tool)
     async with environment(scene.app) as env:
-        env.people.answer("Q?", "no need")
-        assert await env.run(scene.work) == [["t", "no need", "success"]]
-        assert scene.done == []
+        with pytest.raises(PauseSwallowed) as refused:
+            await env.run(scene.work)
+    assert re.search(r"swallowing.py:\d+ in ask$", refused.value.where)
+    assert re.search(r"test_leaving.py:\d+ in tool$", refused.value.caught or "")
+    assert refused.value.how == "it returned"
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="a trace function is not there when its task goes on")
 @in_asyncio
-async def test_a_task_of_the_tool_goes_no_further_either() -> None:
-    async def part(done: Done) -> None:
+async def test_a_workflow_that_catches_everything_stops_as_well() -> None:
+    scene = Scene(catching)
+
+    async def careless(ctx: Context) -> str:
+        try:
+            await scene.agent.run("go")
+        except BaseException:
+            return "caught"
+        return "went on"
+
+    scene.app.workflow(careless)
+    async with environment(scene.app) as env:
+        with pytest.raises(PauseSwallowed):
+            await env.run(careless)
+
+
+@in_asyncio
+async def test_a_run_whose_tool_is_mended_goes_on_when_it_is_retried() -> None:
+    broken = ["yes"]
+
+    async def tool(done: Done) -> None:
         try:
             await ask()
         except BaseException:
-            await asyncio.sleep(0)
+            if not broken:
+                raise
+            return
         done.append("paid")
 
-    done: Done = []
-    await run_unit(lambda: asyncio.create_task(part(done)))
-    assert done == []
+    scene = Scene(tool)
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        await env.idle()
+        broken.clear()
+        await env.client.retry(run.id)
+        env.people.answer("Q?", "yes")
+        assert await run.result() == [["t", "went on", "success"]]
+    assert (scene.done, len(scene.script.asked)) == (["paid"], 2)
+
+
+@in_asyncio
+async def test_a_writing_tool_that_went_on_is_asked_about_before_it_runs_again() -> None:
+    scene = Scene(catching, metadata=tool_options(side_effects="write"))
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        await env.idle()
+        await env.client.retry(run.id)
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        assert "interrupted" in (question.data or "")
+    assert scene.done == ["paid"]
+
+
+@in_asyncio
+async def test_an_endless_loop_is_left_behind() -> None:
+    async def tool() -> None:
+        while True:
+            with suppress(BaseException):
+                await ask()
+
+    with pytest.raises(PauseSwallowed, match="paused again"):
+        await run_tool("t", tool)
+
+
+@in_asyncio
+async def test_two_parts_that_pause_are_asked_one_after_the_other_and_none_goes_on_alone() -> None:
+    async def part(done: Done, prompt: str) -> None:
+        done.append((await pause("await_input", prompt=prompt)).value)
+
+    async def tool(done: Done) -> None:
+        await asyncio.gather(part(done, "A?"), part(done, "B?"))
+
+    scene = Scene(tool)
+    async with environment(scene.app) as env:
+        env.people.answer("A?", "a")
+        env.people.answer("B?", "b")
+        await env.run(scene.work)
+    assert scene.done in (["a", "b"], ["a", "a", "b"])
+
+
+# toolsets around a tool
+
+
+class Careless(WrapperToolset[Any]):
+    """A toolset that catches everything."""
+
+    tries = 1
+
+    async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+        for _ in range(self.tries):
+            try:
+                return await super().call_tool(*args, **kwargs)
+            except BaseException:  # noqa: S112
+                continue
+        return "failed"
+
+
+class Retrying(Careless):
+    """A toolset that tries again whatever happens."""
+
+    tries = 2
+
+
+class Grouping(WrapperToolset[Any]):
+    """A toolset that runs tools in task groups."""
+
+    async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(super().call_tool(*args, **kwargs))
+        return task.result()
+
+
+async def asking_and_paying(done: Done) -> None:
+    await ask()
+    done.append("paid")
+
+
+@pytest.mark.parametrize("around", [Careless, Retrying])
+@in_asyncio
+async def test_a_toolset_that_catches_the_leaving_of_its_tool_stops_the_run(around: Any) -> None:
+    scene = Scene(asking_and_paying, wrap=around)
+    async with environment(scene.app) as env:
+        with pytest.raises(CannotRunHere, match="tool '.*t' has left.*hook or toolset"):
+            await env.run(scene.work)
+        assert not (await env.client.questions()).items
+
+
+@in_asyncio
+async def test_a_toolset_with_a_task_group_lets_its_tool_leave() -> None:
+    scene = Scene(asking_and_paying, wrap=Grouping)
+    async with environment(scene.app) as env:
+        env.people.answer("Q?", "yes")
+        assert await env.run(scene.work) == [["t", "went on", "success"]]
+    assert scene.done == ["paid"]
+
+
+# places that cannot pause
+
+
+@in_asyncio
+async def test_what_checks_arguments_cannot_pause_and_says_so_at_once() -> None:
+    tried: list[str] = []
+
+    async def check(ctx: Any) -> None:
+        tried.append("tried")
+        await ask()
+
+    scene = Scene(catching, args_validator=check)
+    async with environment(scene.app) as env:
+        with pytest.raises(OutsideWorkflow, match="pause.*this is a.t:validate"):
+            await env.run(scene.work)
+    assert (tried, scene.done) == (["tried"], [])
+
+
+@in_asyncio
+async def test_a_task_that_outlives_its_tool_cannot_pause() -> None:
+    may_ask = asyncio.Event()
+
+    async def outliving() -> None:
+        await may_ask.wait()
+        await ask()
+
+    async def tool() -> asyncio.Task[None]:
+        return asyncio.create_task(outliving())
+
+    task: Any = await run_tool("t", tool)
+    may_ask.set()
+    with pytest.raises(OutsideWorkflow, match="'t' has ended"):
+        await task
 
 
 # cleaning up
@@ -139,154 +299,12 @@ async def test_a_cancelled_clean_up_is_cancelled() -> None:
                 is_cleaning_up.set()
                 await asyncio.sleep(60)
 
-    task = asyncio.create_task(run_unit(tool))
+    task = asyncio.create_task(run_tool("t", tool))
     await is_cleaning_up.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert log == [("closed", "CancelledError")]
-
-
-# what others see
-
-
-def tracer(frame: FrameType, event: str, argument: object) -> Any:
-    """A trace function of somebody else, as a debugger's."""
-
-
-@pytest.fixture
-def somebody_traces() -> Iterator[None]:
-    before = sys.gettrace()
-    sys.settrace(tracer)
-    yield
-    sys.settrace(before)
-
-
-def events_of(code: Any) -> int:
-    """What of a function Python reports to us."""
-    if sys.version_info < (3, 12):
-        return 0
-    ours = [each for each in range(6) if sys.monitoring.get_tool(each) == "signoff"]
-    return sum(sys.monitoring.get_local_events(each, code) for each in ours)
-
-
-@pytest.mark.usefixtures("somebody_traces")
-@in_asyncio
-async def test_other_tasks_are_not_disturbed_while_a_tool_cleans_up() -> None:
-    seen: set[Any] = set()
-    done: Done = []
-    clean_ups: Log = []
-
-    async def other() -> None:
-        for _ in range(20):
-            seen.add(sys.gettrace())
-            await asyncio.sleep(0.001)
-        done.append("other")
-
-    async def tool() -> None:
-        try:
-            await catching(done)
-        finally:
-            for _ in range(10):
-                await asyncio.sleep(0.001)
-            clean_ups.append("cleaned up")
-
-    beside = asyncio.create_task(other())
-    assert await run_unit(tool)
-    assert (sys.gettrace(), clean_ups) == (tracer, ["cleaned up"])
-    await beside
-    assert (seen, done) == ({tracer}, ["other"])
-
-
-@in_asyncio
-async def test_the_same_tool_called_elsewhere_meanwhile_goes_on() -> None:
-    done: Done = []
-    is_cleaning_up = asyncio.Event()
-    may_end = asyncio.Event()
-
-    async def tool(is_asking: bool) -> None:
-        try:
-            if is_asking:
-                await ask()
-        except BaseException:
-            is_cleaning_up.set()
-            await may_end.wait()
-        done.append(is_asking)
-
-    leaving = asyncio.create_task(run_unit(lambda: tool(True)))
-    await is_cleaning_up.wait()
-    await tool(False)
-    may_end.set()
-    await leaving
-    assert done == [False]
-
-
-@pytest.mark.parametrize("previous", [None, tracer])
-@in_asyncio
-async def test_a_thread_of_a_pool_is_given_back_as_it_was(previous: Any) -> None:
-    done: Done = []
-    loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(1) as pool:
-        await loop.run_in_executor(pool, sys.settrace, previous)
-
-        async def body() -> Any:
-            copied = contextvars.copy_context()
-            return await loop.run_in_executor(pool, copied.run, plainly_catching, done)
-
-        for _ in range(2):
-            assert await run_unit(body)
-            assert await loop.run_in_executor(pool, sys.gettrace) is previous
-    assert done == []
-    assert events_of(plainly_catching.__code__) == 0
-
-
-@in_asyncio
-async def test_the_loop_is_given_back_as_it_was() -> None:
-    before = sys.gettrace()
-    for tool in TOOLS:
-        done: Done = []
-        assert await run_unit(lambda tool=tool, done=done: tool(done))
-        assert (sys.gettrace(), done, events_of(tool.__code__)) == (before, [], 0)
-
-
-@in_asyncio
-async def test_a_task_that_outlives_its_tool_is_not_looked_at() -> None:
-    done: Done = []
-    may_ask = asyncio.Event()
-
-    async def outliving() -> None:
-        await may_ask.wait()
-        with suppress(BaseException):
-            await ask()
-        done.append("went on")
-
-    async def tool() -> asyncio.Task[None]:
-        return asyncio.create_task(outliving())
-
-    task: Any = await run_unit(tool)
-    may_ask.set()
-    await task
-    assert (done, events_of(outliving.__code__)) == (["went on"], 0)
-
-
-def test_whoever_runs_the_loop_is_no_tool() -> None:
-    caught: Log = []
-
-    async def tool() -> None:
-        task = asyncio.create_task(ask())
-        caught.extend(await asyncio.gather(task, return_exceptions=True))
-
-    async def main() -> object:
-        return await run_unit(tool)
-
-    def program() -> None:
-        assert asyncio.run(main())
-        caught.append("went on")
-
-    thread = threading.Thread(target=program)
-    thread.start()
-    thread.join()
-    assert caught == ["went on"]
 
 
 @in_asyncio
@@ -297,5 +315,5 @@ async def test_what_leaves_is_no_exception() -> None:
         except Exception:
             pytest.fail("caught")
 
-    assert await run_unit(tool)
+    assert await run_tool("t", tool)
     assert not issubclass(Left, Exception)

@@ -368,6 +368,37 @@ async def test_a_run_that_cannot_run_here_is_kept_whole_and_goes_on_where_it_can
 
 
 @in_asyncio
+async def test_a_step_that_cannot_run_here_stops_its_run_and_runs_again_when_that_is_retried(
+    tmp_path: Path,
+) -> None:
+    supported, tried = list[str](), list[str]()
+    app = new_app(tmp_path)
+
+    def refund() -> str:
+        tried.append("tried")
+        if "refunds" not in supported:
+            raise CannotRunHere("this build has no refunds")
+        return "refunded"
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            return await ctx.step(refund)
+        except BaseException:
+            return "caught"
+
+    async with running(app) as client:
+        handle = await client.start(flow, id="run")
+        with pytest.raises(CannotRunHere, match="no refunds"):
+            await handle.result(60)
+        assert (await client.backend.get_run("run")).retryable
+        assert tried == ["tried"]
+        supported.append("refunds")
+        await client.retry("run")
+        assert await handle.result(60) == "refunded"
+
+
+@in_asyncio
 async def test_a_run_that_says_so_cannot_run_here_whatever_its_code_catches(tmp_path: Path) -> None:
     supported, done = list[str](), list[str]()
     app = new_app(tmp_path)

@@ -33,7 +33,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from signoff.agents.changes import check_changed
 from signoff.agents.deps import Copy, copies_of_deps
 from signoff.agents.in_workflow import is_inline
-from signoff.agents.pausing import check_left, run_unit
+from signoff.agents.pausing import check_left, check_not_left, run_other, run_tool
 from signoff.agents.record import note_work
 from signoff.agents.tools import KEY, step_options_of
 from signoff.context import current_context
@@ -147,19 +147,24 @@ class StepBackend(CallableOperationBackend[Config]):
         """Run ``body`` as one step of the run."""
 
         copy = copies_of_deps()  # as they are where the step is made: code beside it may change them
+        context = current_context()
+        is_call = isinstance(operation_id, ToolsetCallToolId)
+        if is_call:
+            check_not_left(context, name)
 
         async def step() -> object:
-            return await self._unit(lambda: run_unit(body), copy)
+            run = run_tool if is_call else run_other
+            return await self._unit(lambda: run(name, body), copy)
 
         # said here, as the annotation of a function made for one call would be resolved at each
-        call = current_context().step(name, step, returns=Any, **config)
+        call = context.step(name, step, returns=Any, **config)
         try:
             payload = await call
         except ModelAPIError as error:
             raise _as_raised(error) from error
         finally:
             note_work(call.attempt_times)
-        return outcome_of(payload) if isinstance(operation_id, ToolsetCallToolId) else payload
+        return outcome_of(payload) if is_call else payload
 
 
 def outcome_of(payload: object) -> object:

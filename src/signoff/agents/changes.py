@@ -16,6 +16,7 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from signoff.agents.approvals import Policy, may_ask
 from signoff.agents.in_workflow import is_inline, is_of_a_toolset_of_its_own, step_name_of
+from signoff.agents.pausing import noted
 from signoff.agents.tools import is_external, requires_approval
 
 Change = Literal["gone", "other"]
@@ -169,4 +170,4 @@ def check_changed(payload: object) -> None:
     """Raise ToolChanged if a step has recorded that its tool had changed."""
     recorded = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
     if recorded.get("kind") == MARK:
-        raise ToolChanged(recorded["change"])
+        raise noted(ToolChanged(recorded["change"]))

@@ -226,15 +226,12 @@ class Gate:
             return await InlineCall(self, call, args).run(handler)
         answers = list(given)
         while True:
-            token = pausing.with_answers(answers)
             try:
-                return await handler(args)
+                return await pausing.in_round(self.context, call.tool_name, answers, lambda: handler(args))
             except ToolPaused as paused:
                 pause = paused.pause
             except ToolChanged as changed:
                 pause = changed.change
-            finally:
-                pausing.without_answers(token)
             if isinstance(pause, str):
                 choice = await self._choose(call, args, pause, {"answers": _said(answers)})
                 if isinstance(choice, ToolDenied):

@@ -1,173 +1,290 @@
-"""What a tool's code may still do once a pause has left it: clean up.
-
-Its frames are looked at before each instruction. Cleaning up is what runs while an exception is handled that came with
-the leaving or later, and what brings it there. At anything else the code is left again: it has swallowed the leaving.
-"""
+"""How a tool leaves its step for a pause: by an exception of its own, which the tool's code must let through."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from types import CoroutineType, FrameType, GeneratorType
-from typing import Any, Final
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, cast
 
-from signoff.agents.cleaning_up import instructions_of_clean_up
-from signoff.agents.instructions import WATCHING, Watching
+from signoff.engine.discard import discard
+from signoff.engine.loop import calling_line, raising_line
+from signoff.errors import OutsideWorkflow, PauseSwallowed
 
-_NOT_THE_TOOL_S: Final = sys.stdlib_module_names | {"anyio", "pydantic_ai", "pydantic_graph", "uvloop"}
-"""Packages whose code is never looked at: they run tools, or go on after an exception to raise it later."""
+T = TypeVar("T")
 
-_RUNNING_TASKS: Final = (
-    "asyncio.base_events",
-    "asyncio.events",
-    "asyncio.runners",
-    "concurrent.futures.thread",
-    "signoff",
-    "threading",
-    "uvloop",
-)
-"""Where the stack of a task or thread begins: what called these is no tool."""
+log = logging.getLogger("signoff.agents")
 
-_SUSPENDED: Final[dict[object, tuple[str, str]]] = {
-    CoroutineType: ("cr_frame", "cr_await"),
-    GeneratorType: ("gi_frame", "gi_yieldfrom"),
-}
-"""Under which names what can be awaited has its frame, and what it awaits."""
+GRACE_SECONDS: Final = 1.0
+"""How long a tool that has caught its leaving may take to end, before its call fails without it."""
+
+_PATIENCE: Final = 8
+"""How often a tool may pause again before it is held there, since it does so in a loop."""
 
 
 class Left(BaseException):
-    """Takes a tool's code to its end; no ``except Exception`` stops it."""
+    """Ends a tool's code at a pause; ``except Exception`` does not catch it."""
 
 
-class Leaving:
-    """How one call of a tool leaves; ``end`` must be called when it has.
+class Leaving(Generic[T]):
+    """One call of a tool, which may leave. What it leaves for is a ``T``.
 
-    Attributes:
-        has_begun: Whether a pause has left.
+    Args:
+        tool: The tool's name.
     """
 
-    def __init__(self) -> None:
-        self.has_begun = False
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self._exits: list[_Exit[T]] = []
+        self._again: str | None = None  # the line at which it paused after it had caught its leaving
+        self._refused = 0
+        self._lock = threading.Lock()
         self._has_ended = False
-        self._frames: dict[FrameType, _Watched] = {}
-        self._is_main_watched = False
+        self._is_held = False  # where it pauses in a loop
+        self._body: asyncio.Task[_Outcome] | None = None
+        self._given_up: asyncio.Future[None] | None = None
 
-    def begin(self, frame: FrameType | None) -> None:
-        """Look from now on at a frame and those that called it, as far as they are the tool's."""
-        if self._has_ended:  # a task or thread has outlived its tool
-            return
-        self.has_begun = True
-        frames = list(filter(_is_tool_s, _frames_of_task(frame)))
-        for each in frames:
-            self._watch(each, is_outermost=each is frames[-1])
-        if any(each.f_code is _Steps.step.__code__ for each in _stack(frame)):
-            self._is_main_watched = True
+    @property
+    def has_begun(self) -> bool:
+        """Whether a pause has left."""
+        return bool(self._exits)
 
-    async def run(self, body: Callable[[], Awaitable[object]]) -> object:
-        """Run a tool, and look at it wherever it goes on after it was left."""
+    def leave(self, for_what: T) -> Awaitable[Any]:
+        """Leave the tool for ``for_what``.
+
+        Returns:
+            Only to a tool that pauses in a loop and catches everything: something that is never there.
+
+        Raises:
+            Left: What ends the tool's code.
+            OutsideWorkflow: The call has ended.
+        """
+        here = inspect.currentframe()
+        line = calling_line(here and here.f_back)
+        with self._lock:
+            if self._has_ended:
+                raise OutsideWorkflow("pause(...)", why=f"the call of {self._tool!r} has ended without it")
+            if _left.get() is self:
+                return self._refuse(line)
+            task = _current_task()
+            _left.set(self)  # whatever code goes on from here, in this task or in those that it begins
+            running = frozenset(each.task for each in self._exits if each.task and not each.task.done())
+            left = Left(f"{self._tool} leaves for people at {line}; let this exception through")
+            self._exits.append(_Exit(left, for_what, line, task, running))
+            if task is not None and task is not self._body:
+                task.add_done_callback(_retrieve)
+        raise left
+
+    def _refuse(self, line: str) -> Awaitable[Any]:
+        self._again = self._again or line
+        self._refused += 1
+        assert self._given_up is not None
+        loop = self._given_up.get_loop()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_set, self._given_up)
+        if self._refused > _PATIENCE:
+            if _current_task() is not None:
+                return _Held(self)
+            time.sleep(
+                min(self._refused / 100, 1)
+            )  # a thread cannot be held for good: its pool may be joined
+        raise Left(f"{self._tool} has left already")
+
+    async def run(self, body: Callable[[], Awaitable[object]]) -> tuple[object, T | None]:
+        """Run a tool.
+
+        Returns:
+            What it returned, and what it has left for, if it has.
+
+        Raises:
+            PauseSwallowed: It has caught its leaving and gone on.
+        """
+        self._given_up = asyncio.get_running_loop().create_future()
+        self._body = asyncio.create_task(self._outcome_of(body), name=f"signoff tool {self._tool}")
+        ends = (self._body, self._given_up)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not self._body.done():
+                self._body.cancel()
+                await asyncio.wait((self._body,), timeout=GRACE_SECONDS)
+            return self._end(self._body)
+        except asyncio.CancelledError:
+            self._body.cancel()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            raise
+        finally:
+            self._has_ended = True
+            self._exits.clear()  # and with them, tracebacks
+
+    async def _outcome_of(self, body: Callable[[], Awaitable[object]]) -> _Outcome:
+        """Run a body to its end. No exception ends the task, since some of them end the loop as well."""
 
         async def tool() -> object:
             return await body()
 
-        return await _Steps(tool(), self)
+        try:
+            return _Outcome(await _Steps(tool(), self), None)
+        except BaseException as error:
+            return _Outcome(None, error)
 
-    def resume(self, coroutine: Coroutine[Any, Any, object]) -> Watching:
-        """Return what looks at all that a coroutine waits in, while it goes on."""
-        if not self._is_main_watched:
-            # another of its tasks has left, or a thread: what is called from now on is not looked at
-            self._is_main_watched = True
-            for frame in filter(_is_tool_s, _suspended_frames(coroutine)):
-                self._watch(frame, is_outermost=False)
-        return WATCHING
+    async def hold(self) -> None:
+        """Hold a task of the tool that pauses in a loop; the tool's own is let go where it stands."""
+        self._is_held = _current_task() is self._body
+        await asyncio.get_running_loop().create_future()
 
-    def end(self) -> None:
-        """Look at nothing any more."""
-        self._has_ended = True
-        while self._frames:
-            WATCHING.unwatch(self._frames.popitem()[0])
+    @property
+    def is_held(self) -> bool:
+        """Whether the tool's own code is held."""
+        return self._is_held
 
-    def _watch(self, frame: FrameType, *, is_outermost: bool) -> None:
-        self._frames[frame] = watched = _Watched()
-        WATCHING.watch(frame, watched.leave_unless_cleaning_up, is_outermost)
+    def _end(self, body: asyncio.Task[_Outcome]) -> tuple[object, T | None]:
+        if not body.done():
+            log.warning("tool %r caught its pause and has not ended; it goes on by itself", self._tool)
+            raise self._swallowed("it has not ended")
+        outcome = body.result()
+        carried = set(map(id, _with_causes(outcome.error)))
+        ended_by = [each for each in self._exits if id(each.left) in carried]
+        if self._again is not None:
+            raise self._swallowed(f"it paused again at {self._again}")
+        if not self._exits:
+            if outcome.error is not None:
+                raise outcome.error
+            return outcome.result, None
+        if not ended_by:
+            if outcome.error is None:
+                raise self._swallowed("it returned")
+            raise self._swallowed(f"it raised {outcome.error!r}") from outcome.error
+        for index, each in enumerate(self._exits):
+            if id(each.left) not in carried and self._was_kept(index, ended_by[0]):
+                raise self._swallowed("it paused again", each)
+        return None, ended_by[0].for_what
+
+    def _was_kept(self, index: int, ended_by: _Exit[T]) -> bool:
+        """Whether the tool's code has caught a leaving that is not what the tool ended by."""
+        each = self._exits[index]
+        is_earlier = index < self._exits.index(ended_by)
+        task = each.task
+        if task is None or task is self._body:
+            return is_earlier
+        if not task.done() or task.cancelled():
+            return False
+        if all(error is not each.left for error in _with_causes(task.exception())):
+            return True
+        # two tasks that leave at once: the tool ends by one of them
+        return is_earlier and task not in ended_by.running
+
+    def _swallowed(self, how: str, exit: _Exit[T] | None = None) -> PauseSwallowed:
+        exit = exit or self._exits[0]
+        caught = raising_line(exit.left.__traceback__)
+        return PauseSwallowed(self._tool, exit.line, caught if caught != exit.line else None, how)
 
 
-class _Watched:
-    """A frame that a pause has left."""
+@dataclass(frozen=True, slots=True)
+class _Exit(Generic[T]):
+    """A pause that has left."""
 
-    def __init__(self) -> None:
-        self._before: list[BaseException] | None = None
-
-    def leave_unless_cleaning_up(self, frame: FrameType, offset: int) -> None:
-        """Raise ``Left``, unless an instruction belongs to cleaning up."""
-        handled = sys.exception()
-        if self._before is None:
-            self._before = list(_with_contexts(handled))
-        is_new = handled is not None and not any(handled is each for each in self._before)
-        if not is_new and offset not in instructions_of_clean_up(frame.f_code):
-            raise Left
+    left: Left
+    for_what: T
+    line: str
+    task: asyncio.Task[Any] | None  # None: in a thread
+    running: frozenset[asyncio.Task[Any]]  # tasks that had left before it, and had not ended yet
 
 
-class _Steps(Awaitable[object], Generator[Any, Any, object]):
-    """Goes through a coroutine step by step, and looks at it once it has left."""
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    result: object
+    error: BaseException | None
 
-    def __init__(self, coroutine: Coroutine[Any, Any, object], leaving: Leaving) -> None:
+
+class _Held(Awaitable[Any]):
+    """Never there, for code that pauses again and again whatever it is told.
+
+    Args:
+        leaving: How its call leaves.
+    """
+
+    def __init__(self, leaving: Leaving[Any]) -> None:
+        self._leaving = leaving
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._leaving.hold().__await__()
+
+    @property
+    def value(self) -> Any:
+        raise Left("nobody has answered")
+
+
+class _Steps(Awaitable[object]):
+    """Goes through a coroutine step by step, and lets it go where it stands once it is held.
+
+    Args:
+        coroutine: The tool's code.
+        leaving: How its call leaves.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, object], leaving: Leaving[Any]) -> None:
         self._coroutine = coroutine
         self._leaving = leaving
 
     def __await__(self) -> Generator[Any, Any, object]:
-        return self
-
-    def send(self, value: Any) -> Any:
-        return self.step(self._coroutine.send, value)
-
-    def throw(self, *error: Any) -> Any:
-        return self.step(self._coroutine.throw, *error)
-
-    def close(self) -> None:
-        self.step(self._coroutine.close)
-
-    def step(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Take one step; its frame tells that the coroutine runs, and not another task of the tool."""
-        if not self._leaving.has_begun:
-            return step(*arguments)
-        with self._leaving.resume(self._coroutine):
-            return step(*arguments)
+        step = partial(self._coroutine.send, None)
+        while True:
+            try:
+                awaited = step()
+            except StopIteration as end:
+                return end.value
+            if self._leaving.is_held:
+                discard([self._coroutine], (Leaving,))
+                return None
+            try:
+                value = yield awaited
+            except BaseException as error:
+                step = partial(self._coroutine.throw, error)
+            else:
+                step = partial(self._coroutine.send, value)
 
 
-def _is_tool_s(frame: FrameType) -> bool:
-    package = _module_of(frame).partition(".")[0]
-    return package not in _NOT_THE_TOOL_S and package != "signoff"
+_left: contextvars.ContextVar[Leaving[Any] | None] = contextvars.ContextVar("signoff_left", default=None)
 
 
-def _module_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
+def carries(error: BaseException | None, looked_for: BaseException) -> bool:
+    """Whether an exception is another, has it among its parts, or was raised while that was handled."""
+    return any(each is looked_for for each in _with_causes(error))
 
 
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _frames_of_task(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame and those that called it, up to what runs its task, thread or tool."""
-    for each in _stack(frame):
-        module = _module_of(each)
-        if module in _RUNNING_TASKS or module.startswith("signoff."):
-            return
-        yield each
-
-
-def _suspended_frames(awaited: object) -> Iterator[FrameType]:
-    while names := _SUSPENDED.get(type(awaited)):
-        frame, awaited = (getattr(awaited, name) for name in names)
-        if frame is not None:
-            yield frame
-
-
-def _with_contexts(error: BaseException | None) -> Iterator[BaseException]:
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__context__
+    todo: list[BaseException | None] = [error]
+    while todo:
+        each = todo.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        todo += (each.__cause__, each.__context__)
+        if isinstance(each, BaseExceptionGroup):
+            todo += cast("Iterable[BaseException]", each.exceptions)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # a thread without a loop
+        return None
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from complaining of a task that left and that nobody waits for."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

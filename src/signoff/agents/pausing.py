@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, cast, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter
 
 from signoff import codec
 from signoff.agents.approvals import check_timeout
-from signoff.agents.leaving import Leaving, Left
+from signoff.agents.leaving import Leaving, carries
 from signoff.context import Context
 from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.people.actions import Action
@@ -23,7 +22,11 @@ from signoff.people.responders import check_names
 Reason = Literal["approval_required", "await_input", "external_event", "constraints_conflict"]
 Then = Literal["tool", "model"]
 
+E = TypeVar("E", bound=BaseException)
+
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
+
+PLACE: Final = "it is for tools that run as steps of a durable agent"
 
 MARK: Final = "signoff_paused"
 """Marks what the step of a tool that left has recorded, and in a question's metadata that a pause asks it."""
@@ -60,29 +63,47 @@ class ToolPaused(BaseException):
         self.pause = pause
 
 
-@dataclass(slots=True)
-class _Call:
-    """One call of a tool, in its step."""
+Answered = tuple[Pause, Answer]
 
-    answers: list[Answered]  # that no pause has had yet
-    left_for: Pause | None = None  # the code may have swallowed that it left
-    leaving: Leaving = field(default_factory=Leaving)
+
+class _Call:
+    """One call of a tool, in its step.
+
+    Attributes:
+        leaving: How it leaves.
+    """
+
+    def __init__(self, tool: str, answers: Sequence[Answered]) -> None:
+        self.leaving = Leaving[Pause](tool)
+        self._answers = list(answers)  # that no pause has had yet
 
     def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
         """Return the answer to a pause; None: nobody was asked that."""
-        for index, (asked, answer) in enumerate(self.answers):
+        for index, (asked, answer) in enumerate(self._answers):
             if (asked.reason, asked.prompt) == (reason, prompt):
-                del self.answers[index]
+                del self._answers[index]
                 return answer
         return None
 
 
-Answered = tuple[Pause, Answer]
+class Round:
+    """One time that a tool is run, in workflow code: until it returns, or leaves.
 
-_call: contextvars.ContextVar[_Call] = contextvars.ContextVar("signoff_tool_call")
-_answers: contextvars.ContextVar[tuple[Answered, ...]] = contextvars.ContextVar(
-    "signoff_tool_answers", default=()
-)
+    Args:
+        answers: What its pauses have been answered.
+
+    Attributes:
+        answers: The same.
+        left: What has ended it, if something that it waits for has.
+    """
+
+    def __init__(self, answers: Sequence[Answered]) -> None:
+        self.answers = tuple(answers)
+        self.left: BaseException | None = None
+
+
+_call: contextvars.ContextVar[_Call | str] = contextvars.ContextVar("signoff_tool_call")
+_round: contextvars.ContextVar[Round | None] = contextvars.ContextVar("signoff_tool_round", default=None)
 
 
 class Resumed(Awaitable[Answer]):
@@ -116,8 +137,9 @@ def pause(
     prompt, then gives the answer: what comes before it is done twice. With ``then="model"`` the answer is the tool's
     result.
 
-    Whatever the tool catches, it only cleans up from here: ``finally`` and ``except`` blocks and the exits of ``with``
-    run, and at the first instruction outside of them it is left again.
+    It leaves by an exception that ``except Exception`` does not catch. ``finally`` blocks and the exits of ``with``
+    run, to clean up. A tool that catches the exception and goes on (with ``except BaseException``, or
+    ``gather(return_exceptions=True)``) fails: its run stops with ``PauseSwallowed``, and nobody is asked.
 
     Args:
         reason: ``approval_required`` asks for a yes or no, ``await_input`` for a text, ``external_event`` for what
@@ -147,24 +169,22 @@ def pause(
             return await bank.transfer(cents)
     """
     call = _call.get(None)
-    if call is None:
-        raise OutsideWorkflow("pause(...)", why="it is for tools that run as steps of a durable agent")
+    if not isinstance(call, _Call):
+        raise OutsideWorkflow("pause(...)", why=call or PLACE)
     if reason not in REASONS:
         raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
     if then not in get_args(Then):
         raise RegistrationError(f"pause: then is 'tool' or 'model', not {then!r}")
-    answer = call.answer_of(reason, prompt)
+    # beside a part of the tool that leaves, no other part goes on
+    answer = None if call.leaving.has_begun else call.answer_of(reason, prompt)
     if answer is not None:
         return Resumed(answer if answer_type is None else _typed(answer, answer_type))
-    if call.left_for is None:
-        schema = None if answer_type is None else TypeAdapter(answer_type).json_schema()
-        data = dict(payload or {})
-        codec.encode(data, path="payload")  # refused here, where it is written
-        asked = list(check_names("assignees", assignees))
-        call.left_for = Pause(reason, data, then, prompt, asked, check_timeout(timeout), schema)
-    here = inspect.currentframe()
-    call.leaving.begin(here and here.f_back)
-    raise Left(reason)
+    schema = None if answer_type is None else TypeAdapter(answer_type).json_schema()
+    data = dict(payload or {})
+    codec.encode(data, path="payload")  # refused here, where it is written
+    asked = list(check_names("assignees", assignees))
+    left = call.leaving.leave(Pause(reason, data, then, prompt, asked, check_timeout(timeout), schema))
+    return cast("Resumed", left)
 
 
 def _typed(answer: Answer, declared: Any) -> Answer:
@@ -179,42 +199,104 @@ def answered(answer: Answer, schema: Mapping[str, Any] | None) -> Any:
     return cast("dict[str, Any]", answer.value)["value"]
 
 
-async def run_unit(body: Callable[[], Awaitable[object]]) -> object:
-    """Run a tool in its step; returns what its step records, also if it left."""
-    call = _Call(list(_answers.get()))
+async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
+    """Run a tool in its step.
+
+    Returns:
+        What its step records, also if it left.
+
+    Raises:
+        PauseSwallowed: It left, and went on.
+    """
+    here = _round.get()
+    call = _Call(tool, () if here is None else here.answers)
     token = _call.set(call)
     try:
-        result = await call.leaving.run(body)
-    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException:
-        # task groups and clean-up may put another error over the leaving
-        if call.left_for is None:
-            raise
-        result = None
+        result, pause = await call.leaving.run(body)
     finally:
-        call.leaving.end()
         _call.reset(token)
-    if call.left_for is None:
+    if pause is None:
         return result
-    return {"kind": MARK, **{name: getattr(call.left_for, name) for name in Pause.__slots__}}
+    return {"kind": MARK, **{name: getattr(pause, name) for name in Pause.__slots__}}
+
+
+async def run_other(what: str, body: Callable[[], Awaitable[object]]) -> object:
+    """Run something in its step that cannot pause.
+
+    Args:
+        what: What it is, for whoever tries.
+        body: Runs it.
+    """
+    token = _call.set(f"{PLACE}, and this is {what}")
+    try:
+        return await body()
+    finally:
+        _call.reset(token)
 
 
 def check_left(payload: object) -> None:
     """Raise ToolPaused if a step has recorded that its tool left."""
     recorded = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
     if recorded.get("kind") == MARK:
-        raise ToolPaused(Pause(**{name: recorded[name] for name in Pause.__slots__}))
+        raise noted(ToolPaused(Pause(**{name: recorded[name] for name in Pause.__slots__})))
 
 
-def with_answers(answers: Sequence[Answered]) -> contextvars.Token[tuple[Answered, ...]]:
-    """Have the next call of a tool get these answers."""
-    return _answers.set(tuple(answers))
+def noted(left: E) -> E:
+    """Return what ends a tool, once it is noted that this must come to its gate."""
+    here = _round.get()
+    if here is not None:
+        here.left = left
+    return left
 
 
-def without_answers(token: contextvars.Token[tuple[Answered, ...]]) -> None:
-    """Undo ``with_answers``."""
-    _answers.reset(token)
+def check_not_left(context: Context, tool: str) -> None:
+    """Stop the run if code around a tool runs it again although it has left."""
+    here = _round.get()
+    if here is not None and here.left is not None:
+        _stop(context, tool, "it was run again")
+
+
+async def in_round(
+    context: Context, tool: str, answers: Sequence[Answered], run: Callable[[], Awaitable[Any]]
+) -> Any:
+    """Run a tool once, through the hooks and toolsets around it.
+
+    Args:
+        context: The run's.
+        tool: The tool.
+        answers: What its pauses have been answered.
+        run: Runs it.
+
+    Raises:
+        ToolPaused: It has left, and waits.
+        ToolChanged: It was not run, as it had changed.
+        CannotRunHere: It has left, and code around it has caught that.
+    """
+    here = Round(answers)
+    token = _round.set(here)
+    try:
+        result = await run()
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        if here.left is None or error is here.left:
+            raise
+        if not carries(error, here.left):
+            _stop(context, tool, f"it raised {error!r}")
+        raise here.left from None  # a task group has put another around it
+    finally:
+        _round.reset(token)
+    if here.left is not None:
+        _stop(context, tool, "it returned a result")
+    return result
+
+
+def _stop(context: Context, tool: str, how: str) -> NoReturn:
+    context.cannot_run_here(
+        f"tool {tool!r} has left for people, and a hook or toolset around it caught the exception with which it "
+        f"leaves: {how}. Nothing was asked, and nothing counts as answered. Catch Exception in it, not BaseException, "
+        "then retry the run"
+    )
 
 
 async def ask_for(

@@ -14,6 +14,7 @@ from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
 from signoff.agents.backend import outcome_of
 from signoff.agents.changes import Change, Known, ToolChanged, change_between, changed, known_of
 from signoff.agents.in_workflow import is_inline
+from signoff.agents.pausing import noted
 from signoff.agents.record import note_work
 from signoff.agents.tools import step_options_of
 from signoff.context import current_context
@@ -171,7 +172,7 @@ class _StandIn(AbstractToolset[Any]):
     ) -> Any:
         if self._known.is_inline:
             self._check_not_begun(name, ctx)
-            raise ToolChanged(self.change)
+            raise noted(ToolChanged(self.change))
         # if it was interrupted, people say what became of it
         options = step_options_of({"effect": "once"}, None, self._durable.operators)
         step = current_context().step(

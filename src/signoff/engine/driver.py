@@ -27,6 +27,7 @@ from signoff.engine.scope import current_run
 from signoff.engine.steps import Attempt, create_step_task
 from signoff.engine.voices import Voice
 from signoff.errors import (
+    CannotRunHere,
     LeaseLost,
     SignoffError,
     StepFailed,
@@ -269,6 +270,9 @@ class Driver:
         call = attempt.call
         self._running.pop(call.n, None)
         if call.n not in execution.open:
+            return
+        if isinstance(attempt.error, CannotRunHere):
+            execution.refuse(attempt.error)
             return
         details: dict[str, Any] | None = None
         before = self._draft.last_at

@@ -22,7 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, cast
 
 from signoff import private_names
@@ -337,6 +337,16 @@ def calling_line(frame: FrameType | None) -> str:
     if outermost is None:
         return "an unknown line"
     return _line(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
+
+
+def raising_line(traceback: TracebackType | None) -> str | None:
+    """Name the outermost line of the user's own code that an exception has come through; None: it came through none."""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not code.co_filename.startswith((_PACKAGE, *_FOREIGN, "<frozen")):
+            return _line(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return None
 
 
 def waiting_line(waiting: object) -> str:

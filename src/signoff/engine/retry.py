@@ -7,9 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from signoff.errors import NotSerializable, PayloadTooLarge, RegistrationError
+from signoff.errors import (
+    NotSerializable,
+    OutsideWorkflow,
+    PayloadTooLarge,
+    RegistrationError,
+    WorkflowError,
+)
 
-NEVER_RETRIED: tuple[type[BaseException], ...] = (NotSerializable, PayloadTooLarge)
+NEVER_RETRIED: tuple[type[BaseException], ...] = (
+    NotSerializable,
+    OutsideWorkflow,
+    PayloadTooLarge,
+    RegistrationError,
+    WorkflowError,
+)
+"""Errors in how Signoff is used: another attempt meets them again."""
 
 LONGEST_ASKED_SECONDS: Final = 24 * 3600.0
 
