@@ -30,9 +30,9 @@ def slow(url: str, lease_seconds: str, machine: str, folder: str) -> None:
     asyncio.run(_work(slow_app(store, Path(folder)), machine))  # type: ignore[arg-type]
 
 
-def settle(url: str, promise_id: str, value: str, begin_at: str) -> None:
-    """Settle a promise at a given time, and print who won."""
-    asyncio.run(_settle(url, promise_id, value, float(begin_at)))
+def settle(url: str, promise_id: str, value: str, begin_at: str, outcome: Path) -> None:
+    """Settle a promise at a given time, and write into a file who won."""
+    outcome.write_text(asyncio.run(_settle(url, promise_id, value, float(begin_at))))
 
 
 async def _work(app: Signoff, machine: str) -> None:
@@ -48,7 +48,7 @@ async def _work(app: Signoff, machine: str) -> None:
         await app.store.close()
 
 
-async def _settle(url: str, promise_id: str, value: str, begin_at: float) -> None:
+async def _settle(url: str, promise_id: str, value: str, begin_at: float) -> str:
     store = PostgresStore(url)
     await store.open()
     try:
@@ -56,16 +56,16 @@ async def _settle(url: str, promise_id: str, value: str, begin_at: float) -> Non
         settlement = Settlement(PromiseState.RESOLVED, value=value, by=f"user:{value}")
         try:
             promise, _ = await store.settle(promise_id, PromiseKind.PROMISE, settlement)
-            print("won", promise.value)
+            return f"won {promise.value}"
         except AlreadySettled as error:
-            print("told", error.settled_by)
+            return f"told {error.settled_by}"
     finally:
         await store.close()
 
 
 def main(name: str, *arguments: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s: %(message)s")
-    {"worker": worker, "slow": slow, "settle": settle}[name](*arguments)
+    {"worker": worker, "slow": slow}[name](*arguments)
 
 
 if __name__ == "__main__":

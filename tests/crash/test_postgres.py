@@ -40,7 +40,7 @@ from tests.remote.test_bad_world import (
 )
 from tests.support import PATIENCE_SECONDS, in_asyncio
 
-RUNS = 1_001  # of each program as many
+RUNS = 280  # of each program as many
 LEASE_SECONDS = 3.0
 MACHINES = ("m1", "m2", "m3")
 
@@ -148,9 +148,9 @@ async def pids_at_work(url: str) -> set[int]:
 
 async def restart_the_server(server: PostgresServer, chance: random.Random) -> None:
     """Restart it twice: once in order, once by kill -9 and with a pause."""
-    await asyncio.sleep(chance.uniform(4.0, 6.0))
+    await asyncio.sleep(chance.uniform(1.5, 3.0))
     await asyncio.to_thread(server.restart, "fast")
-    await asyncio.sleep(chance.uniform(4.0, 6.0))
+    await asyncio.sleep(chance.uniform(1.5, 3.0))
     await asyncio.to_thread(server.kill)
     await asyncio.sleep(1.0)
     await asyncio.to_thread(server.start)
@@ -164,7 +164,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.mark.timeout(600)
 @in_asyncio
-async def test_a_thousand_runs_end_rightly_while_workers_are_killed_and_the_server_is_restarted(
+async def test_hundreds_of_runs_end_rightly_while_workers_are_killed_and_the_server_is_restarted(
     tmp_path: Path, server: PostgresServer
 ) -> None:
     seed = random.randrange(10_000)
@@ -274,21 +274,18 @@ async def test_of_answers_from_four_processes_one_wins_and_it_is_never_lost(
     store = PostgresStore(url)
     await store.open()
     try:
-        for race in range(5):
+        for race in range(3):
             promise_id = f"p{race}"
             await store.create_promise(NewPromise(promise_id))
-            begin_at = time.time() + 2.5
+            files = [tmp_path / f"{race}.{n}" for n in range(4)]
+            begin_at = str(time.time() + 0.5)
             racers = [
-                await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    *("-m", "tests.crash.processes", "settle", url, promise_id, str(n), str(begin_at)),
-                    cwd=ROOT,
-                    env=UNMEASURED,
-                    stdout=asyncio.subprocess.PIPE,
-                )
-                for n in range(4)
+                fork(processes.settle, url, promise_id, str(n), begin_at, file)
+                for n, file in enumerate(files)
             ]
-            said = [(await racer.communicate())[0].decode().split() for racer in racers]
+            for racer in racers:
+                await asyncio.to_thread(racer.join)
+            said = [file.read_text().split() for file in files]
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
             [winner] = [value for outcome, value in said if outcome == "won"]
@@ -307,7 +304,7 @@ async def test_a_dump_taken_while_it_runs_restores_to_a_consistent_system_that_g
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute("CREATE DATABASE first")
         connection.execute("CREATE DATABASE second")
-    names = [f"{name}-{k}" for k in range(20) for name in programs.NAMES]
+    names = [f"{name}-{k}" for k in range(10) for name in programs.NAMES]
     first = tmp_path / "first"
     second = tmp_path / "second"
     for folder in (first, second):
@@ -318,12 +315,12 @@ async def test_a_dump_taken_while_it_runs_restores_to_a_consistent_system_that_g
             workers = await asyncio.to_thread(Workers, first, server.url("first"))
             people = asyncio.create_task(answer_everything(client))
             try:
-                for name in names[:50]:
+                for name in names[:25]:
                     await client.start(name.partition("-")[0], id=name)
                 dumping = asyncio.create_task(asyncio.to_thread(_dump, server, tmp_path / "dump"))
-                handles = [await client.start(name.partition("-")[0], id=name) for name in names[50:]]
+                handles = [await client.start(name.partition("-")[0], id=name) for name in names[25:]]
                 await dumping
-                handles += [await client.get(name) for name in names[:50]]
+                handles += [await client.get(name) for name in names[:25]]
                 await asyncio.gather(*(handle.result(120) for handle in handles))
             finally:
                 people.cancel()
@@ -333,7 +330,7 @@ async def test_a_dump_taken_while_it_runs_restores_to_a_consistent_system_that_g
         await app.store.close()
     await asyncio.to_thread(_restore, server, tmp_path / "dump")
     results = await _finish(server.url("second"), second)
-    assert len(results) >= 50
+    assert len(results) >= 25
     check_results(results)
 
 

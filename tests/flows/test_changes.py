@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -188,5 +188,5 @@ async def test_the_flow_within_has_a_migration_of_its_own(tmp_path: Path) -> Non
 
 
 def test_the_differences_of_the_same_graph_are_none() -> None:
-    assert asyncio.iscoroutinefunction(ask)
+    assert inspect.iscoroutinefunction(ask)
     assert old_flow().graph == old_flow().graph

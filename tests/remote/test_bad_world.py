@@ -30,8 +30,8 @@ from tests.remote.processes import Process, lines, slow_app
 from tests.remote.proxy import REPLY_LOST, Fate, Proxy, bad_network
 from tests.support import PATIENCE_SECONDS, in_asyncio
 
-RUNS_OF_EACH = 8
-KILLS = 25
+RUNS_OF_EACH = 4
+KILLS = 12
 LEASE_SECONDS = 3.0
 CLOCKS_DIFFER_SECONDS = (
     0.25  # what a worker's estimate of the server's time may be off, through a bad network

@@ -1,4 +1,7 @@
-"""What the tests of the SQLite store do in processes of their own: ``python -m tests.stores.processes NAME ...``."""
+"""What the tests of the SQLite store do in processes of their own: ``python -m tests.stores.processes NAME ...``.
+
+It imports the store alone: a process that imported the tests as well would take three times as long to start.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from signoff.errors import AlreadySettled, StoreError
-from signoff.records import NewRun, PromiseKind, PromiseState, Settlement
+from signoff.records import CallKind, Entry, EntryKind, NewRun, PromiseKind, PromiseState, Settlement
 from signoff.stores.base import Write
 from signoff.stores.sqlite import SqliteStore
-from tests.stores.scene import entry
 
 ROOT = Path(__file__).parents[2]
 # Not measured: CPython 3.11 can lose a thread that starts while another one is given coverage's trace function.
@@ -152,7 +154,10 @@ def append_for_ever(path: str, worker: str, runs: str) -> None:
         async def drive(run_id: str, epoch: int) -> None:
             seq = 0
             while True:
-                await store.append(Write(run_id, epoch, entries=[entry(seq)]))
+                done = Entry(
+                    seq, 1.5, EntryKind.COMPLETED, n=seq, call=CallKind.STEP, name="fetch", value="1"
+                )
+                await store.append(Write(run_id, epoch, entries=[done]))
                 say(f"{run_id} {seq}")
                 seq += 1
 

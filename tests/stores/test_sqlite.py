@@ -545,7 +545,7 @@ def test_50_threads_in_4_processes_race_to_settle_and_one_wins(tmp_path: Path) -
 
 def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
-        for attempt in range(5):
+        for attempt in range(3):
             workers = [f"w{attempt}.{n}" for n in range(2)]
             commands = [process("append_for_ever", tmp_path / "signoff.db", worker, 5) for worker in workers]
             running = [command.__enter__() for command in commands]

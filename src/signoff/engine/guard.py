@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -146,9 +146,15 @@ def _use_up_interruption(thread: int) -> None:
         pass
 
 
-def _audit(event: str, args: object) -> None:
-    if event in _BLOCKING and (current := _drives.get(threading.get_ident())) is not None:
-        current.watched.refuse_io(_BLOCKING[event])
+def _audit(  # the names of a module are gone before the last events of a process
+    event: str,
+    args: object,
+    blocking: Mapping[str, str] = _BLOCKING,
+    drives: Mapping[int, _Drive] = _drives,
+    this_thread: Callable[[], int] = threading.get_ident,
+) -> None:
+    if event in blocking and (current := drives.get(this_thread())) is not None:
+        current.watched.refuse_io(blocking[event])
 
 
 sys.addaudithook(_audit)
