@@ -190,3 +190,51 @@ async def test_the_flow_within_has_a_migration_of_its_own(tmp_path: Path) -> Non
 def test_the_differences_of_the_same_graph_are_none() -> None:
     assert inspect.iscoroutinefunction(ask)
     assert old_flow().graph == old_flow().graph
+
+
+def nameless(*, inserted: bool, ask_name: str = "ask") -> Flow:
+    """A flow whose conditions have no names of their own; perhaps with another one before them."""
+    flow = Flow("changing", auto_close_timeout=0.0)
+    flow.chunk(name=ask_name)(ask)
+    flow.chunk(first)
+    flow.chunk(last)
+    line = flow.to("first")
+    if inserted:
+        line = line.if_(lambda data: False).to("last").end_if()
+    line.to(ask_name).if_(lambda data: data.input == "answer").to("last").end_if()
+    return flow
+
+
+@in_asyncio
+async def test_a_migration_never_maps_a_condition_by_its_position(tmp_path: Path) -> None:
+    await waiting(tmp_path, nameless(inserted=False))
+    changed = nameless(inserted=True)
+    changed.migrate(lambda graph, changes: {})
+    with pytest.raises(
+        (FlowChanged, RunFailed), match="which condition 'condition 1' is now, its number does"
+    ):
+        await goes_on(new_app(tmp_path), changed)
+    said = nameless(inserted=True)
+    said.migrate(lambda graph, changes: {"condition 1": "condition 2"})
+    app = new_app(tmp_path)
+    app.register(said)
+    async with opened(app) as client, app.worker():
+        await client.retry("e")
+        assert await Execution(client, "e").result(60) == {"ran": ["first", ["last", "answer"]]}
+
+
+@in_asyncio
+async def test_a_migration_that_only_renames_chunks_leaves_conditions_where_they_are(tmp_path: Path) -> None:
+    await waiting(tmp_path, nameless(inserted=False))
+    changed = nameless(inserted=False, ask_name="ask_finance")
+    changed.migrate(lambda graph, changes: {"ask": "ask_finance"})
+    assert await goes_on(new_app(tmp_path), changed) == {"ran": ["first", ["last", "answer"]]}
+
+
+@in_asyncio
+async def test_a_migration_to_a_condition_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    await waiting(tmp_path, nameless(inserted=False))
+    changed = nameless(inserted=True)
+    changed.migrate(lambda graph, changes: {"condition 1": "first"})
+    with pytest.raises((FlowChanged, RunFailed), match="'first', which is no condition"):
+        await goes_on(new_app(tmp_path), changed)

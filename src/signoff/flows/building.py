@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.flows.chunks import Condition
+from signoff.flows.conditions import Condition
 from signoff.flows.graph import (
     BatchOp,
     ChunkOp,
@@ -102,7 +102,8 @@ class Point:
         """Take the line that follows if a condition holds, up to ``elif_``, ``else_`` or ``end_if``.
 
         Args:
-            condition: A function of the data that looks at it and does nothing else, or the name of a registered one.
+            condition: A plain or async function of the data that looks at it and returns true or false, or the name
+                of a registered one.
         """
         op = IfOp([IfCase(self._flow.named_condition(condition))])
         return self._open(op, op.cases[0].then)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -19,12 +20,10 @@ from signoff.engine.calls import Effect
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.steps import current_step
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.flows.data import Data, Left, Record, Resume, Surroundings, Write
-from signoff.flows.errors import DuplicateInterrupt
+from signoff.flows.calling import is_async, unwrapped
+from signoff.flows.data import Data, Left, Paused, Resume, Surroundings, Write
+from signoff.flows.errors import DuplicateInterrupt, NotAwaited, PauseIgnored, shortened
 from signoff.flows.pausing import Pause
-
-Condition = Callable[[Data[Any]], Any]
-"""Says which way to go. It is workflow code: it looks at its data and nothing else."""
 
 MARK: Final = "signoff_chunk"
 
@@ -32,7 +31,7 @@ LIVE: Final = "chunk"
 BEGUN: Final = "begun"
 """What a chunk says live when it begins: the journal has it only when it has ended."""
 
-NEVER_BETTER: Final = (RegistrationError, InvalidValue, DuplicateInterrupt)
+NEVER_BETTER: Final = (RegistrationError, InvalidValue, DuplicateInterrupt, NotAwaited, PauseIgnored)
 """What no further attempt mends."""
 
 
@@ -60,8 +59,8 @@ class Chunk:
 
     @functools.cached_property
     def is_async(self) -> bool:
-        """Whether its function is a coroutine function."""
-        return inspect.iscoroutinefunction(self.function)
+        """Whether calling its function gives a coroutine."""
+        return is_async(self.function)
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,9 @@ async def run_chunk(
             output = await cast("Awaitable[Any]", chunk.function(given))
         except BaseException as error:
             output = _left(given, error)
-        return _recorded(given.record, output, moment.items)
+        finally:
+            given.end()
+        return _recorded(given, output, place, moment.items)
 
     def run_plain() -> Any:
         given = data()
@@ -147,7 +148,9 @@ async def run_chunk(
             output = chunk.function(given)
         except BaseException as error:
             output = _left(given, error)
-        return _recorded(given.record, output, moment.items)
+        finally:
+            given.end()
+        return _recorded(given, output, place, moment.items)
 
     recorded = await ctx.step(
         place,
@@ -170,10 +173,13 @@ async def run_chunk(
     )
 
 
-def _left(given: Data[Any], error: BaseException) -> None:
-    """Raise what a chunk failed with, unless it has only left: task groups put an error of theirs around that."""
-    if given.record.pause is None:
+def _left(given: Data[Any], error: BaseException) -> Paused:
+    """Return the pause that a chunk left for, or raise what it failed with: task groups put theirs around that."""
+    paused = given.paused
+    if paused is None:
         raise error
+    if isinstance(error, Exception) and not paused.was_awaited and not isinstance(error, NEVER_BETTER):
+        raise PauseIgnored(paused.chunk, paused.line, False, shortened(repr(error))) from error
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         others = group.split(Left)[1]
@@ -181,11 +187,20 @@ def _left(given: Data[Any], error: BaseException) -> None:
             raise others
     elif not isinstance(error, Left):
         raise error
+    return paused
 
 
-def _recorded(record: Record, output: Any, items: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    if record.pause is not None:
+def _recorded(given: Data[Any], output: Any, place: str, items: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Return what a chunk leaves. Raises PauseIgnored, NotAwaited: it went on where it had to wait."""
+    record, paused = given.record, given.paused
+    if paused is not None:
+        if output is not paused:
+            raise PauseIgnored(place, paused.line, paused.was_awaited)
         output = None
+    if inspect.isawaitable(output):
+        if inspect.iscoroutine(output):
+            output.close()
+        raise NotAwaited(place, f"{type(output).__name__} {getattr(output, '__qualname__', '')}".strip())
     left: dict[str, Any] = {
         MARK: 1,
         "output": json.loads(codec.encode(output, path="output")),
@@ -196,6 +211,16 @@ def _recorded(record: Record, output: Any, items: Sequence[tuple[int, int]]) -> 
     if items:
         left["items"] = [list(each) for each in items]
     return left
+
+
+def _nonlocals(code: Callable[..., Any]) -> dict[str, Any]:
+    """Return what a function sees of the functions around it, as far as it is defined yet."""
+    names: Sequence[str] = getattr(getattr(code, "__code__", None), "co_freevars", ())
+    found: dict[str, Any] = {}
+    for name, cell in zip(names, getattr(code, "__closure__", None) or (), strict=False):
+        with contextlib.suppress(ValueError):  # it is empty
+            found[name] = cell.cell_contents
+    return found
 
 
 def input_type_of(function: Callable[..., Any], name: str) -> Any:
@@ -211,9 +236,10 @@ def input_type_of(function: Callable[..., Any], name: str) -> Any:
     ):
         raise RegistrationError(f"chunk {name!r} takes one parameter, its data")
     holder = types.SimpleNamespace(__annotations__={"data": taken[0].annotation})
-    nonlocals = inspect.getclosurevars(function).nonlocals
+    plain = unwrapped(function)
+    code = plain if inspect.isroutine(plain) else getattr(type(plain), "__call__", plain)  # noqa: B004
     try:
-        hints = typing.get_type_hints(holder, getattr(function, "__globals__", {}), dict(nonlocals))
+        hints = typing.get_type_hints(holder, getattr(code, "__globals__", {}), _nonlocals(code))
     except NameError as error:
         raise RegistrationError(f"chunk {name!r}: what it declares cannot be read: {error}") from None
     declared = hints["data"]
@@ -222,12 +248,3 @@ def input_type_of(function: Callable[..., Any], name: str) -> Any:
     (inner,) = typing.get_args(declared)
     TypeAdapter(inner)
     return inner
-
-
-@functools.cache
-def condition_input(condition: Condition) -> Any:
-    """Return what a condition's data holds, as it declares it; any plain data if it does not say."""
-    try:
-        return input_type_of(condition, "condition")
-    except (RegistrationError, TypeError, ValueError):
-        return Any

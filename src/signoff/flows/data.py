@@ -10,7 +10,8 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.flows.errors import DuplicateInterrupt
+from signoff.flows.calling import calling_line
+from signoff.flows.errors import DuplicateInterrupt, NotACondition, PauseIgnored
 from signoff.flows.pausing import (
     INTERRUPT,
     OPTIONS,
@@ -56,11 +57,26 @@ class Done:
 
 
 class Paused:
-    """A pause that was asked for: ``await`` it, or return it from a plain function."""
+    """A pause that was asked for: ``await`` it, or return it from a plain function.
+
+    Attributes:
+        chunk: The chunk's place.
+        line: Where it was asked for.
+        was_awaited: Whether it was.
+    """
+
+    def __init__(self, chunk: str, line: str) -> None:
+        self.chunk = chunk
+        self.line = line
+        self.was_awaited = False
 
     def __await__(self) -> Generator[Any, None, Any]:
+        self.was_awaited = True
         yield from ()
         raise Left
+
+    def __bool__(self) -> bool:
+        raise PauseIgnored(self.chunk, self.line, was_awaited=False)
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,7 @@ class Surroundings:
         listened: The events that lines of the graph begin with.
         interrupts: The chosen ids of the interrupts that are open.
         resources: What the worker provides of what the flow requires.
+        is_condition: Whether this is for a condition, which only looks.
     """
 
     execution_id: str
@@ -82,6 +99,7 @@ class Surroundings:
     listened: Collection[str]
     interrupts: Collection[str]
     resources: Mapping[str, Any]
+    is_condition: bool = False
 
 
 Change = Literal["set", "append", "add", "delete"]
@@ -149,6 +167,27 @@ class Data(Generic[T]):
         self._around = around
         self._state = {key: json.loads(codec.encode(value)) for key, value in around.state.items()}
         self.record = Record()
+        self.paused: Paused | None = None
+        self.misused: Exception | None = None
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Take nothing more: what its code still does, such as in a task of its own, would be lost."""
+        self._has_ended = True
+
+    def _check_takes(self, what: str) -> None:
+        """Raise unless the chunk may leave something."""
+        if self._around.is_condition:
+            self.misused = NotACondition(
+                self._around.chunk,
+                f"uses {what}, at {calling_line()}: it looks at its data and does nothing else; do that in a chunk",
+            )
+            raise self.misused
+        if self._has_ended:
+            raise RegistrationError(
+                f"chunk {self._around.chunk!r} uses {what} after it has ended, at {calling_line()}: "
+                "await what it has begun"
+            )
 
     @property
     def is_resume(self) -> bool:
@@ -200,6 +239,7 @@ class Data(Generic[T]):
         return self._write("delete", key, None)
 
     def _write(self, what: Change, key: str, value: Any) -> Done:
+        self._check_takes("set_state" if what == "set" else f"{what}_state".replace("delete", "del"))
         write: Write = (what, checked(key, "state key"), value)
         written(self._state, [write])
         self.record.writes.append(write)
@@ -213,6 +253,7 @@ class Data(Generic[T]):
         Raises:
             NotSerializable, PayloadTooLarge: The value cannot be stored.
         """
+        self._check_takes("emit")
         self.record.events.append((checked(event, "event"), plain(value, f"event {event}")))
         return Done()
 
@@ -264,9 +305,12 @@ class Data(Generic[T]):
             asked = {"question": f"Refund {data.input}?"}
             return await data.pause_for("approval", asked, assignees=["group:finance"])
         """
-        if self.record.pause is not None:
+        self._check_takes("pause_for")
+        line = calling_line()
+        if self.paused is not None:
             raise RegistrationError(
-                f"chunk {self._around.chunk!r} pauses twice at once; pause in chunks side by side"
+                f"chunk {self._around.chunk!r} pauses twice at once (at {self.paused.line} and {line}); await each "
+                "pause, and pause in chunks side by side to ask two things at once"
             )
         check_target(resume_to, self._around.listened, self._around.chunk)
         if max_resumes is not None and max_resumes < 1:
@@ -295,4 +339,5 @@ class Data(Generic[T]):
         )
         check_question(pause)
         self.record.pause = pause
-        return Paused()
+        self.paused = Paused(self._around.chunk, line)
+        return self.paused

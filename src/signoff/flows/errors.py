@@ -24,6 +24,52 @@ class ChunkFailed(SignoffError):
         self.reason = reason
 
 
+class PauseIgnored(SignoffError):
+    """A chunk asked for a pause and went on without it. Nothing of the chunk counts, and nothing is asked.
+
+    Attributes:
+        chunk: Its place in the graph.
+        line: Where it called ``data.pause_for``.
+        was_awaited: Whether it awaited the pause, and then caught what leaves the chunk.
+        raised: What it raised then, if it did.
+    """
+
+    def __init__(self, chunk: str, line: str, was_awaited: bool, raised: str | None = None) -> None:
+        what = (
+            "awaited data.pause_for and went on unanswered: let what it raises pass (no bare except, no except "
+            "BaseException, no gather(return_exceptions=True), no return in finally)"
+            if was_awaited
+            else "called data.pause_for and went on without it: write `return await data.pause_for(...)`, or "
+            "`return data.pause_for(...)` in a plain function"
+        )
+        after = "" if raised is None else f"; then it raised {raised}"
+        super().__init__(f"chunk {chunk!r} {what} ({line}){after}")
+        self.chunk = chunk
+        self.line = line
+        self.was_awaited = was_awaited
+        self.raised = raised
+
+
+class NotAwaited(SignoffError):
+    """A chunk returned something that nobody has awaited. Nothing of the chunk counts."""
+
+    def __init__(self, chunk: str, returned: str) -> None:
+        super().__init__(
+            f"chunk {chunk!r} returned {returned}, which nobody awaits: make it `async def` and `return await ...`"
+        )
+        self.chunk = chunk
+        self.returned = returned
+
+
+class NotACondition(SignoffError):
+    """A condition returned something that is neither true nor false, or did more than look at its data."""
+
+    def __init__(self, condition: str, problem: str) -> None:
+        super().__init__(f"condition {condition!r} {problem}")
+        self.condition = condition
+        self.problem = problem
+
+
 class ResumedTooOften(SignoffError):
     """A chunk that resumes to itself has paused once more than it may."""
 
@@ -105,6 +151,11 @@ class UnknownInterrupt(SignoffError, LookupError):
         self.execution_id = execution_id
         self.interrupt_id = interrupt_id
         self.pending = list(pending)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why something failed, for ``ChunkFailed``."""
+    return str(error) if isinstance(error, PauseIgnored | NotAwaited | NotACondition) else repr(error)
 
 
 def shortened(value: Any, limit: int = 200) -> str:

@@ -15,7 +15,9 @@ from signoff.engine.calls import Effect, check_name
 from signoff.engine.retry import RetryPolicy
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.building import Point, Step, chunk_op, flow_op
-from signoff.flows.chunks import Chunk, Condition, input_type_of
+from signoff.flows.calling import check_kind
+from signoff.flows.chunks import Chunk, input_type_of
+from signoff.flows.conditions import Condition, numbered
 from signoff.flows.data import Data
 from signoff.flows.executions import Execution, Executions
 from signoff.flows.graph import (
@@ -36,7 +38,7 @@ from signoff.snapshots import Snapshot
 F = TypeVar("F", bound=Callable[..., Any])
 
 Migration = Callable[[Mapping[str, Any], Sequence[str]], Mapping[str, str]]
-"""Says which old chunk is which now: given the old graph as plain data and what differs, ``{old: new}``."""
+"""Given the old graph as plain data and what differs, says which chunk or condition is which now: ``{old: new}``."""
 
 
 class Flow:
@@ -128,8 +130,11 @@ class Flow:
         """
 
         def register(decorated: F) -> F:
-            chosen = name or decorated.__name__
+            chosen = getattr(decorated, "__name__", None) if name is None else name
+            if chosen is None:
+                raise RegistrationError(f"{decorated!r} has no name: flow.chunk(name=...)")
             check_name("chunk name", chosen)
+            check_kind(decorated, f"chunk {chosen!r}")
             if chosen in self.chunks:
                 raise RegistrationError(f"flow {self.name!r} has a chunk {chosen!r} already")
             declared = input_type_of(decorated, chosen)
@@ -141,12 +146,18 @@ class Flow:
     def condition(self, function: F) -> F:
         """Register a condition under its function's name, for graphs that come from JSON.
 
-        A condition is workflow code: it looks at its data and does nothing else.
+        A condition is a plain or an async function. It looks at its data and does nothing else, and returns true or
+        false. What it returns is journaled: a decision holds, whatever the code says later.
 
         Raises:
-            RegistrationError: The name is taken.
+            RegistrationError: The name is taken, or the function cannot be a condition.
         """
-        name = function.__name__
+        name = getattr(function, "__name__", None)
+        if name is None:
+            raise RegistrationError(
+                f"{function!r} has no name that a condition is known by; define it with def"
+            )
+        check_kind(function, f"condition {name!r}")
         if self.conditions.get(name, function) is not function:
             raise RegistrationError(f"flow {self.name!r} has a condition {name!r} already")
         self.conditions[name] = function
@@ -162,8 +173,10 @@ class Flow:
     def migrate(self, function: Migration) -> Migration:
         """Register what says which chunk of an older graph is which now, for executions that began with it.
 
-        The function gets the old graph as plain data and what differs, a line each, and returns ``{old: new}``. Such
-        an execution goes on along the graph that it began with.
+        The function gets the old graph as plain data and what differs, a line each, and returns ``{old: new}``, of
+        chunks and conditions. Such an execution goes on along the graph that it began with. A condition without a name
+        of its own (``condition 1``) is known by its position alone: if more than names differ, the migration has to
+        say which one it is now.
 
         Example::
 
@@ -380,9 +393,10 @@ class Flow:
         for name, known in self.conditions.items():
             if known is condition:
                 return name
+        check_kind(condition, f"condition {condition!r}")
         name = getattr(condition, "__name__", "<lambda>")
         if name == "<lambda>":
-            name = f"condition {len(self.conditions) + 1}"
+            name = numbered(len(self.conditions) + 1)
         if name in self.conditions:
             raise RegistrationError(f"flow {self.name!r} has another condition {name!r}")
         self.conditions[name] = condition

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from signoff.flows.chunks import Chunk, Condition
+from signoff.flows.chunks import Chunk
+from signoff.flows.conditions import Condition, is_numbered
 from signoff.flows.errors import FlowChanged
-from signoff.flows.graph import GRAPH, ChunkOp, FlowOp, Graph, IfOp, MatchOp, all_operations
+from signoff.flows.graph import GRAPH, ChunkOp, FlowOp, Graph, IfOp, MatchOp, Source, all_operations
 from signoff.flows.outline import differences
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _recorded(flow: Flow, began: Graph, current: Graph) -> Recorded:
         flow.name,
         began,
         _renamed(flow, began, renamed, changes),
-        _conditions(flow, began, changes),
+        _conditions(flow, began, current, renamed, changes),
         _flows(flow, began, changes),
     )
 
@@ -87,10 +88,12 @@ def _migrated(flow: Flow, began: Graph, changes: Sequence[str]) -> Mapping[str, 
         renamed = dict(flow.migration(began.to_json(), changes))
     except Exception as error:
         raise FlowChanged(flow.name, [*changes, f"  (its migration failed: {error!r})"]) from error
+    conditions = _condition_names(began)
     for old, new in renamed.items():
-        if new not in flow.chunks:
+        if new not in (flow.conditions if old in conditions else flow.chunks):
+            what = "condition" if old in conditions else "chunk"
             raise FlowChanged(
-                flow.name, [*changes, f"  (its migration has {old!r} be {new!r}, which is no chunk)"]
+                flow.name, [*changes, f"  (its migration has {old!r} be {new!r}, which is no {what})"]
             )
     return renamed
 
@@ -109,17 +112,62 @@ def _renamed(
     return found
 
 
-def _conditions(flow: Flow, began: Graph, changes: Sequence[str]) -> Mapping[str, Condition]:
+def _conditions(
+    flow: Flow, began: Graph, current: Graph, renamed: Mapping[str, str], changes: Sequence[str]
+) -> Mapping[str, Condition]:
+    """Return the conditions of now by the names of then. One without a name of its own is never found by its number.
+
+    Its number is its position, which says nothing in a graph that differs: unless only names differ.
+    """
+    is_same_shape = _shape(began, renamed) == _shape(current, {})
+    found: dict[str, Condition] = {}
+    for name in sorted(_condition_names(began)):
+        now = renamed.get(name, name)
+        if now not in flow.conditions:
+            raise FlowChanged(flow.name, [*changes, f"  (condition {name!r} is not there any more)"])
+        if is_numbered(name) and name not in renamed and not is_same_shape:
+            unsaid = (
+                f"  (which condition {name!r} is now, its number does not say: have the migration say it)"
+            )
+            raise FlowChanged(flow.name, [*changes, unsaid])
+        found[name] = flow.conditions[now]
+    return found
+
+
+def _condition_names(graph: Graph) -> set[str]:
     names: set[str] = set()
-    for op in all_operations(began):
+    for op in all_operations(graph):
         if isinstance(op, IfOp):
             names.update(case.when for case in op.cases)
         if isinstance(op, MatchOp):
             names.update(name for name in (op.subject, *(case.when for case in op.cases)) if name)
-    for name in sorted(names):
-        if name not in flow.conditions:
-            raise FlowChanged(flow.name, [*changes, f"  (condition {name!r} is not there any more)"])
-    return flow.conditions
+    return names
+
+
+def _shape(graph: Graph, renamed: Mapping[str, str]) -> Graph:
+    """Return a graph with its chunks and conditions renamed, without places and the graphs of flows within."""
+    plain = _without_inner(graph)
+    for op in all_operations(plain):
+        match op:
+            case ChunkOp():
+                op.chunk, op.id = renamed.get(op.chunk, op.chunk), ""
+            case IfOp():
+                for case in op.cases:
+                    case.when = renamed.get(case.when, case.when)
+            case MatchOp():
+                op.subject = None if op.subject is None else renamed.get(op.subject, op.subject)
+                for case in op.cases:
+                    case.when = None if case.when is None else renamed.get(case.when, case.when)
+            case FlowOp():
+                op.id = ""
+            case _:
+                pass
+    for root in plain.roots:
+        root.begins = [
+            Source(each.kind, renamed.get(each.name, each.name)) if each.kind == "chunk" else each
+            for each in root.begins
+        ]
+    return plain
 
 
 def _flows(flow: Flow, began: Graph, changes: Sequence[str]) -> Mapping[str, Recorded]:

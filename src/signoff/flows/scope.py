@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from signoff import codec
-from signoff.flows.chunks import Moment, Outcome, condition_input, run_chunk
+from signoff.flows.chunks import Moment, Outcome, run_chunk
+from signoff.flows.conditions import Case, Decision
 from signoff.flows.data import Resume, Surroundings, written
-from signoff.flows.errors import ChunkFailed, ResumedTooOften, shortened
+from signoff.flows.errors import ChunkFailed, ResumedTooOften, reason_of, shortened
 from signoff.flows.graph import (
     BatchOp,
     ChunkOp,
@@ -152,10 +153,11 @@ class Scope:
             case ChunkOp():
                 return await self._chunk(op, moment)
             case IfOp():
-                for case in op.cases:
-                    if self._holds(case.when, moment):
-                        return await self._line(case.then, moment)
-                return await self._line(op.otherwise or [], moment)
+                cases = [Case(case.when) for case in op.cases]
+                taken = await self._decision(f"if {op.cases[0].when}", moment).make(
+                    self._machine.ctx, cases, first=True
+                )
+                return await self._line(op.cases[taken[0]].then if taken else op.otherwise or [], moment)
             case MatchOp():
                 return await self._match(op, moment)
             case BatchOp():
@@ -172,17 +174,16 @@ class Scope:
                 return await self._flow(op, moment)
 
     async def _match(self, op: MatchOp, moment: Moment) -> Any:
-        subject = moment.input if op.subject is None else self._value(op.subject, moment)
-        hits = [
-            case.then
-            for case in op.cases
-            if (self._holds(case.when, moment) if case.when is not None else _same(case.value, subject))
-        ]
+        cases = [Case(case.when, codec.encode(case.value)) for case in op.cases]
+        named = op.subject or next((case.when for case in op.cases if case.when), "")
+        hits = await self._decision(f"match {named}", moment).make(
+            self._machine.ctx, cases, op.subject, first=op.hits == "first"
+        )
         if not hits:
             return await self._line(op.default or [], moment)
         if op.hits == "first":
-            return await self._line(hits[0], moment)
-        return await self._all([(line, moment) for line in hits], None)
+            return await self._line(op.cases[hits[0]].then, moment)
+        return await self._all([(op.cases[hit].then, moment) for hit in hits], None)
 
     async def _for_each(self, op: ForEachOp, moment: Moment) -> list[Any]:
         if not isinstance(cast("object", moment.input), list):
@@ -230,20 +231,20 @@ class Scope:
 
     # Conditions
 
-    def _value(self, name: str, moment: Moment) -> Any:
-        condition = self.parts.conditions[name]
-        try:
-            return condition(moment.data(self._around(name), input_type=condition_input(condition)))
-        except Exception as error:
-            raise ChunkFailed(f"{self._path}{name}", shortened(moment.text), repr(error)) from error
+    def _decision(self, name: str, moment: Moment) -> Decision:
+        around = self._around(name, is_condition=True)
+        return Decision(f"{self._path}{name}", self._path, self.parts.conditions, moment, around)
 
-    def _holds(self, name: str, moment: Moment) -> bool:
-        return bool(self._value(name, moment))
-
-    def _around(self, chunk: str) -> Surroundings:
+    def _around(self, chunk: str, *, is_condition: bool = False) -> Surroundings:
         machine = self._machine
         return Surroundings(
-            machine.ctx.run_id, chunk, dict(self.state), self._listened, machine.chosen, machine.resources
+            machine.ctx.run_id,
+            chunk,
+            dict(self.state),
+            self._listened,
+            machine.chosen,
+            machine.resources,
+            is_condition,
         )
 
     # Chunks
@@ -266,7 +267,7 @@ class Scope:
                     raise ResumedTooOften(place, pause.max_resumes)
                 answer = await self._ask(pause, place)
             except Exception as error:
-                raise ChunkFailed(place, shortened(moment.text), repr(error)) from error
+                raise ChunkFailed(place, shortened(moment.text), reason_of(error)) from error
             value = answered(answer)
             if pause.event is not None:
                 self.dispatch("event", pause.event, value)
@@ -336,8 +337,3 @@ def answered(answer: Answer) -> Any:
     if answer.note is not None:
         value["note"] = answer.note
     return value
-
-
-def _same(value: Any, subject: Any) -> bool:
-    """JSON's equality: true is not 1."""
-    return codec.encode(value) == codec.encode(subject)

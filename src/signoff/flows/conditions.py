@@ -1,0 +1,145 @@
+"""Conditions: which way a line goes. Each decision is a step: once made, it holds, whatever the code says later."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from signoff import codec
+from signoff.context import Context
+from signoff.engine.retry import RetryPolicy
+from signoff.errors import RegistrationError
+from signoff.flows.chunks import Moment, input_type_of
+from signoff.flows.data import Data, Surroundings
+from signoff.flows.errors import ChunkFailed, NotACondition, reason_of, shortened
+
+Condition = Callable[[Data[Any]], Any]
+"""Says which way to go: a plain or an async function that looks at its data and does nothing else."""
+
+
+def numbered(count: int) -> str:
+    """Return what the condition of that number is called, if it has no name of its own."""
+    return f"condition {count}"
+
+
+def is_numbered(name: str) -> bool:
+    """Whether a condition has no name of its own."""
+    return re.fullmatch(r"condition \d+", name) is not None
+
+
+_ONCE = RetryPolicy(max_attempts=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a line is taken for: a condition, or a value that a subject is compared with.
+
+    Attributes:
+        when: The condition's name.
+        value: The value, as JSON, if there is no condition.
+    """
+
+    when: str | None
+    value: str = "null"
+
+
+class Decision:
+    """Decides between cases, once.
+
+    Args:
+        place: Where it is in the graph: the step's name.
+        path: What the names of its conditions begin with in errors.
+        conditions: The flow's, by their names.
+        moment: What is decided on.
+        around: What a condition may know of its execution.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        path: str,
+        conditions: Mapping[str, Condition],
+        moment: Moment,
+        around: Surroundings,
+    ) -> None:
+        self._place = place
+        self._path = path
+        self._conditions = conditions
+        self._moment = moment
+        self._around = around
+
+    async def make(
+        self, ctx: Context, cases: Sequence[Case], subject: str | None = None, *, first: bool
+    ) -> list[int]:
+        """Return which cases fit: the first one only, or all.
+
+        Raises:
+            ChunkFailed: A condition failed, or said neither yes nor no; it is named.
+        """
+        if subject is None and all(case.when is None for case in cases):
+            return await self._fitting(cases, None, first)  # nothing but what is recorded decides
+
+        async def decide() -> list[int]:
+            return await self._fitting(cases, subject, first)
+
+        return await ctx.step(self._place, decide, retry=_ONCE, non_retryable=(Exception,), returns=list[int])
+
+    async def _fitting(self, cases: Sequence[Case], subject: str | None, first: bool) -> list[int]:
+        given: Any = self._moment.input if subject is None else await self._value(subject)
+        text = codec.encode(given, path=f"what {subject} returns")
+        hits: list[int] = []
+        for index, case in enumerate(cases):
+            # JSON's equality: true is not 1.
+            fits = case.value == text if case.when is None else await self._holds(case.when)
+            if fits:
+                hits.append(index)
+                if first:
+                    break
+        return hits
+
+    async def _holds(self, name: str) -> bool:
+        value = await self._value(name)
+        if (
+            value is None
+            or isinstance(value, bool | int | float)
+            or type(value).__name__ in ("bool", "bool_")
+        ):
+            return bool(value)
+        raise self._failed(name, NotACondition(name, _neither(value)))
+
+    async def _value(self, name: str) -> Any:
+        condition = self._conditions[name]
+        try:
+            data = self._moment.data(replace(self._around, chunk=name), input_type=_input_of(condition))
+            value = condition(data)
+            if inspect.isawaitable(value):
+                value = await value
+        except Exception as error:
+            raise self._failed(name, error) from error
+        if data.misused is not None:
+            raise self._failed(name, data.misused)
+        return value
+
+    def _failed(self, name: str, error: Exception) -> ChunkFailed:
+        return ChunkFailed(f"{self._path}{name}", shortened(self._moment.text), reason_of(error))
+
+
+def _neither(value: Any) -> str:
+    """Say what to write instead of a value that is always true, such as ``{"approved": False}``."""
+    shown = shortened(repr(value), 80)
+    approved = isinstance(value, dict) and "approved" in cast("dict[object, object]", value)
+    write = 'data.input["approved"]' if approved else "a comparison, or bool(...)"
+    return f"returned {shown}, which is neither true nor false: return {write}"
+
+
+@functools.cache
+def _input_of(condition: Condition) -> Any:
+    """Return what a condition's data holds, as it declares it; any plain data if it does not say."""
+    try:
+        return input_type_of(condition, "condition")
+    except (RegistrationError, TypeError, ValueError):
+        return Any

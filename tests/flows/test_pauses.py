@@ -1,0 +1,265 @@
+"""A pause that is not awaited, or in a place that cannot pause, is an error: nothing goes on unanswered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import Signoff
+from signoff.errors import RegistrationError
+from signoff.flows import ChunkFailed, Data, Executions, Flow
+from signoff.records import RunState
+from signoff.testing import MemoryStore, environment
+from tests.flows.worlds import WORLDS, world
+from tests.support import in_asyncio
+
+PAY = {"question": "Pay?"}
+
+
+async def forgotten(data: Data[Any]) -> str:
+    data.pause_for("approval", PAY)
+    return "paid"
+
+
+def forgotten_in_a_plain_function(data: Data[Any]) -> str:
+    data.pause_for("approval", PAY)
+    return "paid"
+
+
+async def kept_in_a_variable(data: Data[Any]) -> str:
+    kept = [data.pause_for("approval", PAY)]
+    return f"paid {len(kept)}"
+
+
+def kept_in_a_list(data: Data[Any]) -> Any:
+    return [data.pause_for("approval", PAY)]
+
+
+async def subscripted(data: Data[Any]) -> str:
+    return "paid" if data.pause_for("approval", PAY)["approved"] else "refused"  # type: ignore[index]
+
+
+async def asked_whether_it_is_true(data: Data[Any]) -> str:
+    return "paid" if data.pause_for("approval", PAY) else "refused"
+
+
+async def forgotten_in_the_second_turn(data: Data[Any]) -> str:
+    data.pause_for("approval", PAY, resume_to="self", max_resumes=None)
+    return "paid"
+
+
+async def bare_except(data: Data[Any]) -> str:
+    try:
+        await data.pause_for("approval", PAY)
+    except:  # noqa: E722
+        return "paid"
+    return "not reached"
+
+
+async def except_base_exception(data: Data[Any]) -> str:
+    with contextlib.suppress(BaseException):
+        await data.pause_for("approval", PAY)
+    return "paid"
+
+
+async def returning_in_finally(data: Data[Any]) -> str:
+    try:
+        await data.pause_for("approval", PAY)
+    finally:
+        return "paid"  # noqa: B012
+
+
+async def gathered(data: Data[Any]) -> str:
+    await asyncio.gather(data.pause_for("approval", PAY), return_exceptions=True)
+    return "paid"
+
+
+async def in_a_task_that_is_dropped(data: Data[Any]) -> str:
+    async def ask() -> None:
+        await data.pause_for("approval", PAY)
+
+    task = asyncio.create_task(ask())
+    await asyncio.wait([task])
+    return "paid"
+
+
+async def in_a_caught_group(data: Data[Any]) -> str:
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_ask(data))
+    except BaseException:
+        return "paid"
+    return "not reached"
+
+
+async def _ask(data: Data[Any]) -> None:
+    await data.pause_for("approval", PAY)
+
+
+async def a_coroutine_that_is_returned(data: Data[Any]) -> Any:
+    return _ask(data)
+
+
+def a_coroutine_of_a_plain_function(data: Data[Any]) -> Any:
+    return _ask(data)
+
+
+IGNORED = [
+    forgotten,
+    forgotten_in_a_plain_function,
+    kept_in_a_variable,
+    kept_in_a_list,
+    subscripted,
+    asked_whether_it_is_true,
+    forgotten_in_the_second_turn,
+    bare_except,
+    except_base_exception,
+    returning_in_finally,
+    gathered,
+    in_a_task_that_is_dropped,
+    in_a_caught_group,
+]
+
+
+def refunding(chunk: Callable[[Data[Any]], Any]) -> tuple[Flow, list[str]]:
+    """A flow with a chunk that writes and emits, and what came behind it."""
+    flow, came = Flow("f", auto_close_timeout=None), list[str]()
+
+    def plain(data: Data[Any]) -> Any:
+        data.set_state("paid", True)
+        data.emit("paid")
+        return chunk(data)
+
+    async def asynchronous(data: Data[Any]) -> Any:
+        return await plain(data)
+
+    def later(data: Data[Any]) -> None:
+        came.append(str(data.input))
+
+    flow.chunk(name="refund")(asynchronous if asyncio.iscoroutinefunction(chunk) else plain)
+    flow.chunk(later)
+    flow.to("refund").to("later")
+    flow.when("paid").to("later")
+    flow.when({"state": "paid"}).to("later")
+    return flow, came
+
+
+@pytest.mark.parametrize("chunk", IGNORED, ids=lambda chunk: chunk.__name__)
+@in_asyncio
+async def test_a_chunk_that_ignores_its_pause_fails_once_with_the_line(
+    chunk: Callable[[Data[Any]], Any],
+) -> None:
+    flow, came = refunding(chunk)
+    app = Signoff(MemoryStore())
+    app.register(flow)
+    async with environment(app) as env:
+        execution = await Executions(env.client, "f").start("x")
+        await env.idle()
+        assert await execution.status() is RunState.FAILED
+        assert (await env.client.questions()).items == ()
+        with pytest.raises(ChunkFailed, match=rf"chunk .refund. .*{__file__}:\d+") as failed:
+            await execution.result()
+        assert failed.value.chunk == "refund"
+        assert came == []
+        assert (
+            sum((place.when, place.what, place.name) == ("before", "step", "refund") for place in env.places)
+            == 1
+        )
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+@in_asyncio
+async def test_a_pause_is_not_ignored_anywhere(tmp_path: Path, kind: str) -> None:
+    flow, came = refunding(bare_except)
+    async with world(kind, tmp_path, flow) as executions:
+        execution = await executions.start("x", id="e")
+        with pytest.raises(ChunkFailed, match="went on unanswered"):
+            await execution.result(60)
+        assert await execution.get_pending_interrupts() == {}
+        assert came == []
+
+
+@pytest.mark.parametrize("chunk", [a_coroutine_that_is_returned, a_coroutine_of_a_plain_function])
+@in_asyncio
+async def test_a_chunk_that_returns_what_nobody_awaits_fails(chunk: Callable[[Data[Any]], Any]) -> None:
+    flow, came = refunding(chunk)
+    app = Signoff(MemoryStore())
+    app.register(flow)
+    async with environment(app) as env:
+        with pytest.raises(ChunkFailed, match="returned coroutine _ask, which nobody awaits"):
+            await (await Executions(env.client, "f").start("x")).result()
+        assert came == []
+
+
+@in_asyncio
+async def test_what_a_chunk_does_after_it_has_ended_is_refused() -> None:
+    flow, app, refused = Flow("f", auto_close_timeout=0.0), Signoff(MemoryStore()), list[str]()
+
+    @flow.chunk
+    async def hasty(data: Data[Any]) -> None:
+        async def later() -> None:
+            for leave in (
+                lambda: data.pause_for("approval", PAY),
+                lambda: data.set_state("a", 1),
+                lambda: data.emit("e"),
+            ):
+                with pytest.raises(RegistrationError, match="after it has ended") as caught:
+                    leave()
+                refused.append(str(caught.value))
+
+        tasks.append(asyncio.create_task(later()))
+
+    tasks = list[asyncio.Task[None]]()
+    flow.to(hasty)
+    app.register(flow)
+    async with environment(app) as env:
+        assert await (await Executions(env.client, "f").start("x")).result() == {}
+        await asyncio.gather(*tasks)
+    assert len(refused) == 3
+
+
+class Refund:
+    """A chunk, and a condition, that is an object."""
+
+    async def __call__(self, data: Data[Any]) -> Any:
+        await asyncio.sleep(0)
+        return data.input == "x"
+
+
+@in_asyncio
+async def test_partials_of_async_functions_and_objects_with_an_async_call_are_chunks() -> None:
+    async def refund(order: str, data: Data[Any]) -> str:
+        await asyncio.sleep(0)
+        return f"{order} {data.input}"
+
+    async def keep(data: Data[Any]) -> None:
+        data.append_state("kept", data.input)
+
+    flow, app = Flow("f", auto_close_timeout=0.0), Signoff(MemoryStore())
+    flow.chunk(name="object")(Refund())
+    flow.chunk(name="partial")(functools.partial(refund, "o-1"))
+    flow.chunk(keep)
+    flow.to("partial").to("keep")
+    flow.to("object").to("keep")
+    app.register(flow)
+    async with environment(app) as env:
+        state = await (await Executions(env.client, "f").start("x")).result()
+        assert sorted(map(str, state["kept"])) == ["True", "o-1 x"]
+
+
+def test_a_generator_function_is_no_chunk() -> None:
+    def plain(data: Data[Any]) -> Any:
+        yield data
+
+    async def asynchronous(data: Data[Any]) -> Any:
+        yield data
+
+    for function in (plain, asynchronous):
+        with pytest.raises(RegistrationError, match="generator function"):
+            Flow("f").chunk(function)
