@@ -113,7 +113,7 @@ class Registry:
             )
         if not is_workflow_code(function):
             raise RegistrationError(f"workflow {name!r} must be an async function or a generator function")
-        if not inspect.signature(function).parameters:
+        if not codec.shape_of(function).parameters:
             raise RegistrationError(f"workflow {name!r} takes no parameters; the first one is the context")
         versions = self._programs.setdefault(name, {})
         known = versions.get(version)

@@ -432,7 +432,7 @@ def test_equal_sets_give_equal_text_in_every_process() -> None:
 def test_what_would_come_back_as_another_member_of_a_union_is_refused(
     value: object, annotation: object
 ) -> None:
-    with pytest.raises(NotSerializable, match=r"^result: .* look the same in JSON; declare one type"):
+    with pytest.raises(NotSerializable, match=r"^result.*: .* look the same in JSON; declare one type"):
         codec.normalize(value, annotation)
 
 

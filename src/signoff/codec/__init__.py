@@ -1,22 +1,24 @@
 """Python values and exceptions to JSON text and back.
 
-What goes in comes back as its annotation declares it, equal to what it was, or is refused with the path
-to it. Without an annotation plain JSON data comes back. Nothing is pickled, imported or stored as its repr.
+What goes in comes back as its annotation declares it, the same as it was, or is refused with the path to it. Plain
+data may stand for what is declared, such as a dict for a model: it is validated once, when it is given. Without an
+annotation plain JSON data comes back, with a warning. Nothing is pickled, imported or stored as its repr.
 
 What JSON cannot say is this module's to decide:
 
 - NaN and the infinities are refused. In a model, ``ser_json_inf_nan="strings"`` allows them.
 - Bytes are base64. In a model they are as its own configuration says, which by default takes UTF-8 only.
-- A datetime keeps its UTC offset, not the name of its zone.
+- A datetime keeps its ``ZoneInfo`` and its fold: they are appended as in RFC 9557. Of other zones it keeps the offset.
 - Dict keys become text and come back by their annotation. Tuples, None and the like are no keys.
-- Models are written by field name. Their private attributes, excluded fields and what subclasses add to a
-  declared class do not come back.
-- Dataclasses and models are made anew: their validators and ``__post_init__`` run, and set what is
-  ``init=False``.
+- Models are written by field name. Private attributes and excluded fields are not written: a value that would come
+  back with others is refused.
+- Dataclasses and models are made anew at each reading: their validators and ``__post_init__`` run. If these change
+  what they get, the value is refused.
 """
 
 from signoff.codec.arguments import decode_arguments, encode_arguments
 from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, round_trip_error
+from signoff.codec.hints import shape_of
 from signoff.codec.parameters import description_of, parameters_schema
 from signoff.codec.signatures import return_annotation
 from signoff.codec.values import MAX_BYTES, decode, digest, encode, normalize
@@ -36,4 +38,5 @@ __all__ = [
     "parameters_schema",
     "return_annotation",
     "round_trip_error",
+    "shape_of",
 ]

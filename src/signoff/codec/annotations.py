@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import functools
 import logging
@@ -11,6 +12,7 @@ import typing
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
+from datetime import datetime, time
 from enum import Enum
 from typing import (
     Annotated,
@@ -23,6 +25,7 @@ from typing import (
     NotRequired,
     Required,
     Self,
+    TypeVar,
     Union,
     cast,
 )
@@ -53,10 +56,14 @@ class Reader:
     Attributes:
         read: Turns JSON text into a value, or raises pydantic's ``ValidationError``.
         is_ambiguous: Whether the type has a union of types that look the same in JSON.
+        is_open: Whether a part of the type is undeclared, such as ``Any`` or a bare ``dict``: plain data comes back.
+        has_times: Whether it has datetimes or times, whose zones the text may name.
     """
 
     read: Callable[[str | bytes], Any]
     is_ambiguous: bool
+    is_open: bool
+    has_times: bool
 
 
 def reader(annotation: object) -> Reader:
@@ -134,7 +141,13 @@ def _build(annotation: object) -> Reader:
         raise Unreadable(
             f"{_name(annotation)} is declared, which JSON cannot be read as: {reason}"
         ) from error
-    return Reader(functools.partial(validate, by_alias=True, by_name=True), _is_ambiguous(annotation))
+    parts = list(_parts(annotation))
+    return Reader(
+        functools.partial(validate, by_alias=True, by_name=True),
+        is_ambiguous=any(_has_lookalikes(part) or _has_mixed_keys(part) for part in parts),
+        is_open=any(_is_undeclared(part) for part in parts),
+        has_times=any(isinstance(part, type) and issubclass(part, datetime | time) for part in parts),
+    )
 
 
 def _name(annotation: object) -> str:
@@ -193,8 +206,10 @@ def _modern_typed_dict(annotation: Any, inside: frozenset[Any]) -> Any:
     return cast(Any, typing_extensions.TypedDict)(annotation.__name__, hints)
 
 
-def _is_ambiguous(annotation: object) -> bool:
-    return any(_has_lookalikes(part) or _has_mixed_keys(part) for part in _parts(annotation))
+def _is_undeclared(part: Any) -> bool:
+    if isinstance(part, TypeVar):
+        return part.__bound__ is None and not part.__constraints__
+    return part in _UNDECLARED
 
 
 def _parts(annotation: object) -> Iterator[Any]:
@@ -290,6 +305,14 @@ def _shape_of_value(value: object) -> str:
     return "text" if isinstance(value, str) else type(value).__name__
 
 
+_UNDECLARED = cast(
+    "tuple[Any, ...]",
+    (
+        *(Any, object, Self, list, dict, tuple, set, frozenset, collections.deque),
+        *(collections.abc.Mapping, collections.abc.Sequence, collections.abc.Set),
+        *(collections.abc.Iterable, collections.abc.Collection, collections.abc.MutableMapping),
+    ),
+)
 _WHOLE = (None, Literal, cast(Any, Callable))
 _ITERABLES: tuple[Any, ...] = (
     collections.abc.Iterable,

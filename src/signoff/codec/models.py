@@ -19,7 +19,7 @@ from typing import Any, cast
 from pydantic import BaseModel, JsonValue, RootModel, TypeAdapter
 from pydantic_core import SchemaSerializer, from_json
 
-from signoff.codec import scalars
+from signoff.codec import scalars, zones
 from signoff.codec.refusals import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
 
 _UNWRITTEN = object()
@@ -58,6 +58,9 @@ def to_plain(value: object, depth: int) -> JsonValue:
         _check(value, _UNWRITTEN, {}, depth)
         raise Unfit(f"cannot be written by its own serializer: {error}") from error
     _check(value, plain, {}, depth)
+    root = getattr(value, "root", None)
+    if isinstance(value, RootModel) and isinstance(root, datetime | time):
+        return zones.with_suffix(root, plain)
     return plain
 
 
@@ -112,19 +115,25 @@ def _check_root(value: Any, written: object, _config: _Config, depth: int) -> No
 def _check_model(value: Any, written: object, _config: _Config, depth: int) -> None:
     held = value.__dict__ | value.__pydantic_extra__ if value.__pydantic_extra__ else value.__dict__
     _check_pairs(value, _pair_fields(held, written), value.model_config, depth)
+    _name_zones(held.items(), written)
 
 
 def _check_dataclass(value: Any, written: object, config: _Config, depth: int) -> None:
     held = {field.name: getattr(value, field.name, None) for field in fields(value)}
     config = getattr(value, "__pydantic_config__", config)
     _check_pairs(value, _pair_fields(held, written), config, depth)
+    _name_zones(held.items(), written)
 
 
 def _check_dict(value: dict[object, object], written: Any, config: _Config, depth: int) -> None:
     _check_keys(value)
-    if isinstance(written, dict):
-        written = list(cast("dict[str, object]", written).values())
-    _check_pairs(value, _pair_items(value.items(), written, len(value)), config, depth)
+    if not isinstance(written, dict):
+        _check_pairs(value, _pair_items(value.items(), written, len(value)), config, depth)
+        return
+    texts = cast("dict[str, object]", written)
+    _check_pairs(value, _pair_items(value.items(), list(texts.values()), len(value)), config, depth)
+    if len(texts) == len(value):
+        _name_zones(zip(texts, value.values(), strict=True), texts)
 
 
 def _check_keys(value: dict[object, object]) -> None:
@@ -141,6 +150,8 @@ def _check_keys(value: dict[object, object]) -> None:
 
 def _check_list(value: list[object], written: object, config: _Config, depth: int) -> None:
     _check_pairs(value, _pair_items(enumerate(value), written, len(value)), config, depth)
+    if isinstance(written, list) and len(cast("list[Any]", written)) == len(value):
+        _name_zones(enumerate(value), written)
 
 
 def _check_set(value: set[object], written: object, config: _Config, depth: int) -> None:
@@ -158,6 +169,16 @@ def _check_pairs(container: object, pairs: _Pairs, config: _Config, depth: int) 
         except Unfit as unfit:
             unfit.trail.append((key, container))
             raise
+
+
+def _name_zones(items: Iterable[tuple[Any, object]], written: Any) -> None:
+    """Add the zones of datetimes to what the serializer wrote, which has their offsets only."""
+    if not isinstance(written, dict | list):
+        return
+    texts = cast("dict[Any, Any]", written)
+    for key, item in items:
+        if isinstance(item, datetime | time) and (isinstance(key, int) or key in texts):
+            texts[key] = zones.with_suffix(item, texts[key])
 
 
 def _pair_fields(held: Mapping[str, object], written: Any) -> _Pairs:

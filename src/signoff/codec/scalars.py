@@ -15,6 +15,7 @@ from uuid import UUID
 from pydantic import JsonValue
 from pydantic_core import to_json, to_jsonable_python
 
+from signoff.codec import zones
 from signoff.codec.refusals import Unfit, name_of
 
 EXACT = frozenset({type(None), bool, int, str})
@@ -45,6 +46,8 @@ def key_text(key: object) -> str:
         return _enum_key(key)
     if isinstance(key, bool):
         return "true" if key else "false"
+    if isinstance(key, datetime | time):
+        return zones.bare(str(_datetime(key, 0) if isinstance(key, datetime) else _time(key, 0)))
     convert = None if key is None else converter(type(key))
     if convert is None:
         raise Unfit(f"is a key of type {name_of(type(key))}, which JSON cannot hold; use a list of pairs")
@@ -101,17 +104,16 @@ def _decimal(value: Decimal, _depth: int) -> JsonValue:
 
 def _datetime(value: datetime, _depth: int) -> JsonValue:
     if not _has_seconds(value.utcoffset()):
-        return datetime.isoformat(value)
+        return datetime.isoformat(value) + zones.suffix(value)
     try:
-        # The same instant. The zone is no loss: of none more than the offset comes back.
-        return datetime.isoformat(value.astimezone(UTC))
+        return datetime.isoformat(value.astimezone(UTC)) + zones.suffix(value)  # the same instant
     except OverflowError:
         raise Unfit(f"is {value}, which has no UTC time; choose a later or earlier year") from None
 
 
 def _time(value: time, _depth: int) -> JsonValue:
     check_offset(value)
-    return time.isoformat(value)
+    return time.isoformat(value) + zones.suffix(value)
 
 
 def _is_unicode(text: str) -> bool:

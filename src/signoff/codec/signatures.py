@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 
 import typing_extensions
 
+from signoff.codec import hints
+
 Function = Callable[..., Any]
 
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType)
@@ -99,12 +101,15 @@ def signature(function: Function, skip: int) -> Signature | None:
         known = _signatures.setdefault(function, {})
     except TypeError:  # it cannot be hashed or referred to weakly
         known = dict[int, Signature]()
-    if skip not in known:
-        try:
-            known[skip] = _describe(function, skip)
-        except ValueError:
-            return None
-    return known[skip]
+    if skip in known:
+        return known[skip]
+    try:
+        described, complete = _describe(function, skip)
+    except ValueError:
+        return None
+    if complete:  # what cannot be resolved yet may be later
+        known[skip] = described
+    return described
 
 
 def return_annotation(function: Function) -> Any:
@@ -119,18 +124,27 @@ def return_annotation(function: Function) -> Any:
     if isinstance(function, type):
         return function
     plain = _underlying(function)
-    if "return" not in getattr(plain, "__annotations__", ()):
-        return Any
     try:
-        return _returns[plain]
-    except KeyError:
-        annotation = _returns[plain] = _result(plain, _hints(plain)["return"])
-        return annotation
+        annotation = _returns[plain]
+    except (KeyError, TypeError):  # new, or it cannot be hashed or referred to weakly
+        found, complete = hints.resolve(plain)
+        annotation = _result(plain, found.get("return", Any))
+        if complete and found:
+            _returns[plain] = annotation
+    return _owner(function) if annotation is Self else annotation
+
+
+def _owner(function: Function) -> Any:
+    """Find the class that ``Self`` is to a bound method."""
+    bound = getattr(function, "__self__", None)
+    if bound is None:
+        return Any
+    return bound if isinstance(bound, type) else type(bound)
 
 
 def _result(function: Function, annotation: Any) -> Any:
     """Say what is left of a declared type when the function has ended."""
-    if annotation is Self or annotation is Never or annotation is NoReturn:
+    if annotation is Never or annotation is NoReturn:
         return Any
     origin: Any = typing.get_origin(annotation) or annotation
     arguments = typing.get_args(annotation)
@@ -141,34 +155,16 @@ def _result(function: Function, annotation: Any) -> Any:
     return annotation
 
 
-def _describe(function: Function, skip: int) -> Signature:
-    shape = inspect.signature(function)
-    hints = _hints(_underlying(function))
+def _describe(function: Function, skip: int) -> tuple[Signature, bool]:
+    shape = hints.shape_of(function)
+    found, complete = hints.resolve(_underlying(function))
     parameters = shape.parameters.values()
-    slots = [Slot(each.name, hints.get(each.name, Any)) for each in parameters if each.kind in _BY_POSITION]
+    slots = [Slot(each.name, found.get(each.name, Any)) for each in parameters if each.kind in _BY_POSITION]
     required = sum(each.kind in _BY_POSITION and each.default is Parameter.empty for each in parameters)
     if any(each.kind is Parameter.KEYWORD_ONLY and each.default is Parameter.empty for each in parameters):
         required = len(slots) + 1
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    return Signature(name, shape, skip, slots[skip:], max(required - skip, 0), hints)
-
-
-def _hints(function: Function) -> Mapping[str, Any]:
-    """Resolve what a plain function declares, with ``Any`` for what cannot be resolved."""
-    declared: Mapping[str, Any] = getattr(function, "__annotations__", {})
-    try:
-        return typing.get_type_hints(function, include_extras=True) if declared else {}
-    except Exception:  # one of them cannot be resolved
-        return {name: _hint(function, declared[name]) for name in declared}
-
-
-def _hint(function: Function, declared: object) -> Any:
-    alone = types.SimpleNamespace(__annotations__={"it": declared})
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
-    try:
-        return typing.get_type_hints(alone, globalns=scope, include_extras=True)["it"]
-    except Exception:  # such as a class of TYPE_CHECKING or of another function: it counts as undeclared
-        return Any
+    return Signature(name, shape, skip, slots[skip:], max(required - skip, 0), found), complete
 
 
 def _underlying(function: Any) -> Any:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from signoff.codec import annotations, scalars
+from signoff.codec import annotations, scalars, zones
+from signoff.codec.annotations import Reader
 from signoff.codec.ciphers import is_encrypted
+from signoff.codec.difference import Comparison
 from signoff.codec.plain import check_text, to_plain
-from signoff.codec.refusals import Unfit, segment
-from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge
+from signoff.codec.refusals import Unfit, name_of, segment
+from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, SignoffError
+
+log = logging.getLogger("signoff.codec")
 
 MAX_BYTES = 1024 * 1024
 """How long a value's JSON may be, in UTF-8 bytes."""
@@ -72,7 +77,7 @@ def decode(text: str, annotation: object = Any, *, path: str = "value") -> Any:
     try:
         if annotation is Any:
             return from_json(text, allow_inf_nan=False)
-        return annotations.reader(annotation).read(text)
+        return _read(annotations.reader(annotation), text)
     except ValidationError as error:
         raise InvalidValue(*_first_problem(error, path)) from error
     except annotations.Unreadable as error:
@@ -81,31 +86,77 @@ def decode(text: str, annotation: object = Any, *, path: str = "value") -> Any:
         raise InvalidValue(path, f"cannot be read: {type(error).__name__}: {error}") from error
 
 
-def normalize(value: object, annotation: object = Any, *, path: str = "result") -> tuple[str, Any]:
+def normalize(
+    value: object, annotation: object = Any, *, path: str = "result", limit: int = MAX_BYTES
+) -> tuple[str, Any]:
     """Write a value and read it back: what a run goes on with must be what its replay will see.
+
+    Plain data may stand for what is declared, such as a dict for a model. It is validated once, here.
 
     Args:
         value: As for ``encode``.
         annotation: As for ``decode``.
         path: What the value is called in errors.
+        limit: As for ``encode``.
 
     Returns:
         The text, and the value as every replay reads it from there.
 
     Raises:
-        NotSerializable: As for ``encode``. Also if it would come back as another member of a declared union,
-            such as ``datetime | str``, whose members look the same in JSON.
+        NotSerializable: As for ``encode``. Also if it would come back changed, such as a subclass without its fields,
+            or as another member of a union such as ``datetime | str``, whose members look the same in JSON.
         InvalidValue: As for ``decode``.
         PayloadTooLarge: As for ``encode``.
     """
-    text = encode(value, path=path)
+    text = encode(value, path=path, limit=limit)
     kind = type(value)
     if kind in _UNCHANGED and (annotation is Any or annotation is kind):
         return text, value
     again = decode(text, annotation, path=path)
-    if annotation is Any or not annotations.reader(annotation).is_ambiguous or _came_back(value, again):
+    if annotation is Any:
+        _warn_of_undeclared(value, again, path)
         return text, again
-    raise NotSerializable(path, _changed(value, again))
+    compared = _compare(value, again, annotation, path)
+    if compared.undeclared is not None:
+        _warn(path, compared.undeclared)
+    if not compared.converted:
+        return text, again
+    return _settle(text, again, annotation, path, limit)
+
+
+def _settle(text: str, again: Any, annotation: object, path: str, limit: int) -> tuple[str, Any]:
+    """Find the text of what plain data was converted to, and check that it is converted no more.
+
+    Raises:
+        NotSerializable: Each reading converts it once more, or makes another value.
+    """
+    settled = encode(again, path=path, limit=limit)
+    if not _is_stable(again, settled, annotation, path):
+        raise NotSerializable(
+            path, "its declared type changes it at each reading; convert it in a step instead"
+        )
+    if _is_stable(again, text, annotation, path):
+        return text, again
+    return settled, again  # defaults are made at each reading, such as an id or a time
+
+
+def _is_stable(again: Any, text: str, annotation: object, path: str) -> bool:
+    try:
+        return not _compare(again, decode(text, annotation, path=path), annotation, path).converted
+    except SignoffError:
+        return False
+
+
+def _compare(value: object, again: Any, annotation: object, path: str) -> Comparison:
+    reader = annotations.reader(annotation)
+    comparison = Comparison(reader.is_ambiguous, reader.is_open)
+    try:
+        comparison.compare(value, again)
+    except Unfit as unfit:
+        raise NotSerializable(*unfit.under(path)) from unfit.__cause__
+    except Exception as error:  # their own code failed to compare them
+        raise NotSerializable(path, f"cannot be compared with what came back: {error!r}") from error
+    return comparison
 
 
 def digest(text: str) -> str:
@@ -119,6 +170,14 @@ def digest(text: str) -> str:
     """
     canonical = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _read(reader: Reader, text: str) -> Any:
+    if not (reader.has_times and zones.may_have_marks(text)):
+        return reader.read(text)
+    plain, marks = zones.take_off(from_json(text, allow_inf_nan=False))
+    value = reader.read(to_json(plain))
+    return value if marks is None else zones.put_back(value, marks)
 
 
 def _write(plain: Any) -> bytes:
@@ -139,21 +198,30 @@ def _first_problem(error: ValidationError, path: str) -> tuple[str, str]:
     return where, first["msg"] + (f" (and {more} more)" if more else "")
 
 
-def _came_back(value: object, again: object) -> bool:
-    """Whether what was read is what was written, where a plain dict may stand for a model."""
-    if isinstance(value, dict) and not isinstance(again, dict):
-        return True
-    if isinstance(value, list) and isinstance(again, list):
-        pairs = zip(cast("list[object]", value), cast("list[object]", again), strict=True)
-        return all(_came_back(item, read) for item, read in pairs)
-    if isinstance(value, dict) and isinstance(again, dict):
-        value, again = cast("dict[object, object]", value), cast("dict[object, object]", again)
-        return value.keys() == again.keys() and all(_came_back(value[key], again[key]) for key in value)
-    return value == again
+def _warn_of_undeclared(value: object, again: object, path: str) -> None:
+    try:
+        if type(value) in _JSON and value == again:
+            return
+    except Exception:  # their own code failed to compare them
+        log.debug("%s cannot be compared with what came back", path, exc_info=True)
+    _warn(path, name_of(type(value)))
 
 
-def _changed(value: object, again: object) -> str:
-    change = f"a {type(value).__name__} would come back as a {type(again).__name__}"
-    if type(value) is type(again):
-        change = "it would come back changed"
-    return f"{change}, as members of its declared union look the same in JSON; declare one type, or tag them"
+def _warn(path: str, kind: str) -> None:
+    """Warn, once for each place and type, that something came back as plain data."""
+    key = (path, kind)
+    if key in _warned:
+        return
+    if len(_warned) >= _MOST_WARNED:
+        _warned.clear()
+    _warned.add(key)
+    log.warning(
+        "%s has a value of type %s and no declared type for it: plain JSON data came back; declare its type",
+        path,
+        kind,
+    )
+
+
+_warned: set[tuple[str, str]] = set()
+_MOST_WARNED = 4096
+_JSON = scalars.EXACT | {float, list, dict}

@@ -229,7 +229,7 @@ def input_type_of(function: Callable[..., Any], name: str) -> Any:
     Raises:
         RegistrationError: It does not take one parameter, or what it declares cannot be read.
     """
-    taken = list(inspect.signature(function).parameters.values())
+    taken = list(codec.shape_of(function).parameters.values())
     if len(taken) != 1 or taken[0].kind not in (
         inspect.Parameter.POSITIONAL_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
