@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 import types
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic_core import from_json, to_json
 
-from signoff.codec import parts
+from signoff.codec import parts, stand_ins
 from signoff.codec.parts import Packer
 from signoff.codec.values import MAX_BYTES
 from signoff.errors import InvalidValue, StepFailed
@@ -24,6 +25,13 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 _NEEDED = ("args", "members")
 """What an error cannot be rebuilt without."""
+
+_NOT_ATTRIBUTES = ("__notes__", stand_ins.MESSAGE)
+
+_LOST = (
+    "not kept of this error, because it is not plain data: {};"
+    " read what you need inside the step, and raise an error that carries it"
+)
 
 _Key = TypeVar("_Key", int, str)
 _Error = TypeVar("_Error", bound=BaseException)
@@ -107,6 +115,7 @@ def _outline(error: BaseException) -> dict[str, Any]:
         **_PARTS,
         "dropped": list(_PARTS),
         "rebuildable": False,
+        **stand_ins.describe(error),
         "traceback": "",
     }
 
@@ -115,6 +124,9 @@ def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
     """Describe an error and, from ``level`` levels of JSON on, what it carries."""
     args, lost_args = _keep(packer, dict(enumerate(_arguments(error))), level)
     attributes, lost_attributes = _keep(packer, _attributes(error), level)
+    for name in lost_attributes:
+        with contextlib.suppress(Exception):  # nothing of it is plain
+            attributes[name] = packer.pack_remains(_attributes(error)[name], level)
     members, lost_members = _keep(packer, dict(enumerate(_members(error))), level)
     causes, lost_causes = _keep(packer, _causes(error), level)
     record = _outline(error) | {
@@ -180,7 +192,7 @@ def _attributes(error: BaseException) -> dict[str, object]:
         # To a builtin error a slot with None is not the same as one that was never set: it would print it.
         if value is not _UNSET and (value is not None or _is_heap_type(slot.__objclass__)):
             found[name] = value
-    return found | {name: value for name, value in vars(error).items() if name != "__notes__"}
+    return found | {name: value for name, value in vars(error).items() if name not in _NOT_ATTRIBUTES}
 
 
 def _slots(kind: type) -> dict[str, types.MemberDescriptorType]:
@@ -239,7 +251,7 @@ def _traceback(error: BaseException) -> str:
 
 def _rebuild(record: dict[str, Any]) -> Exception:
     """Make the error that a record describes, its causes and its notes."""
-    error = _instance(record)
+    error = _instance(record) or _stand_in(record)
     if error is None:
         name = record["type"].replace(":", ".").removeprefix("builtins.")
         error = StepFailed(name, record["message"])
@@ -247,6 +259,34 @@ def _rebuild(record: dict[str, Any]) -> Exception:
         error.__cause__ = parts.unpack(record["cause"], _rebuild)
     for note in record["notes"]:
         error.add_note(note)
+    lost = _lost_attributes(record)
+    if lost and (note := _LOST.format(lost)) not in record["notes"]:
+        error.add_note(note)
+    return error
+
+
+def _lost_attributes(record: dict[str, Any]) -> str:
+    """Name the attributes that a rebuilt error does not have, or has in part."""
+    prefix = "attributes."
+    lost = [name.removeprefix(prefix) for name in record["dropped"] if name.startswith(prefix)]
+    return ", ".join(lost) + (" and others" if "attributes" in record["dropped"] else "")
+
+
+def _stand_in(record: dict[str, Any]) -> Exception | None:
+    """Make an error in place of one whose class is not here, which the same ``except`` clauses catch."""
+    if not record["rebuildable"] or parts.find(record["type"]) is not None:
+        return None
+    name = record["type"].replace(":", ".")
+    kind = stand_ins.find(record["type"], record.get("bases", []), record.get("found", False))
+    if kind is None:
+        return None
+    try:
+        error = _assemble(kind, record)
+    except Exception:  # its bases have changed
+        return None
+    error.__dict__[stand_ins.MESSAGE] = record["message"]
+    if isinstance(error, StepFailed):
+        error.__dict__.update(type_name=name, message=record["message"])
     return error
 
 

@@ -1,0 +1,100 @@
+"""Classes in place of those of errors that are not imported here.
+
+A step imports a library lazily and raises an error of it. Another process rebuilds the run and has never imported the
+library. There the error gets a class of the same name, with the nearest bases that are imported: the same ``except``
+clauses catch it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final
+
+from signoff.codec import parts
+from signoff.errors import StepFailed
+
+MESSAGE: Final = "_signoff_message"
+"""The attribute of a stand-in's instance that has what the original error said."""
+
+_FOUND: Final = "_signoff_found"
+
+_MOST_BASES = 32
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Describe an error's class for ``find``.
+
+    Returns:
+        ``bases``: the paths of the classes that it derives from, the nearest first. ``found``: whether processes that
+        import its module find it.
+    """
+    kind = type(error)
+    try:
+        if kind.__module__ == "builtins":
+            return {"bases": [], "found": True}
+        bases = [parts.path_of(base) for base in kind.__mro__[1:] if issubclass(base, Exception)]
+        known = vars(kind).get(_FOUND)
+        found = parts.find(parts.path_of(kind)) is kind if known is None else known
+    except Exception:  # its metaclass answers for it
+        return {"bases": [], "found": False}
+    return {"bases": bases[:_MOST_BASES], "found": found}
+
+
+def find(path: str, bases: Iterable[str], found: bool) -> type[Exception] | None:
+    """Find or make the class that stands in for one that is not here.
+
+    Args:
+        path: The class, as ``module:qualname``.
+        bases: As ``describe`` said.
+        found: As ``describe`` said. What no process finds was a ``StepFailed`` from the start, and stays one.
+
+    Returns:
+        The class; None if nothing more than ``StepFailed`` is known of it.
+    """
+    nearest = _nearest(bases)
+    if not nearest or (not found and nearest == (Exception,)):
+        return None
+    if not found:
+        nearest = (StepFailed, *(base for base in nearest if base is not Exception))
+    return _made(path, nearest, found)
+
+
+def _nearest(bases: Iterable[str]) -> tuple[type[Exception], ...]:
+    """Find the bases that are imported here, without those that others of them derive from."""
+    nearest: list[type[Exception]] = []
+    for path in bases:
+        base = parts.find(path)
+        if not isinstance(base, type) or not issubclass(base, Exception) or not _is_plain(base):
+            continue
+        if not any(issubclass(each, base) for each in nearest):
+            nearest.append(base)
+    return tuple(nearest)
+
+
+def _is_plain(base: type) -> bool:
+    """Whether deriving from a class runs no code of its author, and makes no group without members."""
+    hook = getattr(base.__init_subclass__, "__func__", None)
+    return type(base) is type and hook is None and not issubclass(base, BaseExceptionGroup)
+
+
+@functools.lru_cache(maxsize=1024)
+def _made(path: str, bases: tuple[type[Exception], ...], found: bool) -> type[Exception] | None:
+    module, _, qualname = path.partition(":")
+    members = {
+        "__module__": module,
+        "__qualname__": qualname,
+        "__doc__": "Stands in for a class that is not imported here.",
+        "__str__": _say,
+        _FOUND: found,
+    }
+    for chosen in (bases, bases[:2], bases[:1]):
+        try:
+            return type(qualname.rpartition(".")[2], chosen, dict(members))
+        except TypeError:  # their layouts conflict
+            continue
+    return None
+
+
+def _say(self: Exception) -> str:
+    return str(self.__dict__.get(MESSAGE, ""))
