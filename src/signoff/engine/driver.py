@@ -287,8 +287,8 @@ class Driver:
             execution.past.note_end(before, entry)
             execution.deliver(entry)
             return
+        wait = attempt.retry_after  # its policy may add a note to the error
         error = codec.encode_error(attempt.error)
-        wait = attempt.retry_after
         if wait is None:
             entry = self._draft.record(EntryKind.COMPLETED, call, error=error, details=details)
             execution.past.note_end(before, entry)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import logging
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from datetime import timedelta
+from typing import Any, Final
 
 from signoff.errors import (
     NotSerializable,
@@ -26,6 +31,8 @@ NEVER_RETRIED: tuple[type[BaseException], ...] = (
 
 LONGEST_ASKED_SECONDS: Final = 24 * 3600.0
 
+log = logging.getLogger("signoff.engine")
+
 _random = random.Random()
 
 
@@ -39,12 +46,15 @@ class RetryPolicy:
         max_seconds: The longest wait, in seconds.
         max_attempts: How often to try in all; 1 means no retry.
         jitter: Whether each wait is a random part (between half and all) of what it would be.
-        retried: Says of an error whether it is worth another attempt; None: each is.
-        retry_after: Says how many seconds an error asks to wait, or None if it does not say. The wait is then at
-            least as long, also past ``max_seconds``, but at most a day.
+        retried: Returns whether an error is worth another attempt; None: each is.
+        retry_after: Returns how long an error asks to wait, in seconds or as a ``timedelta``, or None if it does not
+            say. The wait is then at least as long, also past ``max_seconds``, but at most a day.
+
+    If ``retried`` raises or is not a plain function, the error is not retried; if ``retry_after`` raises or returns
+    anything else, the wait is what it would be without it. Either way the step's own error is kept, with a note.
 
     Raises:
-        RegistrationError: A number makes no sense.
+        RegistrationError: A number makes no sense, or a function is async.
 
     Example::
 
@@ -57,7 +67,7 @@ class RetryPolicy:
     max_attempts: int = 8
     jitter: bool = True
     retried: Callable[[Exception], bool] | None = None
-    retry_after: Callable[[Exception], float | None] | None = None
+    retry_after: Callable[[Exception], float | timedelta | None] | None = None
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
@@ -66,10 +76,39 @@ class RetryPolicy:
             raise RegistrationError(
                 "RetryPolicy needs initial_seconds >= 0, max_seconds >= 0 and factor >= 1"
             )
+        for name, function in (("retried", self.retried), ("retry_after", self.retry_after)):
+            if inspect.iscoroutinefunction(function):
+                raise RegistrationError(f"RetryPolicy.{name} is async; it must be a plain function")
 
     def allows(self, error: Exception) -> bool:
         """Whether an error is worth another attempt."""
-        return self.retried is None or self.retried(error)
+        if self.retried is None:
+            return True
+        answered, is_worth_it = _ask("retried", self.retried, error)
+        if answered and inspect.isawaitable(is_worth_it):
+            _note(error, f"RetryPolicy.retried returned a {type(is_worth_it).__name__}: not retried")
+            return False
+        try:
+            return answered and bool(is_worth_it)
+        except Exception as problem:
+            _note(error, f"RetryPolicy.retried returned what is not a bool ({problem!r}): not retried")
+            return False
+
+    def asked_wait(self, error: Exception) -> float:
+        """Return the seconds that an error asks to wait, 0 if it asks for nothing."""
+        if self.retry_after is None:
+            return 0.0
+        answered, asked = _ask("retry_after", self.retry_after, error)
+        if not answered or asked is None:
+            return 0.0
+        seconds: Any = asked.total_seconds() if isinstance(asked, timedelta) else asked
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
+            _note(
+                error,
+                f"RetryPolicy.retry_after returned {seconds!r:.100}, which is no number of seconds: ignored",
+            )
+            return 0.0
+        return float(min(max(seconds, 0.0), LONGEST_ASKED_SECONDS))
 
     def wait_after(self, attempt: int, source: random.Random = _random) -> float | None:
         """Return the seconds to wait after failed attempt number ``attempt`` (from 1), or None to give up.
@@ -97,8 +136,29 @@ class RetryPolicy:
         wait = self.wait_after(attempt, source)
         if wait is None or not self.allows(error):
             return None
-        asked = None if self.retry_after is None else self.retry_after(error)
-        return wait if asked is None else max(wait, min(asked, LONGEST_ASKED_SECONDS))
+        return max(wait, self.asked_wait(error))
+
+
+def _ask(name: str, function: Callable[[Exception], Any], error: Exception) -> tuple[bool, Any]:
+    """Ask a user's function about an error. Returns whether it answered, and its answer."""
+    try:
+        return True, function(error)
+    except BaseException as problem:  # also SystemExit: it ends at its step
+        _note(error, f"RetryPolicy.{name} raised {type(problem).__name__}: {_text(problem)}")
+        return False, None
+
+
+def _text(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:
+        return "(its __str__ raised)"
+
+
+def _note(error: Exception, text: str) -> None:
+    log.warning("%s: %s", type(error).__name__, text)
+    with contextlib.suppress(Exception):  # its class may refuse notes
+        error.add_note(text)
 
 
 NO_RETRY = RetryPolicy(max_attempts=1)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from signoff import codec, telemetry
@@ -108,10 +108,19 @@ class Attempt:
     value: Any = None
     error: Exception | None = None
     started_at: float = 0.0  # unix seconds; whoever made the attempt says so
+    waits: list[float | None] = field(default_factory=list["float | None"], repr=False)
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait before the next attempt, or None if there is none."""
+        """Seconds to wait before the next attempt, or None if there is none. The policy is asked once.
+
+        A policy whose own code fails adds a note to the error: look at this before the error is recorded.
+        """
+        if not self.waits:
+            self.waits.append(self._wait_by_policy())
+        return self.waits[0]
+
+    def _wait_by_policy(self) -> float | None:
         options = self.call.step_options
         if self.error is None or isinstance(self.error, (*NEVER_RETRIED, *options.non_retryable)):
             return None
