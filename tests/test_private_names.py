@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.models.test import TestModel
 
 from signoff import private_names
 from tests.support import in_asyncio
@@ -57,3 +59,17 @@ def test_a_loop_runs_where_none_ran() -> None:
         assert asyncio.get_running_loop() is loop
     with pytest.raises(RuntimeError, match="no running event loop"):
         asyncio.get_running_loop()
+
+
+@in_asyncio
+async def test_code_inside_an_agent_s_run_knows_which_run_that_is() -> None:
+    seen: list[object] = []
+
+    async def tool(ctx: RunContext[None]) -> None:
+        seen.extend((private_names.agent_run_here(), ctx.run_id))
+
+    await Agent(TestModel(), tools=[tool]).run("go")
+    assert len(seen) == 2
+    assert seen[0] is not None
+    assert seen[0] == seen[1], "a tool that pauses inside of an inner agent is taken for its outer one"
+    assert private_names.agent_run_here() is None

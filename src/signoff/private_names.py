@@ -32,3 +32,15 @@ def running(loop: asyncio.AbstractEventLoop) -> Generator[None]:
         asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
         if outer is not None and task is not None:
             asyncio._enter_task(outer, task)  # pyright: ignore[reportPrivateUsage]
+
+
+def agent_run_here() -> str | None:
+    """Return the id of the Pydantic AI run whose code runs here; None: there is none.
+
+    Pydantic AI hands its run context to those functions that ask for it. ``pause`` has to know of one that it was not
+    handed.
+    """
+    from pydantic_ai._run_context import get_current_run_context  # an optional dependency
+
+    context = get_current_run_context()
+    return None if context is None else context.run_id

@@ -26,6 +26,10 @@ class Script:
         self.asked: list[list[ModelMessage]] = []
         self.model = FunctionModel(self._respond, model_name="script")
 
+    def replace(self, *turns: Turn) -> None:
+        """Say these instead."""
+        self._turns = turns
+
     def _respond(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         turn = self._turns[len(self.asked)]
         self.asked.append(list(messages))

@@ -33,7 +33,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from signoff.agents.changes import check_changed
 from signoff.agents.deps import Copy, copies_of_deps
 from signoff.agents.in_workflow import is_inline
-from signoff.agents.pausing import check_left, check_not_left, run_other, run_tool
+from signoff.agents.pausing import check_left, check_not_left, run_tool, without_pauses
 from signoff.agents.record import note_work
 from signoff.agents.tools import KEY, step_options_of
 from signoff.context import current_context
@@ -152,9 +152,14 @@ class StepBackend(CallableOperationBackend[Config]):
         if is_call:
             check_not_left(context, name)
 
+        async def run() -> object:
+            if is_call:
+                return await run_tool(name, body)
+            with without_pauses(name):
+                return await body()
+
         async def step() -> object:
-            run = run_tool if is_call else run_other
-            return await self._unit(lambda: run(name, body), copy)
+            return await self._unit(run, copy)
 
         # said here, as the annotation of a function made for one call would be resolved at each
         call = context.step(name, step, returns=Any, **config)

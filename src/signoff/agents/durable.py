@@ -36,11 +36,12 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
-from signoff.agents.approvals import Policy, check_policy, names_in
+from signoff.agents.approvals import Policy, check_policy, may_ask, names_in
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
 from signoff.agents.deps import Copy, GivenDeps
 from signoff.agents.gate import ASSIGNEES, Gate
+from signoff.agents.pausing import INSTEAD, without_pauses
 from signoff.agents.ran import EDITED, as_edited
 from signoff.agents.record import note_call
 from signoff.agents.speaking import speaking
@@ -48,6 +49,7 @@ from signoff.agents.tools import KEY, NEEDS_APPROVAL, Calling, calling
 from signoff.agents.whole import WholeAnswers
 from signoff.context import Context, current_context
 from signoff.engine.retry import RetryPolicy
+from signoff.engine.scope import current_attempt
 from signoff.errors import NotSerializable, OutsideWorkflow
 from signoff.people.responders import check_names
 
@@ -73,7 +75,8 @@ def _not_serializable(error: Exception) -> BaseException:
 class Durable(BaseDurabilityCapability[AgentDepsT]):
     """Makes an agent durable: inside a workflow its model requests and tool calls are steps of the run.
 
-    After a crash nothing that has finished is done again. Outside workflows the agent is as without it.
+    After a crash nothing that has finished is done again. Outside workflow code (in a step, a plain tool, a script) the
+    agent is as without it; with ``approvals``, which could not ask anybody there, it is refused.
 
     Args:
         name: What its steps are called; by default the agent's name. It must never change.
@@ -227,9 +230,16 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def wrap_run(
         self, ctx: RunContext[AgentDepsT], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
     ) -> AgentRunResult[Any]:
-        """Remember what the dependencies are, and what is known of tools. Raises NotSerializable."""
+        """Remember what the dependencies are, and what is known of tools.
+
+        Raises:
+            NotSerializable: The dependencies are not JSON.
+            OutsideWorkflow: It has ``approvals``, and nobody can be asked here.
+        """
         if not self.in_durable_context:
-            return await super().wrap_run(ctx, handler=handler)
+            self._check_asks_nobody()
+            with without_pauses(f"agent {self.name!r} outside of workflow code. {INSTEAD}"):
+                return await super().wrap_run(ctx, handler=handler)
         declared = object if ctx.agent is None else ctx.agent.deps_type
         given = GivenDeps(ctx.deps, declared, has_factory=self._deps is not None)
         known = _known.set({})
@@ -238,6 +248,18 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 return await super().wrap_run(ctx, handler=handler)
         finally:
             _known.reset(known)
+
+    def _check_asks_nobody(self) -> None:
+        """Refuse to run where what ``approvals`` asks cannot be asked: its tools would run without."""
+        if not self.approvals:
+            return
+        attempt = current_attempt.get(None)
+        here = "outside of any workflow" if attempt is None else f"inside step {attempt[0].name!r}"
+        raise OutsideWorkflow(
+            f"agent {self.name!r}",
+            why=f"its approvals= may ask people, and nobody can be asked {here}. Run it in workflow code: in a "
+            "workflow, in a tool made with @in_workflow, or as a run of its own (agent_tool, ctx.rfc)",
+        )
 
     async def prepare_tools(
         self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]
@@ -292,6 +314,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     ) -> Any:
         """Ask whoever must agree, then run the tool."""
         if not self.in_durable_context:
+            if may_ask(self.approvals, call.tool_name):
+                self._check_asks_nobody()
             return await handler(args)
         gate = Gate.of(self, ctx)
 

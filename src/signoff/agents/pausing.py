@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args
 
@@ -18,6 +19,7 @@ from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.people.actions import Action
 from signoff.people.answers import Answer
 from signoff.people.responders import check_names
+from signoff.private_names import agent_run_here
 
 Reason = Literal["approval_required", "await_input", "external_event", "constraints_conflict"]
 Then = Literal["tool", "model"]
@@ -27,6 +29,10 @@ E = TypeVar("E", bound=BaseException)
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
 PLACE: Final = "it is for tools that run as steps of a durable agent"
+
+INSTEAD: Final = (
+    "Have the agent run in workflow code, such as a tool made with @in_workflow, with Durable() of its own"
+)
 
 MARK: Final = "signoff_paused"
 """Marks what the step of a tool that left has recorded, and in a question's metadata that a pause asks it."""
@@ -71,10 +77,12 @@ class _Call:
 
     Attributes:
         leaving: How it leaves.
+        run: The id of the agent's run.
     """
 
     def __init__(self, tool: str, answers: Sequence[Answered]) -> None:
         self.leaving = Leaving[Pause](tool)
+        self.run = agent_run_here()
         self._answers = list(answers)  # that no pause has had yet
 
     def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
@@ -171,6 +179,10 @@ def pause(
     call = _call.get(None)
     if not isinstance(call, _Call):
         raise OutsideWorkflow("pause(...)", why=call or PLACE)
+    if agent_run_here() != call.run:
+        raise OutsideWorkflow(
+            "pause(...)", why=f"{PLACE}, and this is an agent that runs inside such a tool. {INSTEAD}"
+        )
     if reason not in REASONS:
         raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
     if then not in get_args(Then):
@@ -220,16 +232,16 @@ async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
     return {"kind": MARK, **{name: getattr(pause, name) for name in Pause.__slots__}}
 
 
-async def run_other(what: str, body: Callable[[], Awaitable[object]]) -> object:
-    """Run something in its step that cannot pause.
+@contextmanager
+def without_pauses(what: str) -> Generator[None]:
+    """Refuse to pause here.
 
     Args:
-        what: What it is, for whoever tries.
-        body: Runs it.
+        what: What runs here, for whoever tries.
     """
     token = _call.set(f"{PLACE}, and this is {what}")
     try:
-        return await body()
+        yield
     finally:
         _call.reset(token)
 
