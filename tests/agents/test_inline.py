@@ -616,7 +616,7 @@ async def test_of_a_tool_of_an_agent_within_such_a_body_operators_are_asked_too(
         (old,) = (each for each in await questions(client) if each.id != question.id)
         await client.answer(question.id, choice, user_id="olga")
         if choice == "delete":
-            await until(new.app, lambda: is_answered(client, question))
+            await until(new.app, lambda: another(client, [question, old]))
             assert (await client.promises.get(old.id)).state is PromiseState.CANCELLED
         if choice != NOTHING:
             sure = await until(new.app, lambda: another(client, [question]))
