@@ -113,11 +113,13 @@ class RequestConflict(SignoffError):
 class InvalidState(SignoffError):
     """The operation does not apply to a run in this state."""
 
-    def __init__(self, run_id: str, state: str, operation: str) -> None:
-        super().__init__(f"run {run_id!r} is {state}: cannot {operation} it")
+    def __init__(self, run_id: str, state: str, operation: str, why: str | None = None) -> None:
+        because = f": {why}" if why else ""
+        super().__init__(f"run {run_id!r} is {state}: cannot {operation} it{because}")
         self.run_id = run_id
         self.state = state
         self.operation = operation
+        self.why = why
 
 
 class SnapshotRefused(SignoffError):
@@ -338,6 +340,15 @@ class RunCancelled(SignoffError):
 
     def __init__(self, run_id: str, reason: str | None = None) -> None:
         super().__init__(f"run {run_id!r} was cancelled" + (f": {reason}" if reason else ""))
+        self.run_id = run_id
+        self.reason = reason
+
+
+class RunTerminated(RunCancelled):
+    """An operator ended the run without running its code again. Its clean-up did not run."""
+
+    def __init__(self, run_id: str, reason: str | None = None) -> None:
+        SignoffError.__init__(self, f"run {run_id!r} was terminated" + (f": {reason}" if reason else ""))
         self.run_id = run_id
         self.reason = reason
 

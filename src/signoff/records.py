@@ -92,6 +92,7 @@ class MessageKind(StrEnum):
     SIGNAL = "signal"
     CANCEL = "cancel"
     DEADLINE = "deadline"
+    SUSPEND = "suspend"
 
 
 class _Growing(StrEnum):
@@ -136,6 +137,10 @@ class AuditKind(_Growing):
     UNLINKED = "unlinked"
     SAVED = "saved"
     LOADED = "loaded"
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
+    TERMINATED = "terminated"
+    RETRIED = "retried"
 
 
 class TokenKind(_Growing):
@@ -236,11 +241,20 @@ class Run:
     started_by: str | None = None
     session_id: str | None = None
     position: int | None = None  # in its session, from 1
+    takeovers: int = 0  # how often its worker was lost since its journal last grew
+    suspended_at: float | None = None  # no worker gets it until an operator resumes it
+    suspended_by: str | None = None  # None: Signoff itself
+    suspended_reason: str | None = None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it waits for an operator: ``paused``, or about to be."""
+        return self.suspended_at is not None
 
     @property
     def is_delayed(self) -> bool:
         """Whether it waits for its start: for its time, or for its turn."""
-        return self.state is RunState.PAUSED and self.epoch == 0
+        return self.state is RunState.PAUSED and self.epoch == 0 and self.suspended_at is None
 
     @property
     def awaits_turn(self) -> bool:

@@ -70,6 +70,7 @@ from signoff.stores.paging import (
     TokenFilter,
     WorkflowFilter,
 )
+from signoff.stores.retries import Retry
 from signoff.stores.stated import stated, unstated
 from signoff.testing import MemoryStore
 from signoff.testing.model_tables import Tables
@@ -312,6 +313,24 @@ class SideBySide(RuleBasedStateMachine):
     def retry(self, namespace: str, id: str) -> None:
         self.once(namespace, "retry", id)
 
+    @rule(
+        namespace=namespaces,
+        id=run_ids,
+        how=st.sampled_from(("suspend", "resume", "terminate", "retry")),
+        place=st.integers(0, 9),
+        by=people,
+    )
+    def intervene(self, namespace: str, id: str, how: str, place: int, by: str | None) -> None:
+        event = NewAuditEvent(f"{how}/{place}", AuditKind.SUSPENDED, "", id, by)
+        run = self.model.tables.runs.get((namespace, id))
+        if how == "retry":
+            plan = None if run is None else Retry(run.epoch, 0, None, (0, 1, 2))
+            self.once(namespace, "retry", id, how=plan, event=event)
+        elif how == "resume":
+            self.both(namespace, "resume", id, event)
+        else:
+            self.both(namespace, how, id, event, reason=by)
+
     @rule(namespace=namespaces, id=run_ids, name=values, value=values, by=people, request=requests)
     def signal(
         self, namespace: str, id: str, name: str, value: str, by: str | None, request: str | None
@@ -330,7 +349,8 @@ class SideBySide(RuleBasedStateMachine):
         owner = self.model.tables.runs.get((namespace, (before and before.run_id) or ""))
         found = self.once(namespace, "settle", id, kind, replace(settlement, version=version))
         is_settled_now = isinstance(found, list) and found[1] is True  # pyright: ignore[reportUnknownMemberType]
-        if is_settled_now and owner is not None and owner.state is RunState.PAUSED and owner.epoch > 0:
+        waits = owner is not None and owner.state is RunState.PAUSED and not owner.is_suspended
+        if is_settled_now and owner is not None and waits and owner.epoch > 0:
             assert self._do(self.scene.within(namespace).state(owner.id)) is RunState.READY
 
     # Questions

@@ -114,17 +114,18 @@ async def test_what_comes_for_a_waiting_run_is_kept_and_does_not_start_it(scene:
 
 
 @rule
-async def test_a_deadline_does_not_start_a_waiting_run_but_is_told_at_its_turn(scene: Scene) -> None:
+async def test_a_deadline_ends_a_waiting_run_and_the_next_one_takes_its_turn(scene: Scene) -> None:
     await start(scene, "a")
     await start(scene, "b", deadline_at=scene.clock.now() + 5)
+    await start(scene, "c")
     assert await claimed(scene) == ["a"]
     scene.clock.advance(6)
     await scene.store.due()
     assert await claimed(scene) == []
+    assert await scene.state("b") is RunState.FAILED
     await scene.store.heartbeat("w", {"a": 1})
     await end(scene, "a")
-    [claim] = await scene.claim()
-    assert [message.kind for message in claim.messages] == [MessageKind.DEADLINE]
+    assert await claimed(scene) == ["c"]
 
 
 @rule

@@ -24,8 +24,10 @@ from signoff.errors import (
     SignoffError,
 )
 from signoff.records import (
+    AuditKind,
     EntryKind,
     MessageKind,
+    NewAuditEvent,
     NewPromise,
     NewRun,
     PromiseKind,
@@ -37,6 +39,7 @@ from signoff.records import (
 )
 from signoff.stores.base import Change, Outcome, Write
 from signoff.stores.paging import PromiseFilter, RunFilter
+from signoff.stores.retries import Retry
 from tests.stores.scene import (
     FAILURE,
     GROUP,
@@ -1397,6 +1400,8 @@ STATES: dict[str, Callable[[Scene], Awaitable[Run]]] = {
     "cancelled": _cancelled,
 }
 
+EVENT = NewAuditEvent("e", AuditKind.SUSPENDED, "", "r")
+
 OPERATIONS: dict[str, Callable[[Scene, Run], Awaitable[object]]] = {
     "claim": lambda scene, _: scene.claim(worker="other"),
     "append": lambda scene, run: scene.append(run, entry(0)),
@@ -1406,9 +1411,15 @@ OPERATIONS: dict[str, Callable[[Scene, Run], Awaitable[object]]] = {
     "signal": lambda scene, _: scene.store.signal("r", "go", "1"),
     "cancel": lambda scene, _: scene.store.cancel("r"),
     "retry": lambda scene, _: scene.store.retry("r"),
+    "retry, as planned": lambda scene, run: scene.store.retry("r", how=Retry(run.epoch, 0)),
+    "suspend": lambda scene, _: scene.store.suspend("r", EVENT),
+    "resume": lambda scene, _: scene.store.resume("r", EVENT),
+    "terminate": lambda scene, _: scene.store.terminate("r", EVENT),
     "release": lambda scene, _: scene.store.release("w"),
     "due": lambda scene, _: _due(scene),
 }
+
+ENDED = ("succeeded", "failed", "kept", "cancelled")
 
 # What each operation makes of each state: the new state, or the error and no change.
 TABLE: dict[str, dict[str, RunState | type[SignoffError]]] = {
@@ -1420,6 +1431,12 @@ TABLE: dict[str, dict[str, RunState | type[SignoffError]]] = {
     "signal": {"paused": RunState.READY} | dict.fromkeys(["succeeded", "failed", "cancelled"], InvalidState),
     "cancel": {"ready": RunState.CANCELLED, "kept": RunState.CANCELLED, "paused": RunState.READY},
     "retry": {"kept": RunState.READY} | dict.fromkeys(STATES.keys() - {"kept"}, InvalidState),
+    "retry, as planned": dict.fromkeys(STATES, InvalidState)
+    | dict.fromkeys(["kept", "failed"], RunState.READY),
+    "suspend": {"ready": RunState.PAUSED, "freed": RunState.PAUSED} | dict.fromkeys(ENDED, InvalidState),
+    "resume": dict.fromkeys(ENDED, InvalidState),
+    "terminate": dict.fromkeys(STATES, RunState.CANCELLED)
+    | dict.fromkeys(["succeeded", "failed", "cancelled"], InvalidState),
     "release": {"running": RunState.READY},
     "due": {"running": RunState.READY, "paused": RunState.READY},
 }

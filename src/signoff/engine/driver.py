@@ -102,6 +102,7 @@ class Driver:
         self.paused = False
         self.ended = False
         self.lost = False
+        self._suspending = False
         self.sure_until = sure_until
         self._host = host
         self._store = host.store
@@ -189,6 +190,8 @@ class Driver:
         if execution.continuation is not None:
             self.execution = await self._begin_next_generation(execution, execution.continuation)
             return True
+        if self._suspending:
+            return await self._suspend(execution)
         if self._host.draining:
             return await self._drain(execution)
         if execution.is_outdated:
@@ -249,6 +252,21 @@ class Driver:
         if not self._running:
             return False
         await self._wait(execution)
+        return True
+
+    async def _suspend(self, execution: Execution) -> bool:
+        """Let running steps finish and be written, then let go of the run: an operator wants it to stop."""
+        if self._running:
+            return await self._drain(execution)
+
+        async def pause(write: Write) -> bool:
+            return await self._store.pause(write, wakes=-1, wake_at=None)  # only a suspended run pauses so
+
+        if await self._persist(pause):
+            self.ended = True
+            self._report.paused()
+            return False
+        self._suspending = False  # it was resumed meanwhile
         return True
 
     async def _replace(self, execution: Execution) -> None:
@@ -324,6 +342,8 @@ class Driver:
                     EntryKind.CANCEL_REQUESTED, details={"reason": message.note, "by": message.by}
                 )
                 execution.deliver(entry)
+            case MessageKind.SUSPEND:
+                self._suspending = True
             case MessageKind.DEADLINE:
                 self._report.deadline_passed(self._draft.now)
                 execution.deliver(self._draft.add(EntryKind.DEADLINE_PASSED))

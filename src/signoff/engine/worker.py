@@ -389,7 +389,7 @@ class Worker:
             try:
                 for worker in await self.store.list_workers():
                     if worker.id != self.info.id and self._is_dead(worker):
-                        freed = await self.store.release(worker.id)
+                        freed = await self.store.release(worker.id, dead=True)
                         if freed and telemetry.subscribers:
                             telemetry.announce(WorkerTakenOver(worker.id, freed))
                         log.info("worker %s is dead: %d runs taken over", worker.id, freed)

@@ -11,8 +11,13 @@ The run's states and who moves them (no other transition exists):
 
     create_run  -> ready, or paused (delayed, awaiting its turn)     claim    ready -> running
     pause       running -> paused   wake     paused -> ready         release  running -> ready
-    complete    running -> succeeded|failed|cancelled                retry    failed (retryable) -> ready
-    cancel      never started, or failed (retryable) -> cancelled
+    complete    running -> succeeded|failed|cancelled                retry    failed -> ready
+    cancel      never started, or failed (retryable) -> cancelled    suspend  ready|paused -> paused
+    terminate   not ended, or failed (retryable) -> cancelled        resume   paused (suspended) -> ready|paused
+    due         never begun, past its deadline -> failed
+
+A *suspended* run (``suspended_at``) waits for an operator: no worker gets it, and nothing wakes it. A running one
+becomes ``paused`` when its worker has let go of it. Messages are kept and counted meanwhile.
 
 ``wake`` is part of every operation that leaves a message: ``settle``, ``signal``, ``cancel``, ``complete`` (for
 the parent and other waiters), ``due``; and ``due`` wakes a paused run whose ``wake_at`` has come and returns
@@ -48,6 +53,7 @@ from signoff.records import (
     Entry,
     Group,
     Message,
+    NewAuditEvent,
     NewPromise,
     NewRun,
     NewSchedule,
@@ -69,6 +75,7 @@ from signoff.stores.base_snapshots import SnapshotStore
 from signoff.stores.base_tokens import TokenStore
 from signoff.stores.base_workflows import WorkflowStore
 from signoff.stores.paging import Page, PromiseFilter, RunFilter
+from signoff.stores.retries import Retry
 
 ENLIST_SECONDS = 15.0
 FORGET_SECONDS = 60.0
@@ -265,15 +272,91 @@ class Store(
         """
         ...
 
-    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
-        """Make a run that failed retryably ready again, with a ``RETRIED`` entry in its journal, which keeps ``token``.
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        how: Retry | None = None,
+        event: NewAuditEvent | None = None,
+        token: str | None = None,
+    ) -> Run:
+        """Make a failed run ready again, with a ``RETRIED`` entry in its journal, which keeps ``token``.
+
+        A run that failed retryably was kept whole and goes on. One that failed for good goes on as ``how`` says: the
+        entry keeps which entries of the journal do not count any more, and each call that was open is sent what became
+        of it. Those who waited for the run keep its failure. A deadline that has passed is dropped. A suspended run is
+        resumed.
+
+        Args:
+            run_id: The run.
+            how: For a run that failed for good (``stores/retries.py``).
+            event: Recorded in the audit trail if the run is retried.
+            token: See the module's text.
 
         Returns:
             The run as it is afterwards.
 
         Raises:
             NotFound: There is no such run.
-            InvalidState: It has not failed, or not retryably.
+            InvalidState: It has not failed; or it failed for good, and ``how`` is missing or of another epoch, or
+                another run of its session is active.
+        """
+        ...
+
+    async def suspend(
+        self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
+    ) -> Run:
+        """Have a run wait for an operator. One that runs is left a message; its worker lets go of it.
+
+        Args:
+            run_id: The run.
+            event: Recorded in the audit trail if this call suspends the run. It says who (``by``).
+            reason: Why, for people.
+            epoch: The lease of the caller: its run is paused at once.
+
+        Returns:
+            The run as it is afterwards. One that is suspended already stays as it is.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: It has ended.
+            LeaseLost: Another ``epoch``, or the run is not running.
+        """
+        ...
+
+    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
+        """Have a suspended run go on. Its takeovers count from zero again.
+
+        Args:
+            run_id: The run.
+            event: Recorded in the audit trail if this call resumes the run.
+
+        Returns:
+            The run as it is afterwards. One that is not suspended stays as it is.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: It has ended.
+        """
+        ...
+
+    async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
+        """End a run as ``cancelled`` without its code, whatever it does: none of its clean-up runs.
+
+        Its parent and other waiters are told ``RunTerminated``, its pending promises and questions are cancelled, its
+        child runs are asked to stop as by ``cancel``. A worker that holds it has lost its lease.
+
+        Args:
+            run_id: The run.
+            event: Recorded in the audit trail if this call ends the run.
+            reason: Why, for people.
+
+        Returns:
+            The run as it is afterwards. Repeated with the same event it has no further effect.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: It has ended, and did not fail retryably.
         """
         ...
 
@@ -346,6 +429,7 @@ class Store(
     async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
         """Write the batch and move the run to ``paused``, unless ``wakes`` has moved on since.
 
+        A suspended run is paused whatever ``wakes`` says, without a ``wake_at``.
         The batch is written in either case. A promise joined or a child started by this very batch that turns out
         to be settled counts as a wake too.
 
@@ -415,6 +499,10 @@ class Store(
 
     async def due(self, limit: int = 1000) -> float | None:
         """Do what time has brought: promises time out, timers wake runs, deadlines pass, lost leases are freed.
+
+        A run that was never begun ends when its deadline passes, as ``failed`` with ``RunTimeout``: nobody knows
+        whether a worker will ever come for it. Any other is left a message. A run whose lease was lost counts a
+        takeover; the count starts from one when its journal has grown since the last.
 
         Workers that were silent for too long are forgotten.
 
@@ -521,10 +609,11 @@ class Store(
         """
         ...
 
-    async def release(self, worker_id: str) -> int:
+    async def release(self, worker_id: str, *, dead: bool = False) -> int:
         """Take a worker off the register and make every run it holds ready.
 
-        For a worker that stops in order, and for others to call when they know that its process is dead.
+        For a worker that stops in order, and for others to call when they know that its process is ``dead``: then each
+        run counts a takeover, as when its lease runs out.
 
         Returns:
             How many runs became ready.

@@ -30,6 +30,7 @@ class RunFilter:
     group: str | None = None
     parent_id: str | None = None
     session_id: str | None = None
+    suspended: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

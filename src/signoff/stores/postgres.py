@@ -36,6 +36,7 @@ from signoff.records import (
 )
 from signoff.stores import postgres_audit as audit
 from signoff.stores import postgres_groups as groups
+from signoff.stores import postgres_interventions as interventions
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_live as live
 from signoff.stores import postgres_operations as operations
@@ -63,6 +64,7 @@ from signoff.stores.paging import (
     WorkflowFilter,
 )
 from signoff.stores.postgres_database import Database
+from signoff.stores.retries import Retry
 from signoff.stores.touched import Touched
 
 P = ParamSpec("P")
@@ -184,8 +186,26 @@ class PostgresStore:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._write(operations.cancel, run_id, reason, by)
 
-    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
-        return await self._write(operations.retry, run_id, token)
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        how: Retry | None = None,
+        event: NewAuditEvent | None = None,
+        token: str | None = None,
+    ) -> Run:
+        return await self._write(interventions.retry, run_id, how, event, token)
+
+    async def suspend(
+        self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
+    ) -> Run:
+        return await self._write(interventions.suspend, run_id, event, reason, epoch)
+
+    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
+        return await self._write(interventions.resume, run_id, event)
+
+    async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
+        return await self._write(interventions.terminate, run_id, event, reason)
 
     async def signal(
         self,
@@ -453,8 +473,8 @@ class PostgresStore:
         lease_now = self._database.lease_now()
         return await self._read(leases.heartbeat, worker_id, held, lease_now, self.lease_seconds)
 
-    async def release(self, worker_id: str) -> int:
-        return await self._database.release(worker_id)
+    async def release(self, worker_id: str, *, dead: bool = False) -> int:
+        return await self._database.release(worker_id, dead=dead)
 
     def _write(
         self,

@@ -185,10 +185,10 @@ class Database:
         self.tell(reply.touched)
         return reply.next_at
 
-    async def release(self, worker_id: str) -> int:
+    async def release(self, worker_id: str, *, dead: bool) -> int:
         """Take a worker off the register, and return how many runs became ready."""
         now = self.now()
-        freed, touched = await self.call(lambda db: leases.release(db, worker_id, now))
+        freed, touched = await self.call(lambda db: leases.release(db, worker_id, now, dead=dead))
         self.tell(touched)
         return freed
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from signoff.codec import encode_error
+from signoff.errors import RunTimeout
 from signoff.records import WorkerInfo
 from signoff.stores.base import FORGET_SECONDS
 from signoff.stores.limits import check_worker
@@ -25,12 +27,15 @@ RETURNING (SELECT is_first FROM register)
 
 HEARTBEAT = "SELECT signoff.heartbeat(%s, %s, %s, %s, %s, %s)"
 
-DUE = "SELECT signoff.due(%s, %s, %s, %s)"
+DUE = "SELECT signoff.due(%s, %s, %s, %s, %s)"
+
+TIMED_OUT = encode_error(RunTimeout("<run>"))
 
 RELEASE = """
 WITH delisted AS (DELETE FROM signoff.workers WHERE id = %(worker_id)s)
 SELECT namespace, id FROM signoff.release_rows(
-    %(worker_id)s, coalesce(%(now)s::double precision, extract(epoch FROM clock_timestamp())::double precision)
+    %(worker_id)s, coalesce(%(now)s::double precision, extract(epoch FROM clock_timestamp())::double precision),
+    %(dead)s
 )
 """
 
@@ -83,7 +88,7 @@ def heartbeat(
 
 def due(db: Connection, now: float | None, lease_now: float | None, limit: int) -> Due:
     """Do what time has brought."""
-    row = db.execute(DUE, (now, lease_now, limit, FORGET_SECONDS)).fetchone()
+    row = db.execute(DUE, (now, lease_now, limit, FORGET_SECONDS, TIMED_OUT)).fetchone()
     assert row is not None
     told = row[0]
     touched = Touched()
@@ -91,15 +96,18 @@ def due(db: Connection, now: float | None, lease_now: float | None, limit: int) 
         touched.touch_woken(namespace, run_id, ready=True)
     for namespace, run_id in told["freed"]:
         touched.touch(namespace, run_id, ready=True)
+    for namespace, run_id in told["ended"]:
+        touched.touch_ended(namespace, run_id)
+        touched.ready.add(namespace)
     touched.ready.update(told["opened"])
     next_at = told["next"]
     return Due(None if next_at is None else float(next_at), told["now"], touched)
 
 
-def release(db: Connection, worker_id: str, now: float | None) -> tuple[int, Touched]:
+def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, Touched]:
     """Take a worker off the register and make its runs ready."""
     touched = Touched()
-    rows = db.execute(RELEASE, {"worker_id": worker_id, "now": now}).fetchall()
+    rows = db.execute(RELEASE, {"worker_id": worker_id, "now": now, "dead": dead}).fetchall()
     for namespace, run_id in rows:
         touched.touch(namespace, run_id, ready=True)
     return len(rows), touched

@@ -227,22 +227,6 @@ def cancel(namespace: str, run_id: str, reason: str | None, by: str | None) -> R
     return JsonRequest(namespace, body, read)
 
 
-def retry(namespace: str, run_id: str, token: str | None) -> Request[Run]:
-    """Make a run ready that failed retryably."""
-
-    def read(reply: Reply, touched: Touched) -> Run:
-        if not reply:
-            raise NotFound("run", run_id)
-        run = run_of(reply["run"])
-        if "retried" not in reply:
-            raise InvalidState(run_id, run.state.value, "retry")
-        touched.touch(namespace, run_id, ready=True, due=run.deadline_at is not None)
-        return run
-
-    details = None if token is None else to_json({"token": token}).decode()
-    return JsonRequest(namespace, {"op": "retry", "run_id": run_id, "details": details}, read)
-
-
 def signal(
     namespace: str,
     run_id: str,

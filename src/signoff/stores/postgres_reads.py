@@ -181,6 +181,7 @@ def list_runs(db: Connection, namespace: str, which: RunFilter, after: str | Non
         group=which.group is not None,
         parent=which.parent_id is not None,
         session=which.session_id is not None,
+        suspended=which.suspended,
     )
     rows = _all(db, statement, values)
     more = len(rows) > limit
@@ -222,7 +223,13 @@ def list_promises(
 
 @lru_cache
 def list_runs_statement(
-    states: frozenset[RunState], *, workflow: bool, group: bool, parent: bool, session: bool
+    states: frozenset[RunState],
+    *,
+    workflow: bool,
+    group: bool,
+    parent: bool,
+    session: bool,
+    suspended: bool | None = None,
 ) -> str:
     """Return the statement that lists runs by these filters."""
     filters = ""
@@ -234,6 +241,8 @@ def list_runs_statement(
         filters += "AND parent_id = %(parent_id)s "
     if session:
         filters += "AND session_id || '' = %(session_id)s AND session_id IS NOT NULL "
+    if suspended is not None:
+        filters += f"AND suspended_at IS {'NOT ' if suspended else ''}NULL "
     of_state = "state || ''" if session else "state"  # as the index of sessions has it
     branches = [LIST_RUNS.format(of_state=of_state, state=state, filters=filters) for state in sorted(states)]
     return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number DESC LIMIT %(limit)s"

@@ -35,7 +35,8 @@ Row = Mapping[str, Any]
 
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n, deadline_at,
     ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq, priority,
-    start_at, concurrency_key, concurrency_limit, traceparent, started_by, session_id, position"""
+    start_at, concurrency_key, concurrency_limit, traceparent, started_by, session_id, position,
+    takeovers, suspended_at, suspended_by, suspended_reason"""
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id, assignees, act_at, version, progress, origin"""
@@ -66,6 +67,7 @@ _TIMES = frozenset(
         "at",
         "start_at",
         "act_at",
+        "suspended_at",
     }
 )
 

@@ -85,7 +85,7 @@ SELECT greatest(%s, coalesce((SELECT last_position FROM signoff.sessions WHERE i
 
 ADD_RUN = f"""
 INSERT INTO signoff.runs ({RUN_COLUMNS}, ready_at, cancel_asked, deadline_passed, slots, arguments_digest)
-VALUES ({"%s, " * 32}%s)
+VALUES ({"%s, " * 36}%s)
 ON CONFLICT (id, namespace) DO NOTHING
 RETURNING number
 """
@@ -195,8 +195,8 @@ class _Loading:
         position = run.position
         if run.session_id is not None:
             [position] = _row(self._db, POSITION, position or 0, run.session_id, self._namespace)
-        values = [getattr(run, field) for field in Run.__dataclass_fields__]
-        values[0], values[5], values[-1] = self._namespace, run.state.value, position
+        changed = {"namespace": self._namespace, "state": run.state.value, "position": position}
+        values = [changed.get(field, getattr(run, field)) for field in Run.__dataclass_fields__]
         more = (self._now, saved.cancel_asked, saved.deadline_passed, slots, digest(run.arguments))
         row = self._db.execute(ADD_RUN, (*values, *more)).fetchone()
         if row is None:

@@ -59,6 +59,7 @@ from signoff.stores.paging import (
     WorkflowFilter,
 )
 from signoff.stores.remote_server import RemoteServer
+from signoff.stores.retries import Retry
 
 SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
 
@@ -141,8 +142,27 @@ class RemoteStore:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._ask("cancel", ("run", run_id), run_id=run_id, reason=reason, by=by)
 
-    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
-        return await self._once("retry", ("run", run_id), token, run_id=run_id)
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        how: Retry | None = None,
+        event: NewAuditEvent | None = None,
+        token: str | None = None,
+    ) -> Run:
+        return await self._once("retry", ("run", run_id), token, run_id=run_id, how=how, event=event)
+
+    async def suspend(
+        self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
+    ) -> Run:
+        key = ("run", run_id)
+        return await self._ask("suspend", key, run_id=run_id, event=event, reason=reason, epoch=epoch)
+
+    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
+        return await self._ask("resume", ("run", run_id), run_id=run_id, event=event)
+
+    async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
+        return await self._ask("terminate", ("run", run_id), run_id=run_id, event=event, reason=reason)
 
     async def signal(
         self,
@@ -467,9 +487,10 @@ class RemoteStore:
         """As in the contract. It gives up soon: the next one knows better what is held."""
         return await self._ask("heartbeat", is_patient=False, worker_id=worker_id, held=held)
 
-    async def release(self, worker_id: str) -> int:
+    async def release(self, worker_id: str, *, dead: bool = False) -> int:
         """As in the contract. It gives up soon: nobody who wants to stop should wait for a server that is gone."""
-        return await self._ask("release", ("worker", worker_id), is_patient=False, worker_id=worker_id)
+        asked = {"worker_id": worker_id, "dead": dead}
+        return await self._ask("release", ("worker", worker_id), is_patient=False, **asked)
 
     async def _once(self, name: str, key: tuple[str, str], token: str | None, /, **arguments: Any) -> Any:
         return await self._ask(name, key, **arguments, token=token or uuid.uuid4().hex)

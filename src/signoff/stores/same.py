@@ -9,6 +9,7 @@ from signoff.records import NewPromise, NewRun, NewToken, PromiseKind, Run
 
 OTHER_SESSION = "it is a run of another session"
 NO_SESSION = "it is a run of no session"
+OTHER_ACTIVE = "another run of its session is active"
 
 
 def same_json(one: str | None, other: str | None) -> bool:

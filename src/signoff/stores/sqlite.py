@@ -78,6 +78,7 @@ from signoff.stores.paging import (
     WorkflowFilter,
 )
 from signoff.stores.readers import Readers
+from signoff.stores.retries import Retry
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
 from signoff.stores.sqlite_writer import Writer
@@ -187,8 +188,26 @@ class SqliteStore:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._write(runs.cancel, run_id, reason, by)
 
-    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
-        return await self._write(runs.retry, run_id, token)
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        how: Retry | None = None,
+        event: NewAuditEvent | None = None,
+        token: str | None = None,
+    ) -> Run:
+        return await self._write(runs.retry, run_id, how, event, token)
+
+    async def suspend(
+        self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
+    ) -> Run:
+        return await self._write(runs.suspend, run_id, event, reason, epoch)
+
+    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
+        return await self._write(runs.resume, run_id, event)
+
+    async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
+        return await self._write(runs.terminate, run_id, event, reason)
 
     async def signal(
         self,
@@ -465,8 +484,8 @@ class SqliteStore:
             return set()
         return await self._write(leases.heartbeat, worker_id, held, self.lease_seconds)
 
-    async def release(self, worker_id: str) -> int:
-        return await self._write(leases.release, worker_id)
+    async def release(self, worker_id: str, *, dead: bool = False) -> int:
+        return await self._write(leases.release, worker_id, dead)
 
     def _write(
         self,

@@ -172,10 +172,10 @@ def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
     tx.db.execute(ENLIST, values)
 
 
-def release(tx: Transaction, namespace: str, worker_id: str) -> int:
+def release(tx: Transaction, namespace: str, worker_id: str, dead: bool) -> int:
     """Take a worker off the register and make its runs ready."""
     tx.db.execute(DELIST, (worker_id,))
-    return states.release(tx, worker_id)
+    return states.release(tx, worker_id, dead=dead)
 
 
 def list_workers(db: sqlite3.Connection) -> list[WorkerInfo]:

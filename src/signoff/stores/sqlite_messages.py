@@ -23,6 +23,8 @@ TAKE = "DELETE FROM messages WHERE namespace = ? AND run_id = ? AND id = ?"
 
 DROP_ALL = "DELETE FROM messages WHERE namespace = ? AND run_id = ?"
 
+DROP = "DELETE FROM messages WHERE namespace = ? AND run_id = ? AND kind = ?"
+
 IS_LEFT = "SELECT 1 FROM messages WHERE namespace = ? AND run_id = ? AND kind = ? AND n = ? AND name = ?"
 
 READ_OF_ONE = f"""
@@ -44,6 +46,8 @@ ADD_WAITER = """
 INSERT INTO waiters (namespace, target, target_id, run_id, n) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING
 """
+
+REMOVE_WAITS = "DELETE FROM waiters WHERE namespace = ? AND run_id = ?"
 
 REMOVE_WAITER = "DELETE FROM waiters WHERE namespace = ? AND target = ? AND target_id = ? AND run_id = ?"
 
@@ -120,6 +124,11 @@ def drop_all(tx: Transaction, namespace: str, run_id: str) -> None:
     tx.db.execute(DROP_ALL, (namespace, run_id))
 
 
+def drop(tx: Transaction, namespace: str, run_id: str, kind: MessageKind) -> None:
+    """Remove the messages of one kind of a run."""
+    tx.db.execute(DROP, (namespace, run_id, kind.value))
+
+
 def waiters(
     tx: Transaction, namespace: str, target: Literal["promise", "run"], target_id: str
 ) -> list[tuple[str, int]]:
@@ -144,6 +153,11 @@ def unjoin(
 ) -> None:
     """Let a run no longer wait for what it had joined."""
     tx.db.execute(REMOVE_WAITER, (namespace, target, target_id, run_id))
+
+
+def unjoin_all(tx: Transaction, namespace: str, run_id: str) -> None:
+    """Let a run that has ended no longer wait for anything that it had joined."""
+    tx.db.execute(REMOVE_WAITS, (namespace, run_id))
 
 
 def read_messages(

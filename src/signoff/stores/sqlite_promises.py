@@ -74,6 +74,11 @@ WHERE namespace = ? AND run_id = ? AND state = 'pending'
 RETURNING {PROMISE_COLUMNS}
 """
 
+OF_CALL = f"""
+SELECT {PROMISE_COLUMNS} FROM promises INDEXED BY promises_by_run
+WHERE namespace = ? AND run_id = ? AND n = ? AND state <> 'pending'
+"""
+
 # One branch for each state and kind asked for: SQLite merges them, each in the order of its index.
 LIST_BRANCH = f"""
 SELECT {PROMISE_COLUMNS}, number FROM promises INDEXED BY promises_by_state
@@ -131,6 +136,12 @@ SELECT number FROM promises INDEXED BY promises_by_run
 WHERE namespace = :namespace AND run_id = :run_id AND state = 'pending' AND kind = 'question' AND number > :after
 {LIST_ORDER.replace(":limit", ":looked")}
 """
+
+
+def tell_again(tx: Transaction, namespace: str, run_id: str, n: int) -> None:
+    """Tell a call of a run once more how its promise was settled, if it was."""
+    for row in tx.db.execute(OF_CALL, (namespace, run_id, n)).fetchall():
+        _tell(tx, to_promise(row), run_id, n)
 
 
 def create_promise(

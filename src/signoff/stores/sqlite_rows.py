@@ -24,9 +24,9 @@ Row = tuple[Any, ...]
 RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
     deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
     first_seq, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by,
-    session_id, position"""
+    session_id, position, takeovers, suspended_at, suspended_by, suspended_reason"""
 
-RUN_WIDTH = 28  # how many columns they are
+RUN_WIDTH = 32  # how many columns they are
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id, assignees, act_at, version, progress, origin"""
@@ -34,7 +34,7 @@ PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, 
 PROMISE_WIDTH = 19  # how many columns they are
 
 # RETURNING gives a whole number of seconds as an int, whatever the column's type says.
-RUN_TIMES = (6, 9, 10, 16, 18, 21)
+RUN_TIMES = (6, 9, 10, 16, 18, 21, 29)
 PROMISE_TIMES = (4, 7, 10, 15)
 
 ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"

@@ -10,15 +10,28 @@ from typing import Any
 from pydantic_core import to_json
 
 from signoff.codec import encode_error
-from signoff.errors import IdConflict, InvalidState, NotFound, RunCancelled
-from signoff.records import Entry, EntryKind, MessageKind, NewRun, Run, RunState
+from signoff.errors import (
+    IdConflict,
+    InvalidState,
+    LeaseLost,
+    NotFound,
+    RunCancelled,
+    RunTerminated,
+    RunTimeout,
+)
+from signoff.records import Entry, EntryKind, MessageKind, NewAuditEvent, NewRun, Run, RunState
+from signoff.stores import retries
+from signoff.stores import sqlite_audit as audit
 from signoff.stores import sqlite_journal as journal
+from signoff.stores import sqlite_live as live
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
+from signoff.stores import sqlite_sessions as sessions
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome
+from signoff.stores.limits import check_events, check_text
 from signoff.stores.paging import LAST_NUMBER, Page, RunFilter, page_number
-from signoff.stores.same import difference
+from signoff.stores.same import OTHER_ACTIVE, difference
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -37,6 +50,19 @@ WHERE namespace = ? AND id = ? AND NOT cancel_asked AND ended_at IS NULL
 """
 
 PARENT = "SELECT parent_id FROM runs WHERE namespace = ? AND id = ?"
+
+CHILDREN = """
+SELECT id FROM runs INDEXED BY runs_by_parent
+WHERE namespace = ? AND parent_id = ? AND parent_n IS NOT NULL AND (ended_at IS NULL OR retryable)
+ORDER BY number
+"""
+
+IS_RECORDED = "SELECT 1 FROM audit WHERE namespace = ? AND id = ?"
+
+OPEN_CHILD = f"""
+SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_by_parent
+WHERE namespace = ? AND parent_id = ? AND parent_n = ? AND ended_at IS NOT NULL AND NOT retryable
+"""
 
 PASS_DEADLINES = """
 UPDATE runs SET deadline_passed = 1
@@ -121,34 +147,142 @@ def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by:
     error = encode_error(RunCancelled(run_id, reason))
     run = states.cancel_at_once(tx, namespace, run_id, error)
     if run is not None:
-        entry = Entry(journal.next_seq(tx, namespace, run_id), tx.now, EntryKind.CANCELLED, error=error)
-        journal.add(tx, namespace, run_id, [entry])
-        outcome = Outcome(RunState.CANCELLED, error=error)
-        finish(tx, namespace, run_id, outcome, (run.parent_id, run.parent_n))
+        _close(tx, namespace, run, EntryKind.CANCELLED)
         return run
     if tx.db.execute(ASK_TO_CANCEL, (namespace, run_id)).rowcount > 0:
         messages.leave(tx, namespace, run_id, MessageKind.CANCEL, by=by, note=reason)
     return get_run(tx.db, namespace, run_id)
 
 
-def retry(tx: Transaction, namespace: str, run_id: str, token: str | None) -> Run:
-    """Make a run ready that failed retryably."""
+def retry(
+    tx: Transaction,
+    namespace: str,
+    run_id: str,
+    how: retries.Retry | None,
+    event: NewAuditEvent | None,
+    token: str | None,
+) -> Run:
+    """Make a failed run ready, or resume a suspended one."""
     if token is not None and tx.db.execute(RETRIED_BY, (namespace, run_id, token)).fetchone():
         return get_run(tx.db, namespace, run_id)
-    run = states.retry(tx, namespace, run_id)
-    if run is None:
-        raise InvalidState(run_id, get_run(tx.db, namespace, run_id).state.value, "retry")
-    details = None if token is None else to_json({"token": token}).decode()
-    entry = Entry(journal.next_seq(tx, namespace, run_id), tx.now, EntryKind.RETRIED, details=details)
+    check_events([] if event is None else [event])
+    run = get_run(tx.db, namespace, run_id)
+    if event is not None and _is_recorded(tx, namespace, event):
+        return run
+    if run.is_suspended:
+        return _recorded(tx, namespace, _resume(tx, namespace, run_id), event)
+    if not retries.may_retry(run, how):
+        raise InvalidState(run_id, run.state.value, "retry")
+    if run.retryable:
+        how = None
+    elif run.session_id is not None and sessions.is_busy(tx, namespace, run.session_id):
+        raise InvalidState(run_id, run.state.value, "retry", OTHER_ACTIVE)
+    retried = states.retry(tx, namespace, run_id)
+    entry = Entry(
+        journal.next_seq(tx, namespace, run_id),
+        tx.now,
+        EntryKind.RETRIED,
+        details=retries.details_of(token, how),
+    )
     journal.add(tx, namespace, run_id, [entry])
+    for n in () if how is None else how.open:
+        promises.tell_again(tx, namespace, run_id, n)
+        for row in tx.db.execute(OPEN_CHILD, (namespace, run_id, n)).fetchall():
+            child = to_run(row)
+            _tell(tx, namespace, run_id, n, child.id, Outcome(child.state, child.result, child.error))
+    return _recorded(tx, namespace, retried, event)
+
+
+def suspend(
+    tx: Transaction,
+    namespace: str,
+    run_id: str,
+    event: NewAuditEvent,
+    reason: str | None,
+    epoch: int | None,
+) -> Run:
+    """Have a run wait for an operator."""
+    check_events([event])
+    check_text("reason", reason)
+    before = get_run(tx.db, namespace, run_id)
+    if epoch is not None and (before.epoch, before.state) != (epoch, RunState.RUNNING):
+        if before.epoch == epoch and before.is_suspended:
+            return before
+        raise LeaseLost(run_id, epoch)
+    if before.ended_at is not None:
+        raise InvalidState(run_id, before.state.value, "suspend")
+    run = states.suspend(tx, namespace, run_id, event.by, reason)
+    if run is None:
+        return before
+    if epoch is not None:
+        states.pause(tx, namespace, run_id, epoch, run.wakes, None)
+    elif run.state is RunState.RUNNING:
+        messages.leave(tx, namespace, run_id, MessageKind.SUSPEND, by=event.by, note=reason)
+    return _recorded(tx, namespace, get_run(tx.db, namespace, run_id), event)
+
+
+def resume(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent) -> Run:
+    """Have a suspended run go on."""
+    check_events([event])
+    before = get_run(tx.db, namespace, run_id)
+    if before.ended_at is not None:
+        raise InvalidState(run_id, before.state.value, "resume")
+    run = _resume(tx, namespace, run_id)
+    return before if run is None else _recorded(tx, namespace, run, event)
+
+
+def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent, reason: str | None) -> Run:
+    """End a run without its code."""
+    check_events([event])
+    error = encode_error(RunTerminated(run_id, reason))
+    run = states.terminate(tx, namespace, run_id, error)
+    if run is None:
+        run = get_run(tx.db, namespace, run_id)
+        if not _is_recorded(tx, namespace, event):
+            raise InvalidState(run_id, run.state.value, "terminate")
+        return run
+    _close(tx, namespace, run, EntryKind.CANCELLED, to_json({"by": event.by, "reason": reason}).decode())
+    live.delete(tx, namespace, run_id)
+    messages.unjoin_all(tx, namespace, run_id)
+    for (child_id,) in tx.db.execute(CHILDREN, (namespace, run_id)).fetchall():
+        cancel(tx, namespace, child_id, None, f"run:{run_id}")
+    return _recorded(tx, namespace, run, event)
+
+
+def _resume(tx: Transaction, namespace: str, run_id: str) -> Run | None:
+    messages.drop(tx, namespace, run_id, MessageKind.SUSPEND)
+    return states.resume(tx, namespace, run_id)
+
+
+def _is_recorded(tx: Transaction, namespace: str, event: NewAuditEvent) -> bool:
+    """Whether this very call has been done before."""
+    return tx.db.execute(IS_RECORDED, (namespace, event.id)).fetchone() is not None
+
+
+def _close(tx: Transaction, namespace: str, run: Run, kind: EntryKind, details: str | None = None) -> None:
+    """Do what follows from the end of a run that ended without its code."""
+    entry = Entry(journal.next_seq(tx, namespace, run.id), tx.now, kind, error=run.error, details=details)
+    journal.add(tx, namespace, run.id, [entry])
+    outcome = Outcome(run.state, error=run.error)
+    finish(tx, namespace, run.id, outcome, (run.parent_id, run.parent_n))
+
+
+def _recorded(tx: Transaction, namespace: str, run: Run | None, event: NewAuditEvent | None) -> Run:
+    assert run is not None
+    if event is not None:
+        audit.record(tx, namespace, [event])
     return run
 
 
 def pass_deadlines(tx: Transaction, limit: int) -> None:
-    """Tell runs that their deadline has passed, in every namespace."""
+    """Tell runs that their deadline has passed, in every namespace; end those that were never begun."""
     rows = tx.db.execute(PASS_DEADLINES, (tx.now, limit)).fetchall()
     for namespace, run_id in rows:
-        messages.leave(tx, namespace, run_id, MessageKind.DEADLINE)
+        run = states.expire(tx, namespace, run_id, encode_error(RunTimeout(run_id)))
+        if run is None:
+            messages.leave(tx, namespace, run_id, MessageKind.DEADLINE)
+        else:
+            _close(tx, namespace, run, EntryKind.FAILED)
 
 
 def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:
@@ -178,6 +312,7 @@ def list_runs(
         group=which.group is not None,
         parent=which.parent_id is not None,
         session=which.session_id is not None,
+        suspended=which.suspended,
     )
     values: dict[str, Any] = {
         "namespace": namespace,
@@ -196,7 +331,13 @@ def list_runs(
 
 @lru_cache
 def list_statement(
-    asked: frozenset[RunState], *, workflow: bool, group: bool, parent: bool, session: bool
+    asked: frozenset[RunState],
+    *,
+    workflow: bool,
+    group: bool,
+    parent: bool,
+    session: bool,
+    suspended: bool | None = None,
 ) -> str:
     """Return the statement that lists runs by these filters, from the index that narrows most."""
     filters = ""
@@ -213,6 +354,9 @@ def list_statement(
     if session:
         filters += "AND session_id = :session_id "
         index = "runs_by_session"
+    if suspended is not None:
+        filters += f"AND suspended_at IS {'NOT ' if suspended else ''}NULL "
+        index = "runs_suspended" if suspended else index
     branches = [LIST_BRANCH.format(index=index, state=state, filters=filters) for state in sorted(asked)]
     return "UNION ALL".join(branches) + LIST_ORDER
 

@@ -46,6 +46,12 @@ def is_busy(tx: Transaction, namespace: str, session_id: str) -> bool:
     return tx.db.execute(IS_BUSY, {"namespace": namespace, "session_id": session_id}).fetchone() is not None
 
 
+def is_behind(tx: Transaction, namespace: str, session_id: str, run_id: str) -> bool:
+    """Whether another run comes before a run of a session."""
+    row = tx.db.execute(IS_BUSY, {"namespace": namespace, "session_id": session_id}).fetchone()
+    return row is not None and row[0] != run_id
+
+
 def next_position(tx: Transaction, namespace: str, session_id: str) -> int:
     """Return the position of a session's next run."""
     row = tx.db.execute(LAST_POSITION, (namespace, session_id)).fetchone()

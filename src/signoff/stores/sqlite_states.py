@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from signoff.records import NewRun, Run, RunState
 from signoff.stores import sqlite_groups as groups
@@ -49,18 +50,18 @@ IS_RUNNING = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND state = 'run
 # running -> paused, unless something came since `wakes` was read
 PAUSE = """
 UPDATE runs
-SET state = 'paused', wake_at = ?, worker_id = NULL, lease_until = NULL
-WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running' AND wakes = ?
+SET state = 'paused', wake_at = CASE WHEN suspended_at IS NULL THEN ? END, worker_id = NULL, lease_until = NULL
+WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running' AND (wakes = ? OR suspended_at IS NOT NULL)
 RETURNING group_name, workflow, concurrency_key
 """
 
-# paused -> ready, when something came; but a delayed run (epoch 0) only collects what comes.
+# paused -> ready, when something came; but a delayed run (epoch 0) and a suspended one only collect what comes.
 # A run that failed retryably is kept whole: it goes on collecting, too.
 WAKE = """
 UPDATE runs
 SET wakes = wakes + 1,
-    state = CASE WHEN state = 'paused' AND epoch > 0 THEN 'ready' ELSE state END,
-    ready_at = CASE WHEN state = 'paused' AND epoch > 0 THEN ? ELSE ready_at END,
+    state = CASE WHEN state = 'paused' AND epoch > 0 AND suspended_at IS NULL THEN 'ready' ELSE state END,
+    ready_at = CASE WHEN state = 'paused' AND epoch > 0 AND suspended_at IS NULL THEN ? ELSE ready_at END,
     wake_at = CASE WHEN epoch > 0 THEN NULL ELSE wake_at END
 WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)
 RETURNING wakes, state, concurrency_key
@@ -78,10 +79,24 @@ WHERE number IN (
 RETURNING namespace, id, concurrency_key
 """
 
+# A suspended run is not ready when its worker has gone.
+LET_GO = """
+state = CASE WHEN suspended_at IS NULL THEN 'ready' ELSE 'paused' END, ready_at = ?, worker_id = NULL,
+    lease_until = NULL
+"""
+
+LENGTH = """
+(SELECT coalesce(max(seq) + 1, 0) FROM journal WHERE journal.namespace = runs.namespace AND run_id = runs.id)
+"""
+
+TAKEN_OVER = f"""
+takeovers = CASE WHEN {LENGTH} > takeover_seq THEN 1 ELSE takeovers + 1 END, takeover_seq = {LENGTH}
+"""
+
 # running -> ready, when the lease ran out
-FREE_LOST = """
+FREE_LOST = f"""
 UPDATE runs
-SET state = 'ready', ready_at = ?, worker_id = NULL, lease_until = NULL
+SET {LET_GO}, {TAKEN_OVER}
 WHERE number IN (
     SELECT number FROM runs INDEXED BY runs_leases
     WHERE state = 'running' AND lease_until <= ?
@@ -91,12 +106,15 @@ RETURNING namespace, id, group_name, workflow, concurrency_key
 """
 
 # running -> ready, when the worker lets go
-RELEASE = """
+RELEASE = f"""
 UPDATE runs INDEXED BY runs_held
-SET state = 'ready', ready_at = ?, worker_id = NULL, lease_until = NULL
+SET {LET_GO}
 WHERE worker_id = ? AND state = 'running'
 RETURNING namespace, id, group_name, workflow, concurrency_key
 """
+
+# running -> ready, when the worker's process is dead
+RELEASE_DEAD = RELEASE.replace(LET_GO, f"{LET_GO}, {TAKEN_OVER}")
 
 # running -> succeeded | failed | cancelled
 END = """
@@ -109,9 +127,54 @@ RETURNING parent_id, parent_n, session_id, group_name, workflow, concurrency_key
 # ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up
 CANCEL_AT_ONCE = f"""
 UPDATE runs
-SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?, wake_at = NULL, blocked = 0
+SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
+    suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
 WHERE namespace = ? AND id = ? AND (epoch = 0 AND ended_at IS NULL OR state = 'failed' AND retryable)
 RETURNING {RUN_COLUMNS}
+"""
+
+# never begun -> failed: its deadline has passed
+EXPIRE = f"""
+UPDATE runs
+SET state = 'failed', error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
+    suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
+WHERE namespace = ? AND id = ? AND ended_at IS NULL AND (epoch = 0 OR state = 'ready' AND {LENGTH} = 0)
+RETURNING {RUN_COLUMNS}
+"""
+
+# not ended, or failed retryably -> cancelled
+TERMINATE = f"""
+UPDATE runs
+SET state = 'cancelled', retryable = 0, result = NULL, error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
+    worker_id = NULL, lease_until = NULL, suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
+WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)
+RETURNING {RUN_COLUMNS}
+"""
+
+# ready or paused -> paused, and running -> paused in time: see PAUSE and LET_GO
+SUSPEND = f"""
+UPDATE runs
+SET state = CASE state WHEN 'running' THEN 'running' ELSE 'paused' END, wake_at = NULL, blocked = 0,
+    suspended_at = ?, suspended_by = ?, suspended_reason = ?
+WHERE namespace = ? AND id = ? AND ended_at IS NULL AND suspended_at IS NULL
+RETURNING {RUN_COLUMNS}
+"""
+
+# suspended -> as if it had not been
+RESUME = f"""
+UPDATE runs
+SET state = CASE
+        WHEN state = 'paused' AND (epoch > 0 OR NOT :waits AND coalesce(start_at, 0) <= :now) THEN 'ready'
+        ELSE state
+    END,
+    wake_at = CASE WHEN state = 'paused' AND epoch = 0 AND NOT :waits AND start_at > :now THEN start_at END,
+    ready_at = :now, takeovers = 0, suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
+WHERE namespace = :namespace AND id = :run_id AND ended_at IS NULL AND suspended_at IS NOT NULL
+RETURNING {RUN_COLUMNS}
+"""
+
+PLACE_IN_SESSION = """
+SELECT session_id FROM runs WHERE namespace = ? AND id = ? AND session_id IS NOT NULL
 """
 
 # Where a run stands that has just become ready.
@@ -120,11 +183,12 @@ SELECT group_name, workflow, concurrency_key, concurrency_limit, priority, ready
 WHERE namespace = ? AND id = ?
 """
 
-# failed, retryable -> ready
+# failed -> ready
 RETRY = f"""
 UPDATE runs
-SET state = 'ready', ready_at = ?, retryable = 0, ended_at = NULL, error = NULL
-WHERE namespace = ? AND id = ? AND state = 'failed' AND retryable
+SET state = 'ready', ready_at = :now, retryable = 0, ended_at = NULL, error = NULL, takeovers = 0,
+    deadline_at = CASE WHEN retryable OR deadline_at > :now THEN deadline_at END
+WHERE namespace = :namespace AND id = :run_id AND state = 'failed'
 RETURNING {RUN_COLUMNS}
 """
 
@@ -135,6 +199,7 @@ UPDATE runs
 SET state = CASE WHEN start_at > :now THEN 'paused' ELSE 'ready' END, ready_at = :now,
     wake_at = CASE WHEN start_at > :now THEN start_at END
 WHERE namespace = :namespace AND id = ({sessions.IS_BUSY}) AND state = 'paused' AND epoch = 0 AND wake_at IS NULL
+    AND suspended_at IS NULL
 RETURNING id, state, concurrency_key
 """
 
@@ -257,9 +322,10 @@ def free_lost(tx: Transaction, limit: int) -> None:
     _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, tx.lease_now, limit)).fetchall())
 
 
-def release(tx: Transaction, worker_id: str) -> int:
+def release(tx: Transaction, worker_id: str, *, dead: bool) -> int:
     """Make the runs of a worker ready, in every namespace. Returns how many."""
-    return _let_go(tx, tx.db.execute(RELEASE, (tx.now, worker_id)).fetchall())
+    statement = RELEASE_DEAD if dead else RELEASE
+    return _let_go(tx, tx.db.execute(statement, (tx.now, worker_id)).fetchall())
 
 
 def end(
@@ -292,21 +358,67 @@ def end(
 
 def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
     """End a run that never started, or that failed retryably; None for any other."""
-    row = tx.db.execute(CANCEL_AT_ONCE, (error, tx.now, namespace, run_id)).fetchone()
+    return _ended(tx, tx.db.execute(CANCEL_AT_ONCE, (error, tx.now, namespace, run_id)).fetchone())
+
+
+def expire(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
+    """End a run that was never begun, past its deadline; None for any other."""
+    return _ended(tx, tx.db.execute(EXPIRE, (error, tx.now, namespace, run_id)).fetchone())
+
+
+def terminate(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
+    """End a run, whatever it does; None if it has ended."""
+    was_running = is_running(tx, namespace, run_id)
+    run = _ended(tx, tx.db.execute(TERMINATE, (error, tx.now, namespace, run_id)).fetchone())
+    if run is not None and was_running:
+        groups.slot_freed(tx, namespace, run.group)
+    return run
+
+
+def suspend(tx: Transaction, namespace: str, run_id: str, by: str | None, reason: str | None) -> Run | None:
+    """Have a run wait for an operator, or its worker let go of it; None if it has ended or does so already."""
+    row = tx.db.execute(SUSPEND, (tx.now, by, reason, namespace, run_id)).fetchone()
     if row is None:
         return None
-    tx.touch_ended(namespace, run_id)
     run = to_run(row)
+    tx.touch(namespace, run_id)
+    if run.state is RunState.PAUSED and run.concurrency_key is not None:
+        keys.slot_freed(tx, _slots(run))
+    return run
+
+
+def resume(tx: Transaction, namespace: str, run_id: str) -> Run | None:
+    """Have a suspended run go on; None if it is not suspended."""
+    before = tx.db.execute(PLACE_IN_SESSION, (namespace, run_id)).fetchone()
+    waits = before is not None and sessions.is_behind(tx, namespace, before[0], run_id)
+    values = {"now": tx.now, "waits": waits, "namespace": namespace, "run_id": run_id}
+    row = tx.db.execute(RESUME, values).fetchone()
+    if row is None:
+        return None
+    run = to_run(row)
+    ready = run.state is RunState.READY
+    if ready and run.concurrency_key is not None:
+        ready = _line_up_again(tx, namespace, run_id)
+    tx.touch(namespace, run_id, ready=ready, due=run.wake_at is not None)
+    return run
+
+
+def _ended(tx: Transaction, row: Sequence[Any] | None) -> Run | None:
+    """Note that a run has ended without its code, and what is free by that."""
+    if row is None:
+        return None
+    run = to_run(tuple(row))
+    tx.touch_ended(run.namespace, run.id)
     if run.concurrency_key is not None:
         keys.slot_freed(tx, _slots(run))
     if run.session_id is not None:
-        _pass_turn(tx, namespace, run.session_id)
+        _pass_turn(tx, run.namespace, run.session_id)
     return run
 
 
 def retry(tx: Transaction, namespace: str, run_id: str) -> Run | None:
-    """Make a run ready that failed retryably; None if it did not."""
-    row = tx.db.execute(RETRY, (tx.now, namespace, run_id)).fetchone()
+    """Make a failed run ready; None if it did not fail."""
+    row = tx.db.execute(RETRY, {"now": tx.now, "namespace": namespace, "run_id": run_id}).fetchone()
     if row is None:
         return None
     run = to_run(row)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from signoff.records import Amendment, NewAuditEvent, Origin, Promise, PromiseKind, Rule, Run, Settlement
 from signoff.stores.base import Store
 from signoff.stores.base_snapshots import Saved
+from signoff.stores.retries import Retry
 
 R = TypeVar("R", Settlement, NewAuditEvent)
 T = TypeVar("T")
@@ -86,6 +87,26 @@ class StatedStore:
 
     async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
         return await self.inner.revoke_rule(rule_id, self._from(event))
+
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        how: Retry | None = None,
+        event: NewAuditEvent | None = None,
+        token: str | None = None,
+    ) -> Run:
+        stated_event = None if event is None else self._from(event)
+        return await self.inner.retry(run_id, how=how, event=stated_event, token=token)
+
+    async def suspend(self, run_id: str, event: NewAuditEvent, **more: Any) -> Run:
+        return await self.inner.suspend(run_id, self._from(event), **more)
+
+    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
+        return await self.inner.resume(run_id, self._from(event))
+
+    async def terminate(self, run_id: str, event: NewAuditEvent, **more: Any) -> Run:
+        return await self.inner.terminate(run_id, self._from(event), **more)
 
     async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
         return await self.inner.load_run(saved, self._from(event))

@@ -164,8 +164,8 @@ class MortalStore(MemoryStore):
         complete = super().complete
         await self._write("write", write, lambda write: complete(write, outcome))
 
-    async def release(self, worker_id: str) -> int:
-        return 0 if self.mortal.is_dead else await super().release(worker_id)
+    async def release(self, worker_id: str, *, dead: bool = False) -> int:
+        return 0 if self.mortal.is_dead else await super().release(worker_id, dead=dead)
 
     def _do(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self.mortal.is_dead:

@@ -52,6 +52,7 @@ from signoff.stores.paging import (
     page_place,
     place_of,
 )
+from signoff.stores.retries import Retry
 from signoff.testing.model import Model
 from signoff.testing.model_tables import Commit
 
@@ -142,6 +143,7 @@ class MemoryStore:
             and which.group in (None, run.group)
             and which.parent_id in (None, run.parent_id)
             and which.session_id in (None, run.session_id)
+            and which.suspended in (None, run.is_suspended)
         )
         return _page(found, limit)
 
@@ -162,8 +164,26 @@ class MemoryStore:
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return self._do(self.model.cancel, run_id, reason, by)
 
-    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
-        return self._do(self.model.retry, run_id, token)
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        how: Retry | None = None,
+        event: NewAuditEvent | None = None,
+        token: str | None = None,
+    ) -> Run:
+        return self._do(self.model.retry, run_id, how, event, token)
+
+    async def suspend(
+        self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
+    ) -> Run:
+        return self._do(self.model.suspend, run_id, event, reason, epoch)
+
+    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
+        return self._do(self.model.resume, run_id, event)
+
+    async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
+        return self._do(self.model.terminate, run_id, event, reason)
 
     async def signal(
         self,
@@ -472,8 +492,8 @@ class MemoryStore:
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         return self._do(self.model.heartbeat, worker_id, held)
 
-    async def release(self, worker_id: str) -> int:
-        return self._do(lambda _: self.model.release(worker_id))
+    async def release(self, worker_id: str, *, dead: bool = False) -> int:
+        return self._do(lambda _: self.model.release(worker_id, dead))
 
     # Inside
 

@@ -6,16 +6,36 @@ refuses first and changes afterwards, so that it happens whole or not at all.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from signoff.clock import Clock
 from signoff.codec import encode_error
-from signoff.errors import IdConflict, InvalidState, InvalidValue, LeaseLost, RequestConflict, RunCancelled
-from signoff.records import EntryKind, MessageKind, NewRun, Run, RunState, WorkerInfo
+from signoff.errors import (
+    IdConflict,
+    InvalidState,
+    InvalidValue,
+    LeaseLost,
+    RequestConflict,
+    RunCancelled,
+    RunTerminated,
+    RunTimeout,
+)
+from signoff.records import (
+    EntryKind,
+    MessageKind,
+    NewAuditEvent,
+    NewRun,
+    PromiseState,
+    Run,
+    RunState,
+    WorkerInfo,
+)
+from signoff.stores import retries
 from signoff.stores.base import Claim, Outcome, Write
-from signoff.stores.limits import check_promise, check_run, check_worker
-from signoff.stores.same import difference, same_json
+from signoff.stores.limits import check_events, check_promise, check_run, check_worker
+from signoff.stores.same import OTHER_ACTIVE, difference, same_json
 from signoff.testing.model_audit import Audit
 from signoff.testing.model_groups import Groups
 from signoff.testing.model_live import Live
@@ -70,7 +90,7 @@ class Model:
         self.live = Live(self.state)
         self.outbox = Outbox(self.state)
         self.snapshots = Snapshots(self.state, self.audit)
-        self.timers = Timers(self.state, self._messages, self.promises)
+        self.timers = Timers(self.state, self._messages, self.promises, self._expire)
 
     def take_commit(self) -> Commit | None:
         """Return what was touched since the last time, if it concerns anybody."""
@@ -96,37 +116,178 @@ class Model:
     def cancel(self, namespace: str, run_id: str, reason: str | None = None, by: str | None = None) -> Run:
         run, facts = self.state.find_run(namespace, run_id)
         if (run.epoch == 0 and run.ended_at is None) or run.retryable:
-            error = encode_error(RunCancelled(run_id, reason))
-            self.state.change(
-                run,
-                state=RunState.CANCELLED,
-                retryable=False,
-                error=error,
-                ended_at=self.state.now,
-                wake_at=None,
-            )
-            self.state.commit.ended.add((namespace, run_id))
-            self.state.add_entry(run, EntryKind.CANCELLED, error)
-            self._finish(namespace, run_id, Outcome(RunState.CANCELLED, error=error))
+            self._end(run, RunState.CANCELLED, encode_error(RunCancelled(run_id, reason)))
         elif not facts.cancel_asked and run.ended_at is None:
             facts.cancel_asked = True
             self._messages.leave(namespace, run_id, MessageKind.CANCEL, by=by, note=reason)
         return self.state.find_run(namespace, run_id)[0]
 
-    def retry(self, namespace: str, run_id: str, token: str | None = None) -> Run:
+    def retry(
+        self,
+        namespace: str,
+        run_id: str,
+        how: retries.Retry | None = None,
+        event: NewAuditEvent | None = None,
+        token: str | None = None,
+    ) -> Run:
         run, facts = self.state.find_run(namespace, run_id)
         if self.state.is_known(namespace, "retry", run_id, token):
             return run
-        if not run.retryable:
+        events = [] if event is None else [event]
+        check_events(events)
+        if event is not None and self._is_recorded(namespace, event):
+            return run
+        if run.is_suspended:
+            resumed = self._resume(run)
+            self.audit.record(namespace, events)
+            return resumed
+        if not retries.may_retry(run, how):
             raise InvalidState(run_id, run.state.value, "retry")
+        if run.retryable:
+            how = None
+        elif run.session_id is not None and self.state.active_run(namespace, run.session_id) is not None:
+            raise InvalidState(run_id, run.state.value, "retry", OTHER_ACTIVE)
         self.state.remember(namespace, "retry", run_id, token)
         facts.ready_at = self.state.now
-        self.state.add_entry(
-            run, EntryKind.RETRIED, details=None if token is None else f'{{"token":"{token}"}}'
-        )
+        self.state.add_entry(run, EntryKind.RETRIED, details=retries.details_of(token, how))
         self.state.commit.ready.add(namespace)
+        is_late = not run.retryable and run.deadline_at is not None and run.deadline_at <= self.state.now
+        run = self.state.change(
+            run,
+            state=RunState.READY,
+            retryable=False,
+            ended_at=None,
+            error=None,
+            takeovers=0,
+            deadline_at=None if is_late else run.deadline_at,
+        )
         self.state.commit.due |= run.deadline_at is not None
-        return self.state.change(run, state=RunState.READY, retryable=False, ended_at=None, error=None)
+        for n in () if how is None else how.open:
+            self._tell_again(run, n)
+        self.audit.record(namespace, events)
+        return self.state.find_run(namespace, run_id)[0]
+
+    def suspend(
+        self,
+        namespace: str,
+        run_id: str,
+        event: NewAuditEvent,
+        reason: str | None = None,
+        epoch: int | None = None,
+    ) -> Run:
+        check_events([event])
+        run, _ = self.state.find_run(namespace, run_id)
+        if epoch is not None and (run.epoch, run.state) != (epoch, RunState.RUNNING):
+            if run.epoch == epoch and run.is_suspended:
+                return run
+            raise LeaseLost(run_id, epoch)
+        if run.ended_at is not None:
+            raise InvalidState(run_id, run.state.value, "suspend")
+        if run.is_suspended:
+            return run
+        told = {"suspended_at": self.state.now, "suspended_by": event.by, "suspended_reason": reason}
+        if run.state is not RunState.RUNNING or epoch is not None:
+            gone = {"state": RunState.PAUSED, "worker_id": None, "lease_until": None}
+            self.state.change(run, **told, **gone, wake_at=None)
+        else:
+            self.state.change(run, **told)
+            self._messages.leave(namespace, run_id, MessageKind.SUSPEND, by=event.by, note=reason)
+        self.audit.record(namespace, [event])
+        return self.state.find_run(namespace, run_id)[0]
+
+    def resume(self, namespace: str, run_id: str, event: NewAuditEvent) -> Run:
+        check_events([event])
+        run, _ = self.state.find_run(namespace, run_id)
+        if run.ended_at is not None:
+            raise InvalidState(run_id, run.state.value, "resume")
+        if not run.is_suspended:
+            return run
+        self.audit.record(namespace, [event])
+        return self._resume(run)
+
+    def terminate(self, namespace: str, run_id: str, event: NewAuditEvent, reason: str | None = None) -> Run:
+        check_events([event])
+        run, _ = self.state.find_run(namespace, run_id)
+        if run.ended_at is not None and not run.retryable:
+            if self._is_recorded(namespace, event):
+                return run
+            raise InvalidState(run_id, run.state.value, "terminate")
+        error = encode_error(RunTerminated(run_id, reason))
+        self.live.delete(namespace, run_id)
+        self._end(
+            run,
+            RunState.CANCELLED,
+            error,
+            json.dumps({"by": event.by, "reason": reason}, separators=(",", ":")),
+        )
+        self._messages.unjoin_all(namespace, run_id)
+        for child in list(self.tables.runs.values()):
+            is_child = (child.namespace, child.parent_id) == (
+                namespace,
+                run_id,
+            ) and child.parent_n is not None
+            if is_child and (child.ended_at is None or child.retryable):
+                self.cancel(namespace, child.id, None, f"run:{run_id}")
+        self.audit.record(namespace, [event])
+        return self.state.find_run(namespace, run_id)[0]
+
+    def _is_recorded(self, namespace: str, event: NewAuditEvent) -> bool:
+        return any((known.namespace, known.id) == (namespace, event.id) for known in self.tables.audit)
+
+    def _resume(self, run: Run) -> Run:
+        left = self.tables.messages[run.namespace, run.id]
+        left[:] = [message for message in left if message.kind is not MessageKind.SUSPEND]
+        self.tables.facts[run.namespace, run.id].ready_at = self.state.now
+        run = self.state.change(run, takeovers=0, suspended_at=None, suspended_by=None, suspended_reason=None)
+        if run.state is not RunState.PAUSED:
+            return run
+        waits = run.session_id is not None and (
+            (active := self.state.active_run(run.namespace, run.session_id)) is not None
+            and active.id != run.id
+        )
+        if run.epoch == 0 and waits:
+            return run
+        if run.epoch == 0 and run.start_at is not None and run.start_at > self.state.now:
+            self.state.commit.due = True
+            return self.state.change(run, wake_at=run.start_at)
+        self.state.make_ready(run)
+        return self.state.find_run(run.namespace, run.id)[0]
+
+    def _tell_again(self, run: Run, n: int) -> None:
+        for promise in list(self.tables.promises.values()):
+            if (promise.namespace, promise.run_id, promise.n) == (run.namespace, run.id, n) and (
+                promise.state is not PromiseState.PENDING
+            ):
+                self._messages.tell_of_promise(promise, run.id, n)
+        for child in list(self.tables.runs.values()):
+            if (child.namespace, child.parent_id, child.parent_n) == (run.namespace, run.id, n) and (
+                child.ended_at is not None and not child.retryable
+            ):
+                outcome = Outcome(child.state, child.result, child.error)
+                self._messages.tell_of_run(run.namespace, run.id, n, child.id, outcome)
+
+    def _expire(self, run: Run) -> None:
+        self._end(run, RunState.FAILED, encode_error(RunTimeout(run.id)))
+
+    def _end(self, run: Run, state: RunState, error: str, details: str | None = None) -> None:
+        """End a run without its code."""
+        self.state.change(
+            run,
+            state=state,
+            retryable=False,
+            error=error,
+            ended_at=self.state.now,
+            wake_at=None,
+            worker_id=None,
+            lease_until=None,
+            suspended_at=None,
+            suspended_by=None,
+            suspended_reason=None,
+        )
+        self.state.commit.ended.add((run.namespace, run.id))
+        kind = EntryKind.CANCELLED if state is RunState.CANCELLED else EntryKind.FAILED
+        self.state.add_entry(run, kind, error, details)
+        self._finish(run.namespace, run.id, Outcome(state, error=error))
 
     def signal(
         self,
@@ -218,8 +379,9 @@ class Model:
             return True
         if is_new:
             self.live.delete(namespace, run.id)
-        if run.wakes != wakes:
+        if run.wakes != wakes and not run.is_suspended:
             return False
+        wake_at = None if run.is_suspended else wake_at
         self.state.change(run, state=RunState.PAUSED, wake_at=wake_at, worker_id=None, lease_until=None)
         self.state.commit.due |= wake_at is not None
         return True
@@ -270,11 +432,11 @@ class Model:
                 lost.add(run_id)
         return lost
 
-    def release(self, worker_id: str) -> int:
+    def release(self, worker_id: str, dead: bool = False) -> int:
         self.tables.workers.pop(worker_id, None)
         held = [run for run in self.tables.runs.values() if run.worker_id == worker_id]
         for run in held:
-            self.state.make_ready(run, worker_id=None, lease_until=None)
+            self.state.let_go(run, taken_over=dead)
         return len(held)
 
     # Inside

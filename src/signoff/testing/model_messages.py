@@ -27,7 +27,7 @@ class Messages:
         self._state.commit.woken.add((namespace, run_id))
         if run.state is RunState.READY:
             self._state.commit.ready.add(namespace)
-        if run.state is RunState.PAUSED and run.epoch > 0:
+        if run.state is RunState.PAUSED and run.epoch > 0 and not run.is_suspended:
             self._state.make_ready(run, wake_at=None)
         self._tables.messages[namespace, run_id].append(
             Message(run.wakes, run_id, kind, self._state.now, **what)
@@ -89,6 +89,12 @@ class Messages:
         is_new = (run_id, n) not in waiters
         waiters.add((run_id, n))
         return is_new
+
+    def unjoin_all(self, namespace: str, run_id: str) -> None:
+        """Have a run no longer wait for anything."""
+        for (owner, _, _), waiters in self._tables.waiters.items():
+            if owner == namespace:
+                waiters -= {waiter for waiter in waiters if waiter[0] == run_id}
 
     def unjoin(self, namespace: str, target: str, target_id: str, run_id: str) -> None:
         """Have a run no longer wait for a run or a promise."""

@@ -130,6 +130,19 @@ class State:
         self.change(run, state=RunState.READY, **changes)
         self.commit.ready.add(run.namespace)
 
+    def let_go(self, run: Run, *, taken_over: bool) -> None:
+        """Take a run from its worker."""
+        facts = self.tables.facts[run.namespace, run.id]
+        length = len(self.tables.journals[run.namespace, run.id])
+        takeovers = run.takeovers
+        if taken_over:
+            takeovers = 1 if length > facts.takeover_seq else takeovers + 1
+            facts.takeover_seq = length
+        facts.ready_at = self.now
+        state = RunState.PAUSED if run.is_suspended else RunState.READY
+        self.change(run, state=state, worker_id=None, lease_until=None, takeovers=takeovers)
+        self.commit.ready.add(run.namespace)
+
     def _note_free_slot(self, run: Run) -> None:
         """A limited slot is free, or those that wait for one have moved up."""
         limits = self.tables.groups.get((run.namespace, run.group), Limits())

@@ -35,6 +35,7 @@ class Facts:
     cancel_asked: bool = False
     deadline_passed: bool = False
     claim_token: str | None = None
+    takeover_seq: int = 0
 
 
 @dataclass

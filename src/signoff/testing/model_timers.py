@@ -14,7 +14,10 @@ from signoff.testing.model_state import State
 class Timers:
     """Serves what is due, and knows what is next."""
 
-    def __init__(self, state: State, messages: Messages, promises: Promises) -> None:
+    def __init__(
+        self, state: State, messages: Messages, promises: Promises, expire: Callable[[Run], None]
+    ) -> None:
+        self._expire = expire
         self._state = state
         self._tables = state.tables
         self._messages = messages
@@ -32,9 +35,13 @@ class Timers:
             self._state.make_ready(run, wake_at=None)
         for run in self._first(limit, lambda run: run.deadline_at if self._has_deadline(run) else None, now):
             self._tables.facts[run.namespace, run.id].deadline_passed = True
-            self._messages.leave(run.namespace, run.id, MessageKind.DEADLINE)
+            is_empty = not self._tables.journals[run.namespace, run.id]
+            if run.epoch == 0 or (run.state is RunState.READY and is_empty):
+                self._expire(run)
+            else:
+                self._messages.leave(run.namespace, run.id, MessageKind.DEADLINE)
         for run in self._first(limit, lambda run: run.lease_until, lease_now):
-            self._state.make_ready(run, worker_id=None, lease_until=None)
+            self._state.let_go(run, taken_over=True)
         for (namespace, _), limits in self._tables.groups.items():
             if limits.opens_at is not None and limits.opens_at <= now:
                 limits.opens_at = None

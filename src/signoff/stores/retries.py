@@ -1,0 +1,116 @@
+"""From where a run that failed for good goes on when an operator retries it.
+
+Its journal is kept. The ``RETRIED`` entry says which entries do not count any more: what came of the call that failed,
+and everything after that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.errors import InvalidState
+from signoff.records import CallKind, Entry, EntryKind, Run, RunState
+
+_KEPT = frozenset({EntryKind.SIGNALLED, EntryKind.RETRIED})
+_LASTING = frozenset({CallKind.QUESTION, CallKind.PROMISE, CallKind.CHILD, CallKind.DETACHED})
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How a run that failed for good goes on.
+
+    Attributes:
+        epoch: The epoch in which it failed. In another one it is not retried.
+        from_seq: Entries from here on do not count, but for signals.
+        n: The call that failed. None: the code failed between two calls.
+        open: The numbers of the calls that are open, besides steps.
+    """
+
+    epoch: int
+    from_seq: int
+    n: int | None = None
+    open: tuple[int, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the ``RETRIED`` entry says of it."""
+        return {"from": self.from_seq} | ({} if self.n is None else {"n": self.n})
+
+
+def plan(run: Run, entries: Sequence[Entry]) -> Retry:
+    """Find out from where a run that failed for good goes on.
+
+    Args:
+        run: The run.
+        entries: The journal of its current generation.
+
+    Raises:
+        InvalidState: It asked people or started child runs after the failure, which cannot be taken back.
+    """
+    counting = without_dropped(entries)
+    end = entries[-1].seq + 1 if entries else run.first_seq
+    failed = next((entry for entry in reversed(counting) if _is_failure(entry, run)), None)
+    from_seq = end if failed is None else failed.seq
+    for entry in counting:
+        if entry.seq > from_seq and entry.kind is EntryKind.OPENED and entry.call in _LASTING:
+            why = (
+                f"after the failure it opened {entry.call} {entry.name!r}, which cannot be taken back; "
+                "start a new run instead"
+            )
+            raise InvalidState(run.id, run.state.value, "retry", why)
+    n = None if failed is None else failed.n
+    kept = [entry for entry in counting if entry.seq < from_seq]
+    opened = {entry.n for entry in kept if entry.kind is EntryKind.OPENED and entry.n is not None}
+    ended = {entry.n for entry in kept if entry.kind is EntryKind.COMPLETED}
+    return Retry(run.epoch, from_seq, n, tuple(sorted(opened - ended)))
+
+
+def may_retry(run: Run, how: Retry | None) -> bool:
+    """Whether a run can be retried: it failed retryably, or for good as the plan says."""
+    if run.state is not RunState.FAILED:
+        return False
+    return run.retryable or (how is not None and how.epoch == run.epoch)
+
+
+def without_dropped(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Leave out the entries of a journal that do not count any more since the run was retried."""
+    dropping = [
+        entry for entry in entries if entry.kind is EntryKind.RETRIED and entry.fact("from") is not None
+    ]
+    if not dropping:
+        return entries
+    kept = list(entries)
+    for retried in dropping:
+        from_seq, n = retried.fact("from"), retried.fact("n")
+        kept = [entry for entry in kept if not _is_dropped(entry, retried.seq, from_seq, n)]
+    return kept
+
+
+def details_of(token: str | None, retry: Retry | None) -> str | None:
+    """Return the details of a ``RETRIED`` entry."""
+    facts = ({} if token is None else {"token": token}) | ({} if retry is None else retry.facts)
+    return json.dumps(facts, separators=(",", ":")) if facts else None
+
+
+def _is_dropped(entry: Entry, retried_at: int, from_seq: int, n: int | None) -> bool:
+    if entry.seq >= retried_at or entry.kind in _KEPT:
+        return False
+    of_failed_call = n is not None and entry.n == n and entry.kind is not EntryKind.OPENED
+    return entry.seq >= from_seq or of_failed_call
+
+
+def _is_failure(entry: Entry, run: Run) -> bool:
+    """Whether a call ended with the very error that the run ended with."""
+    if entry.kind is not EntryKind.COMPLETED or entry.error is None or run.error is None:
+        return False
+    return _gist(entry.error) == _gist(run.error)
+
+
+def _gist(error: str) -> tuple[Any, ...]:
+    """What an error is, without the way that it took."""
+    told: dict[str, Any] = json.loads(error)
+    parts = ("type", "message", "args", "attributes")
+    return tuple(json.dumps(told.get(name), sort_keys=True) for name in parts)
