@@ -138,7 +138,7 @@ async def test_a_question_is_asked_and_answered_where_it_is_loaded(scene: Scene)
 @rule
 async def test_the_deadline_of_a_question_passes_where_it_is_loaded(scene: Scene) -> None:
     run = await scene.run(deadline_at=1_000_900.0)
-    assert await scene.pause(run, opens=[question("r", due_at=1_000_500.0)])
+    assert await scene.pause(run, entry(0), opens=[question("r", due_at=1_000_500.0)])
     there = await moved(scene)
     scene.clock.advance(1_000.0)
     await there.store.due()

@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from signoff import codec
@@ -39,6 +40,7 @@ from signoff.errors import (
 from signoff.logs import fields_of
 from signoff.records import Entry, EntryKind, Message, MessageKind, PromiseState, RunState
 from signoff.stores.base import Claim, Outcome, Store, Write
+from signoff.stores.retries import without_dropped
 
 log = logging.getLogger("signoff.worker")
 
@@ -550,16 +552,19 @@ class Driver:
             entries = await self._insist(self._store.read_journal, self.run.id, after=after)
         self._draft.now = self._store.clock.now()
         self._is_read = True
-        if not entries or entries[0].kind not in (EntryKind.STARTED, EntryKind.CONTINUED):
-            self._draft.begin_at(len(entries))
+        end = entries[-1] if entries else None
+        entries = list(dropwhile(_is_before_begin, without_dropped(entries)))
+        if not entries:
+            self._draft.begin_at(0 if end is None else end.seq + 1)
             program = self._host.program(self.run.workflow, None)
             begin = self._draft.add(EntryKind.STARTED, details={"version": program.version})
             execution = Execution(self.run, program, begin)
             execution.start()
             return execution
-        self._draft.begin_at(entries[-1].seq + 1)
-        self._draft.last_at = entries[-1].at
-        self._draft.now = max(self._draft.now, entries[-1].at)
+        assert end is not None
+        self._draft.begin_at(end.seq + 1)
+        self._draft.last_at = end.at
+        self._draft.now = max(self._draft.now, end.at)
         return await replay(self._begin, entries, self._rerun)
 
     async def _rerun(self, call: StepCall) -> Attempt:
@@ -601,3 +606,8 @@ class Driver:
                 log.error("run %s waits for its store: %s", self.run.id, trouble)
             await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)
+
+
+def _is_before_begin(entry: Entry) -> bool:
+    """Whether an entry is of a time at which the run could not begin, for want of its code."""
+    return entry.kind not in (EntryKind.STARTED, EntryKind.CONTINUED)

@@ -27,8 +27,8 @@ from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
-from signoff.errors import MissingKey, StoreUnavailable
-from signoff.records import Run, WorkerInfo, WorkflowInfo
+from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
+from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
 from signoff.telemetry import WorkerTakenOver
 
@@ -36,6 +36,7 @@ log = logging.getLogger("signoff.worker")
 
 CLAIM_AT_ONCE = 100
 HOT_RUNS = 5000
+MAX_TAKEOVERS = 5
 
 
 class Programs(Protocol):
@@ -107,6 +108,8 @@ class Worker:
         is_dead: Whether another worker is known to have ended, so that its runs can be taken over at once.
         keeper: Makes what extends the leases, by default from a thread.
         attempt: Runs an attempt of a step, for tests that look at it.
+        max_takeovers: How often a run may lose its worker (killed, or blocked for longer than a lease) while its
+            journal does not grow. Then it is suspended until an operator resumes or terminates it.
         retention_days: How long ended runs are kept; None: for ever.
     """
 
@@ -130,6 +133,7 @@ class Worker:
         attempt: Callable[
             [StepCall, str, int, ThreadPoolExecutor], Coroutine[Any, Any, Attempt]
         ] = run_attempt,
+        max_takeovers: int = MAX_TAKEOVERS,
         retention_days: float | None = None,
     ) -> None:
         self.store = store
@@ -142,6 +146,7 @@ class Worker:
         self._group = group
         self._concurrency = concurrency
         self._hot_runs = hot_runs
+        self._max_takeovers = max_takeovers
         self._keeping = {
             "beat_seconds": beat_seconds,
             "busy_seconds": busy_seconds,
@@ -293,9 +298,27 @@ class Worker:
             for claim in claims:
                 if is_encrypted(claim.run.arguments):  # it would fail for what is wrong with us
                     raise MissingKey(self.store.location, "there are no keys here")
-                self._start(claim, began + self.store.lease_seconds)
+                if claim.run.takeovers >= self._max_takeovers:
+                    await self._set_aside(claim.run)
+                else:
+                    self._start(claim, began + self.store.lease_seconds)
             if len(claims) == room:
                 self._may_claim = True
+
+    async def _set_aside(self, run: Run) -> None:
+        """Have an operator look at a run that gets nowhere: it blocks or kills one worker after the other."""
+        entries = await self.store.read_journal(run.id, after=run.first_seq - 1)
+        reason = (
+            f"{run.takeovers} workers in turn were lost or blocked while they ran it, and its journal did not grow "
+            f"{place_of(entries[-1] if entries else None)}. Look for a step or workflow code that blocks the event "
+            "loop or ends the process; then resume the run, or terminate it"
+        )
+        event = NewAuditEvent(f"{run.id}/suspended/{run.epoch}", AuditKind.SUSPENDED, "", run.id)
+        log.error("run %s is suspended: %s", run.id, reason, extra=fields_of(run))
+        try:
+            await self.store.suspend(run.id, event, reason=reason, epoch=run.epoch)
+        except LeaseLost as lost:
+            log.info("%s", lost)
 
     # Driving
 
@@ -409,3 +432,11 @@ class Worker:
             await self.store.release(self.info.id)
         except StoreUnavailable as trouble:
             log.error("leases could not be given back, they run out by themselves: %s", trouble)
+
+
+def place_of(entry: Entry | None) -> str:
+    """Say where a journal ends, for people."""
+    if entry is None:
+        return "at all"
+    what = " ".join(filter(None, (entry.call, repr(entry.name) if entry.name else None)))
+    return f"after entry {entry.seq} ({entry.kind}{f' {what}' if what else ''})"

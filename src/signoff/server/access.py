@@ -401,6 +401,13 @@ async def _by_events(access: Access, store: Store, arguments: Mapping[str, Any])
             raise AccessDenied("an audit event", f"question {event.question_id!r} is not of that run")
 
 
+async def _by_intervention(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
+    event: NewAuditEvent | None = arguments.get("event")
+    await _by_run(access, store, arguments)
+    if event is not None and event.run_id != arguments["run_id"]:
+        raise AccessDenied("an audit event", f"it is not of run {arguments['run_id']!r}")
+
+
 async def _by_audit_filter(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
     which: AuditFilter = arguments["which"]
     await _check_trail(access, store, which.run_id)
@@ -426,7 +433,8 @@ async def _refused(access: Access, store: Store, arguments: Mapping[str, Any]) -
 
 
 _CHECKS: Mapping[str, _Check] = {
-    **dict.fromkeys(("get_run", "read_journal", "read_live", "cancel", "retry", "signal"), _by_run),
+    **dict.fromkeys(("get_run", "read_journal", "read_live", "cancel", "signal"), _by_run),
+    **dict.fromkeys(("suspend", "resume", "terminate", "retry"), _by_intervention),
     **dict.fromkeys(("ended", "read_messages"), _by_runs),
     **dict.fromkeys(_WRITES, _by_write),
     **dict.fromkeys(("get_promise", "settle"), _by_promise),

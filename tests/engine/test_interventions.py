@@ -1,0 +1,227 @@
+"""Runs that get nowhere are set aside, and operators suspend, resume, terminate and retry runs that a worker holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, interventions
+from signoff.engine.retry import NO_RETRY
+from signoff.records import EntryKind, Run
+from tests.support import in_asyncio, journaled, new_app, opened, reaches, until
+
+
+@asynccontextmanager
+async def working(app: Signoff, **options: Any) -> AsyncIterator[AsyncClient]:
+    async with opened(app) as client, app.worker(beat_seconds=0.05, grace_seconds=0, **options):
+        yield client
+
+
+async def suspended(app: Signoff, run_id: str = "r") -> Run:
+    async def look() -> Run | None:
+        run = await app.store.get_run(run_id)
+        return run if run.is_suspended and run.state is RunState.PAUSED else None
+
+    found = await until(app, look)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+@in_asyncio
+async def test_a_step_that_ends_its_workers_is_set_aside_until_an_operator_retries_it(
+    tmp_path: Path, limit: int
+) -> None:
+    app, begun, is_mended = new_app(tmp_path), 0, False
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("before", lambda: 1)
+        return await ctx.step("deadly", deadly)
+
+    async def deadly() -> str:
+        nonlocal begun
+        begun += 1
+        if not is_mended:
+            holder = (await app.store.get_run("r")).worker_id
+            assert holder is not None
+            await app.store.release(holder, dead=True)
+            await asyncio.Event().wait()
+        return "done"
+
+    async with working(app, max_takeovers=limit) as client:
+        run = await client.start(flow, id="r")
+        found = await suspended(app)
+        assert begun == limit
+        assert found.suspended_by is None
+        assert "after entry 1 (completed step 'before')" in (found.suspended_reason or "")
+        is_mended = True
+        await interventions.retry(app.store, "r", by="user:ana")
+        assert await run.result(60) == "done"
+
+
+@in_asyncio
+async def test_progress_resets_the_count_of_takeovers(tmp_path: Path) -> None:
+    app, fatal = new_app(tmp_path), set(range(8))
+
+    @app.workflow
+    async def flow(ctx: Context) -> int:
+        for number in range(8):
+            await ctx.step(f"s{number}", step, number)
+        return 8
+
+    async def step(number: int) -> None:
+        if number in fatal:
+            fatal.remove(number)
+            holder = (await app.store.get_run("r")).worker_id
+            assert holder is not None
+            await app.store.release(holder, dead=True)
+            await asyncio.Event().wait()
+
+    async with working(app, max_takeovers=2) as client:
+        assert await (await client.start(flow, id="r")).result(60) == 8
+
+
+@in_asyncio
+async def test_a_suspended_run_finishes_its_steps_and_begins_nothing(tmp_path: Path) -> None:
+    app, begun, go_on, later = new_app(tmp_path), asyncio.Event(), asyncio.Event(), 0
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        first = await ctx.step("first", slow)
+        return first + await ctx.step("second", count)
+
+    async def slow() -> str:
+        begun.set()
+        await go_on.wait()
+        return "a"
+
+    async def count() -> str:
+        nonlocal later
+        later += 1
+        return "b"
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        await begun.wait()
+        await interventions.suspend(app.store, "r", by="user:ana", reason="look at it")
+        go_on.set()
+        await suspended(app)
+        assert [entry.name for entry in await journaled(app, "r", EntryKind.COMPLETED)] == ["first"]
+        await client.signal("r", "wake up", 1)
+        assert later == 0
+        await interventions.resume(app.store, "r", by="user:ana")
+        assert await run.result(60) == "ab"
+        assert later == 1
+
+
+@in_asyncio
+async def test_a_run_whose_clean_up_never_ends_is_terminated(tmp_path: Path) -> None:
+    app, begun, stopped = new_app(tmp_path), asyncio.Event(), asyncio.Event()
+
+    @app.workflow
+    async def child(ctx: Context) -> None:
+        try:
+            await ctx.step("work", work)
+        finally:
+            await ctx.step("clean up", clean_up)
+
+    @app.workflow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.rfc(child).options(id="r")
+        except RunTerminated as error:
+            return str(error)
+        return "no"
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def clean_up() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with working(app) as client:
+        run = await client.start(parent, id="p")
+        await begun.wait()
+        begun.clear()
+        await client.cancel("r")
+        await begun.wait()
+        await interventions.terminate(app.store, "r", by="user:ana", reason="hangs")
+        assert await run.result(60) == "run 'r' was terminated: hangs"
+        await asyncio.wait_for(stopped.wait(), 60)
+
+
+@in_asyncio
+async def test_a_run_that_failed_for_good_goes_on_from_where_it_failed(tmp_path: Path) -> None:
+    app, done, is_mended = new_app(tmp_path), list[str](), False
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("charge", done.append, "charge")
+        try:
+            await ctx.step("ship", ship, retry=NO_RETRY)
+        except ValueError:
+            await ctx.step("refund", done.append, "refund")
+            raise
+        return await ctx.step("tell", lambda: "shipped")
+
+    def ship() -> None:
+        if not is_mended:
+            raise ValueError("no stock")
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        with pytest.raises(ValueError, match="no stock"):
+            await run.result(60)
+        await interventions.retry(app.store, "r")
+        with pytest.raises(ValueError, match="no stock"):
+            await run.result(60)
+        is_mended = True
+        await interventions.retry(app.store, "r")
+        assert await run.result(60) == "shipped"
+        assert done == ["charge", "refund", "refund"]
+
+    async with working(app) as client:  # and it replays
+        entries = await app.store.read_journal("r")
+        assert [entry.seq for entry in entries] == list(range(len(entries)))
+
+
+@in_asyncio
+async def test_a_parent_goes_on_once_its_child_was_retried(tmp_path: Path) -> None:
+    app, is_mended = new_app(tmp_path), False
+
+    @app.workflow
+    async def child(ctx: Context) -> str:
+        return await ctx.step("work", work, retry=NO_RETRY)
+
+    @app.workflow
+    async def parent(ctx: Context) -> str:
+        answer = asyncio.ensure_future(ctx.wait_for_user("ok?"))
+        done = await ctx.rfc(child).options(id="c")
+        return f"{done} {(await answer).approved}"
+
+    def work() -> str:
+        if not is_mended:
+            raise ValueError("not yet")
+        return "done"
+
+    async with working(app) as client:
+        run = await client.start(parent, id="p")
+        with pytest.raises(ValueError, match="not yet"):
+            await run.result(60)
+        is_mended = True
+        await interventions.retry(app.store, "c")
+        assert (await reaches(app, "c", RunState.SUCCEEDED)).result == '"done"'
+        await interventions.retry(app.store, "p")
+        with pytest.raises(Exception, match="cancelled"):  # the promise that was closed when it failed
+            await run.result(60)
