@@ -27,7 +27,7 @@ from signoff.errors import (
     NotFound,
     ResumeRefused,
 )
-from signoff.people.questions import Question
+from signoff.people.questions import Question, digest_of
 from signoff.people.responders import Responder
 from signoff.people.resumptions import LIFETIME_SECONDS, Response, Resumption
 from signoff.records import Entry, LiveText, Promise, PromiseState, Run
@@ -468,7 +468,7 @@ class Conversation:
             roles=roles,
             note=meant.note,
             request_id=request_id,
-            digest=Question.from_json(question.data or "null").digest,
+            digest=digest_of(question),
             alike=meant.alike,
         )
 

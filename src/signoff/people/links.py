@@ -27,7 +27,7 @@ from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
 from signoff.people.cases import Case
 from signoff.people.filled import Filled, answer_of, normal
-from signoff.people.placeholders import meant_answer, unquoting
+from signoff.people.placeholders import meaning
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.records import (
@@ -40,7 +40,7 @@ from signoff.records import (
     Token,
     TokenKind,
 )
-from signoff.redaction import Redaction
+from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store
 from signoff.stores.stated import stated
 from signoff.tokens import find_token, new_token
@@ -282,7 +282,8 @@ async def answer_by_form(
     """
     store = stated(store, link.origin(address))
     case = Case.of(link.question, store.clock.now())
-    question = Question.from_json(redaction.shown(link.question).data or "null")
+    redactor = Redactor(store, redaction)
+    question = Question.from_json((await redactor.shown(link.question)).data or "null")
     value, wrong = answer_of(question, filled, can_edit=case.policy.quorum is None)
     if wrong:
         refusal: SignoffError = WrongAnswer(link.question.id, wrong)
@@ -295,8 +296,7 @@ async def answer_by_form(
         )
         raise refusal
     note, digest = (normal("".join(filled.get(name, ())[:1])) for name in ("note", "digest"))
-    meant = await meant_answer(store, redaction, link.question, value, link.responder)
-    with unquoting(redaction, link.question, meant):
+    async with meaning(redactor, store, link.question, value, link.responder) as meant:
         return await answer_by_link(
             store, link, meant, note=note.strip() or None, digest=digest, address=address
         )

@@ -21,7 +21,7 @@ from signoff.people.decisions import bring_up_to_date
 from signoff.people.delivered_links import answer_url
 from signoff.people.notices import Notice, details_of, read_object, url_of
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
-from signoff.redaction import Redaction
+from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store
 from signoff.telemetry import DeliveryAttempted
 
@@ -78,7 +78,7 @@ class Dispatcher:
     ) -> None:
         self._store = store
         self._lines = [_Line(channel) for channel in channels]
-        self._redaction = redaction or Redaction(())
+        self._redactor = Redactor(store, redaction or Redaction(()))
         self._clean_at = 0.0
         self._is_closed = False
 
@@ -292,8 +292,8 @@ class Dispatcher:
         if question is not None and event.kind in CALLS and not channel.sender.is_record:
             question = await self._with_rules(question, now)
         url = None if question is None else url_of(channel.public_url, question)
-        told = self._redaction.shown
-        return Notice(delivery, address, told(event), told(question), url, now)
+        shown = self._redactor.shown
+        return Notice(delivery, address, await shown(event), await shown(question), url, now)
 
     async def _with_rules(self, question: Promise, now: float) -> Promise:
         """Return a question once it was looked for rules: nobody is called to what one of them answers."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from signoff.errors import SignoffError, WrongAnswer
@@ -14,20 +14,21 @@ from signoff.people.checks import read_value
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.records import Promise, PromiseState
-from signoff.redaction import Redaction
 from signoff.redaction.answers import hidden_fields, restored, unquoted
+from signoff.redaction.redactor import Redactor
 from signoff.stores.base import Store
 
 
-async def meant_answer(
-    store: Store, redaction: Redaction, question: Promise, value: Any, responder: Responder
-) -> Any:
-    """Return an answer with what its placeholders stand for.
+@asynccontextmanager
+async def meaning(
+    redactor: Redactor, store: Store, question: Promise, value: Any, responder: Responder
+) -> AsyncGenerator[Any]:
+    """Give an answer with what its placeholders stand for. A refusal of it meanwhile quotes nothing that is hidden.
 
     Args:
+        redactor: What has shown the question to the answerer.
         store: Where the question is; a refusal is recorded there.
-        redaction: What the answerer was not shown.
-        question: The question.
+        question: The question as it is kept.
         value: What they answered.
         responder: Who answers.
 
@@ -35,14 +36,39 @@ async def meant_answer(
         WrongAnswer: A placeholder stands for nothing where it is.
         NotAllowed, QuestionClaimed: It does, and they may not answer at all.
     """
-    if redaction.is_empty or question.state is not PromiseState.PENDING:
-        return value  # whoever comes too late is told so
+    if redactor.is_empty:
+        yield value
+        return
+    secrets = await redactor.secrets(question.run_id) or frozenset()
+    meant = await _meant(redactor, store, question, value, responder, secrets)
+    try:
+        yield meant
+    except WrongAnswer as refusal:
+        if refusal.question_id != question.id:
+            raise
+        asked: dict[str, Any] = json.loads(question.data or "{}")
+        hidden = hidden_fields(redactor.redaction.start, asked, meant)
+        all_secrets = secrets | redactor.redaction.secrets_in(question)
+        raise unquoted(refusal, hidden, all_secrets) from None
+
+
+async def _meant(
+    redactor: Redactor,
+    store: Store,
+    question: Promise,
+    value: Any,
+    responder: Responder,
+    secrets: frozenset[str],
+) -> Any:
+    if question.state is not PromiseState.PENDING:
+        return value  # a late answer is refused as one
     try:
         plain = read_value(Question.from_json(question.data or "null"), value)
     except SignoffError:
         return value  # it is refused, and that is recorded, where answers are checked
     asked: dict[str, Any] = json.loads(question.data or "{}")
-    meant, wrong = restored(redaction.start, asked, plain)
+    shown: dict[str, Any] = json.loads(redactor.redaction.shown(question, secrets).data or "{}")
+    meant, wrong = restored(redactor.redaction.start, asked, plain, shown)
     if not wrong:
         return meant
     try:
@@ -51,13 +77,3 @@ async def meant_answer(
     except SignoffError as refusal:
         await record_refusal(store, question, responder.user_id, refusal)
         raise
-
-
-@contextmanager
-def unquoting(redaction: Redaction, question: Promise, value: Any) -> Generator[None]:
-    """Have a refusal of an answer quote nothing that is hidden."""
-    try:
-        yield
-    except WrongAnswer as refusal:
-        asked: dict[str, Any] = json.loads(question.data or "{}")
-        raise unquoted(refusal, hidden_fields(redaction.start, asked, value)) from None

@@ -17,6 +17,7 @@ from signoff.people.attachments import Attachment, check_attachments
 from signoff.people.callbacks import Callback, Terms
 from signoff.people.policies import Policy
 from signoff.people.schemas import listed, problems
+from signoff.records import Promise
 
 InputType = Literal["approval", "text", "select", "multiselect", "form", "external"]
 _INPUT_TYPES: Final = get_args(InputType)
@@ -215,6 +216,14 @@ class Question:
         later = {name: getattr(self, name) for name in _LATER}
         parts |= {name: part for name, part in later.items() if part is not None and part != ()}
         return codec.encode(parts, path="question")
+
+
+def digest_of(question: Promise) -> str | None:
+    """Return the digest that a question came with, by which an answer says what its answerer saw.
+
+    It is that of the question as it is kept: a server may have hidden something of what is shown.
+    """
+    return json.loads(question.data or "{}").get("digest")
 
 
 def _check_text(text: str) -> None:

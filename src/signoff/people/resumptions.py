@@ -31,7 +31,7 @@ from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
 from signoff.people.cases import Case
 from signoff.people.checks import check_answer, read_value
-from signoff.people.questions import Question
+from signoff.people.questions import Question, digest_of
 from signoff.people.responders import Responder
 from signoff.people.rules import Alike
 from signoff.records import NewSignal, Promise, PromiseState, TokenKind
@@ -125,7 +125,7 @@ async def create_resumption(
     """
     if not 0 < lifetime_seconds < math.inf:
         raise InvalidValue("lifetime_seconds", f"{lifetime_seconds} is no number of seconds above 0")
-    shown = {each.id: Question.from_json(each.data or "null").digest for each in questions}
+    shown = {each.id: digest_of(each) for each in questions}
     data = {"session": session_id, "run": run_id, "questions": shown}
     expires_at = store.clock.now() + lifetime_seconds
     secret, new = new_token(TokenKind.RESUME, f"run:{run_id}", data=json.dumps(data), expires_at=expires_at)

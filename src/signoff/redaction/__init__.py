@@ -1,6 +1,7 @@
 """What is hidden of payloads where they leave a server. The store, workers and workflows have everything as it is."""
 
-from signoff.redaction.paths import PLACEHOLDER
+from signoff.redaction.hidden import PLACEHOLDER
 from signoff.redaction.records import Redaction
+from signoff.redaction.redactor import Redactor
 
-__all__ = ["PLACEHOLDER", "Redaction"]
+__all__ = ["PLACEHOLDER", "Redaction", "Redactor"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
 from signoff.errors import WrongAnswer
-from signoff.redaction.paths import PLACEHOLDER, Place, Pointer, marker, pointer_to
+from signoff.redaction.hidden import PLACEHOLDER, Hidden, Pointer, pointer_to
+from signoff.redaction.paths import Place
+from signoff.redaction.records import choices_of
 
 _MARKER: Final = re.compile(re.escape(PLACEHOLDER[:-1]) + " /")
 
@@ -20,13 +22,16 @@ Problems = list[tuple[str, str]]
 """``(field, message)`` each."""
 
 
-def restored(start: Place, asked: dict[str, Any], given: Any) -> tuple[Any, Problems]:
+def restored(
+    start: Place, asked: dict[str, Any], given: Any, shown: dict[str, Any] | None = None
+) -> tuple[Any, Problems]:
     """Put back what placeholders stand for in an answer.
 
     Args:
         start: Where the walk through a payload begins.
         asked: The question, as its JSON has it.
         given: The answer.
+        shown: The question as it was shown; None: without what the paths hide in what can be edited.
 
     Returns:
         The answer as it is meant, and what is wrong: placeholders that stand for nothing where they are.
@@ -36,11 +41,37 @@ def restored(start: Place, asked: dict[str, Any], given: Any) -> tuple[Any, Prob
         said = cast("dict[str, Any]", given)
         if "edited" not in said:
             return said, problems
-        original = asked.get("proposal")
-        edited = _restored(start, original, said["edited"], (), ("edited",), problems)
+        original, seen = _as_shown(start, asked, shown, "proposal")
+        edited = _restored(start, original, seen, said["edited"], (), ("edited",), problems)
         return {**said, "edited": edited}, problems
-    default = asked.get("default")
-    return _restored(start, _MISSING if default is None else default, given, (), (), problems), problems
+    chosen = _chosen(asked, shown, given)
+    if chosen is not given:
+        return chosen, problems
+    original, seen = _as_shown(start, asked, shown, "default")
+    return _restored(start, original, seen, given, (), (), problems), problems
+
+
+def _as_shown(
+    start: Place, asked: dict[str, Any], shown: dict[str, Any] | None, name: str
+) -> tuple[Any, Any]:
+    """Return a part of a question as it is, and as it was shown."""
+    original = asked.get(name)
+    if original is None:
+        return _MISSING, _MISSING
+    return original, start.shown(original, Hidden(), ()) if shown is None else shown.get(name)
+
+
+def _chosen(asked: dict[str, Any], shown: dict[str, Any] | None, given: Any) -> Any:
+    """Return what was chosen of options, with the values that their placeholders stand for."""
+    options = choices_of(asked.get("options"), None if shown is None else shown.get("options"))
+    meant = {other: value for value, other in options.items()}
+    if isinstance(given, str):
+        return meant.get(given, given)
+    if not isinstance(given, list):
+        return given
+    items = cast("list[Any]", given)
+    chosen = [meant.get(each, each) if isinstance(each, str) else each for each in items]
+    return items if chosen == items else chosen
 
 
 def hidden_fields(start: Place, asked: dict[str, Any], given: Any) -> list[str]:
@@ -51,8 +82,15 @@ def hidden_fields(start: Place, asked: dict[str, Any], given: Any) -> list[str]:
     return [".".join(map(str, where)) for where in _hidden(start, given, ())]
 
 
-def unquoted(refusal: WrongAnswer, hidden: list[str]) -> WrongAnswer:
-    """Return a refusal whose messages quote nothing hidden: of the very field, of what is in it, or around it."""
+def unquoted(refusal: WrongAnswer, hidden: list[str], secrets: Iterable[str] = ()) -> WrongAnswer:
+    """Return a refusal whose messages quote nothing hidden: of the very field, of what is in it, or around it.
+
+    Args:
+        refusal: The refusal.
+        hidden: The fields that are hidden.
+        secrets: What is hidden elsewhere.
+    """
+    texts = Hidden(secrets)
     said: Problems = []
     for field, message in refusal.problems:
         is_about = any(
@@ -63,38 +101,39 @@ def unquoted(refusal: WrongAnswer, hidden: list[str]) -> WrongAnswer:
             or field.startswith(f"{each}.")
             for each in hidden
         )
-        said.append((field, "it does not fit" if is_about else message))
+        said.append((texts.masked(field), "it does not fit" if is_about else texts.masked(message)))
     return WrongAnswer(refusal.question_id, said)
 
 
 def _restored(
-    place: Place, original: Any, given: Any, where: Pointer, prefix: Pointer, problems: Problems
+    place: Place, original: Any, shown: Any, given: Any, where: Pointer, prefix: Pointer, problems: Problems
 ) -> Any:
     if isinstance(given, str):
-        if given == original:
-            return given
-        if place.is_hidden and given == marker(where) and original is not _MISSING:
+        if isinstance(shown, str) and given == shown:
             return original
-        if given == PLACEHOLDER or _MARKER.search(given):
+        if PLACEHOLDER in given or _MARKER.search(given):
             field = ".".join(map(str, (*prefix, *where)))
-            problems.append((field, _why(place, original, where)))
+            problems.append((field, _why(place, original, shown, where)))
         return given
     if isinstance(given, dict):
         fields = cast("dict[str, Any]", given)
-        known = cast("dict[str, Any]", original) if isinstance(original, dict) else {}
-        return {
-            name: _restored(
-                place.under(name), known.get(name, _MISSING), each, (*where, name), prefix, problems
+        known = _by_shown_name(original, shown)
+        restored: dict[str, Any] = {}
+        for name, each in fields.items():
+            meant, before, seen = known.get(name, (name, _MISSING, _MISSING))
+            restored[meant] = _restored(
+                place.under(meant), before, seen, each, (*where, meant), prefix, problems
             )
-            for name, each in fields.items()
-        }
+        return restored
     if isinstance(given, list):
         items = cast("list[Any]", given)
         before = cast("list[Any]", original) if isinstance(original, list) else []
+        seen = cast("list[Any]", shown) if isinstance(shown, list) else []
         return [
             _restored(
                 place.under(n),
                 before[n] if n < len(before) else _MISSING,
+                seen[n] if n < len(seen) else _MISSING,
                 each,
                 (*where, n),
                 prefix,
@@ -105,9 +144,22 @@ def _restored(
     return given
 
 
-def _why(place: Place, original: Any, where: Pointer) -> str:
-    if place.is_hidden and original is not _MISSING:
-        return f"what is hidden here is {marker(where)!r}: leave that as it is, or write another value"
+def _by_shown_name(original: Any, shown: Any) -> dict[str, tuple[str, Any, Any]]:
+    """Return the fields of an object by the names they were shown under: name, value, and value as shown."""
+    if not isinstance(original, dict):
+        return {}
+    fields = cast("dict[str, Any]", original)
+    seen = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
+    if len(seen) != len(fields):  # two names look the same: none of them is known
+        return {name: (name, value, seen[name]) for name, value in fields.items() if name in seen}
+    return {
+        other: (name, value, seen[other]) for (name, value), other in zip(fields.items(), seen, strict=True)
+    }
+
+
+def _why(place: Place, original: Any, shown: Any, where: Pointer) -> str:
+    if original is not _MISSING and isinstance(shown, str) and shown != original:
+        return f"what is hidden here is {shown!r}: leave that as it is, or write another value"
     return (
         f"a placeholder stands for what is hidden at its own place, and at {pointer_to(where) or 'this one'} "
         f"nothing is: write the value itself"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Self
 
-from signoff.errors import NotFound, SnapshotRefused, WrongAnswer
+from signoff.errors import NotFound, SnapshotRefused
 from signoff.local import LocalBackend
 from signoff.people.answers import get_question
-from signoff.people.placeholders import meant_answer, unquoting
+from signoff.people.placeholders import meaning
 from signoff.people.responders import Responder
 from signoff.people.resumptions import Response
 from signoff.people.search import QuestionSearch
-from signoff.records import CallKind, Entry, EntryKind, LiveText, Promise
+from signoff.records import CallKind, Entry, EntryKind, LiveText, Origin, Promise
 from signoff.redaction.paths import PLACEHOLDER
 from signoff.redaction.records import Redaction
+from signoff.redaction.redactor import Redactor
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
 
@@ -35,19 +36,37 @@ class RedactedBackend(LocalBackend):
 
     def __init__(self, store: Store, redaction: Redaction) -> None:
         super().__init__(store)
-        self.redaction = redaction
+        self.redactor = Redactor(store, redaction)
+
+    def coming_from(self, origin: Origin) -> Self:
+        backend = super().coming_from(origin)
+        backend.redactor = Redactor(backend._store, self.redactor.redaction)
+        return backend
 
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
         entries = await super().read_journal(run_id, after=after, limit=limit)
-        shown = _Journal(self.redaction, await self._workflow(run_id))
+        shown = await self._journal(run_id)
         return [shown.entry(entry) for entry in entries]
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
-        shown = _Journal(self.redaction, await self._workflow(run_id))
+        shown = await self._journal(run_id)
         async for entry in super().follow(run_id, after=after):
+            if entry.seq > shown.known_to:
+                shown = await self._journal(run_id, shown)
             yield shown.entry(entry)
+
+    async def _journal(self, run_id: str, former: _Journal | None = None) -> _Journal:
+        """Return what shows a run's journal as far as it is written by now."""
+        try:
+            workflow = (await self._store.get_run(run_id)).workflow
+        except NotFound:
+            workflow = None
+        secrets = await self.redactor.secrets(run_id) or frozenset()
+        known = self.redactor.redaction.remembered.get(self._store.namespace, run_id)
+        asked = {} if former is None else former.asked
+        return _Journal(self.redactor.redaction, workflow, secrets, -1 if known is None else known.seq, asked)
 
     async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
         """Without what is said live: nobody knows what of a text is hidden."""
@@ -58,10 +77,9 @@ class RedactedBackend(LocalBackend):
         """Answer a question that was shown without what is hidden: a placeholder means what it stands for."""
         question = await get_question(self._store, question_id)
         responder = Responder.of(said.get("user_id"), said.get("groups", ()), said.get("roles", ()))
-        meant = await meant_answer(self._store, self.redaction, question, value, responder)
-        with unquoting(self.redaction, question, meant):
+        async with meaning(self.redactor, self._store, question, value, responder) as meant:
             settled = await super().answer(question_id, meant, **said)
-        return self.redaction.shown(settled)
+        return await self.redactor.shown(settled)
 
     async def check_responses(
         self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
@@ -86,17 +104,13 @@ class RedactedBackend(LocalBackend):
         self, responses: Mapping[str, Response], responder: Responder
     ) -> AsyncGenerator[Mapping[str, Response]]:
         """Give answers with what their placeholders stand for; a refusal meanwhile quotes nothing that is hidden."""
-        questions = {id: await get_question(self._store, id) for id in responses}
-        meant: dict[str, Response] = {}
-        for id, each in responses.items():
-            value = await meant_answer(self._store, self.redaction, questions[id], each.value, responder)
-            meant[id] = replace(each, value=value)
-        try:
+        async with AsyncExitStack() as stack:
+            meant: dict[str, Response] = {}
+            for id, each in responses.items():
+                question = await get_question(self._store, id)
+                value = meaning(self.redactor, self._store, question, each.value, responder)
+                meant[id] = replace(each, value=await stack.enter_async_context(value))
             yield meant
-        except WrongAnswer as refusal:
-            id = refusal.question_id
-            with unquoting(self.redaction, questions[id], meant[id].value):
-                raise
 
     async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Raise SnapshotRefused: it would show everything."""
@@ -111,12 +125,6 @@ class RedactedBackend(LocalBackend):
         """Words are looked for in what is shown: ``list_promises`` here has nothing else."""
         return await super().list_questions(search, after=after, limit=limit)
 
-    async def _workflow(self, run_id: str) -> str | None:
-        try:
-            return (await self._store.get_run(run_id)).workflow
-        except NotFound:
-            return None
-
 
 class _Journal:
     """Part of a run's journal: what a question was called as it was shown, it is called where it is answered.
@@ -124,20 +132,32 @@ class _Journal:
     Args:
         redaction: What is hidden.
         workflow: The run's.
+        secrets: What is hidden of the run.
+        known_to: Up to which entry that is known.
+        asked: How the run's questions were called so far.
     """
 
-    def __init__(self, redaction: Redaction, workflow: str | None) -> None:
+    def __init__(
+        self,
+        redaction: Redaction,
+        workflow: str | None,
+        secrets: frozenset[str],
+        known_to: int,
+        asked: dict[int | None, str | None],
+    ) -> None:
         self._redaction = redaction
         self._workflow = workflow
-        self._asked: dict[int | None, str | None] = {}
+        self._secrets = secrets
+        self.known_to = known_to
+        self.asked = asked
 
     def entry(self, entry: Entry) -> Entry:
-        shown = self._redaction.entry(entry, self._workflow)
+        shown = self._redaction.entry(entry, self._workflow, self._secrets)
         if entry.call is not CallKind.QUESTION:
             return shown
         if entry.kind is EntryKind.OPENED:
-            self._asked[entry.n] = shown.name
-        return replace(shown, name=self._asked.get(entry.n, PLACEHOLDER))
+            self.asked[entry.n] = shown.name
+        return replace(shown, name=self.asked.get(entry.n, PLACEHOLDER))
 
 
 def backend_of(store: Store, redaction: Redaction) -> LocalBackend:
@@ -148,7 +168,7 @@ def backend_of(store: Store, redaction: Redaction) -> LocalBackend:
 def _shown_by(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     @wraps(method)
     async def shown(self: RedactedBackend, *args: Any, **options: Any) -> Any:
-        return self.redaction.shown_in(await method(self, *args, **options))
+        return await self.redactor.shown_in(await method(self, *args, **options))
 
     return shown
 

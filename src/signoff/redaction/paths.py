@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic_core import to_json
 
 from signoff.errors import InvalidValue
+from signoff.redaction.hidden import PLACEHOLDER, Hidden, Pointer, json_in, marker, pointer_to
 
 if TYPE_CHECKING:
     from jsonpath_rfc9535.segments import JSONPathSegment
 
-PLACEHOLDER: Final = "[redacted]"
-"""What stands for what is hidden."""
-
-SHORTEST_TEXT: Final = 4
-"""So many characters has what was hidden, to be looked for in texts: less is there by chance."""
-
-_WORDS: Final = frozenset({"note", "reason", "detail"})
-
-Pointer = tuple[str | int, ...]
-"""Where something is in a payload."""
+__all__ = ["PLACEHOLDER", "Hidden", "Place", "Pointer", "marker", "pointer_to", "start_of"]
 
 _Reached = frozenset[tuple[int, int]]
 
@@ -139,6 +133,10 @@ class Place:
         if isinstance(value, list):
             items = cast("list[Any]", value)
             return self._with_shown(items, enumerate(items), hidden, where)
+        if isinstance(value, str):
+            inner = json_in(value)  # a model sends arguments as text
+            shown = self.shown(inner, hidden) if inner is not None else None
+            return value if shown is inner else to_json(shown).decode()
         return value
 
     def _with_shown(
@@ -148,7 +146,7 @@ class Place:
         changed: dict[Any, Any] = {}
         for key, part in parts:
             place = self.under(key)
-            if place.is_hidden or isinstance(part, dict | list):  # nothing is in what is neither
+            if place.is_hidden or isinstance(part, dict | list | str):  # nothing is in what is none of these
                 new = place.shown(part, hidden, None if where is None else (*where, key))
                 if new is not part:
                     changed[key] = new
@@ -168,66 +166,6 @@ class Place:
             key = part.replace("~1", "/").replace("~0", "~")
             place = place.under(int(key)).joined(place.under(key)) if key.isdecimal() else place.under(key)
         return None if place.is_hidden else place
-
-
-class Hidden:
-    """What was hidden of a record, to look for it in the record's texts."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._texts: set[str] = set()
-
-    def note(self, value: Any, where: Pointer | None = None) -> str:
-        """Note that a value is hidden, and return what stands for it."""
-        self.count += 1
-        self._texts.update(
-            text
-            for text in _texts_in(value)
-            if len(text) >= SHORTEST_TEXT and not text.startswith(PLACEHOLDER[:-1])  # of what is shown twice
-        )
-        return PLACEHOLDER if where is None else marker(where)
-
-    def masked(self, text: str) -> str:
-        """Return a text without what was hidden."""
-        for hidden in sorted(self._texts, key=len, reverse=True):
-            if hidden in text:
-                self.count += 1
-                text = text.replace(hidden, PLACEHOLDER)
-        return text
-
-    def masked_in(self, value: Any) -> Any:
-        """Return plain data whose texts are without what was hidden."""
-        if not self._texts:
-            return value
-        if isinstance(value, str):
-            return self.masked(value)
-        if isinstance(value, dict):
-            return {name: self.masked_in(each) for name, each in cast("dict[str, Any]", value).items()}
-        if isinstance(value, list):
-            return [self.masked_in(each) for each in cast("list[Any]", value)]
-        return value
-
-    def masked_words(self, value: Any) -> Any:
-        """Return plain data in which the words that people add are without what was hidden."""
-        if isinstance(value, list):
-            return [self.masked_words(each) for each in cast("list[Any]", value)]
-        if not self._texts or not isinstance(value, dict):
-            return value
-        fields = cast("dict[str, Any]", value)
-        return {
-            name: self.masked_in(each) if name in _WORDS else self.masked_words(each)
-            for name, each in fields.items()
-        }
-
-
-def marker(where: Pointer) -> str:
-    """Return what stands for a value at a place of something that people may edit: no two places have the same."""
-    return f"{PLACEHOLDER[:-1]} {pointer_to(where)}]"
-
-
-def pointer_to(where: Pointer) -> str:
-    """Return a place as a JSON Pointer (RFC 6901)."""
-    return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in where)
 
 
 def start_of(paths: Iterable[str]) -> Place:
@@ -274,14 +212,3 @@ def _step(path: str, segment: JSONPathSegment) -> _Step:
                     f"{path!r} has {selector}: names, numbers from 0 on and * are what is known here",
                 )
     return _Step(None if is_any else frozenset(keys), isinstance(segment, JSONPathRecursiveDescentSegment))
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for each in cast("dict[str, Any]", value).values():
-            yield from _texts_in(each)
-    elif isinstance(value, list):
-        for each in cast("list[Any]", value):
-            yield from _texts_in(each)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)

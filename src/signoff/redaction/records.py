@@ -25,9 +25,10 @@ from signoff.records import (
     Schedule,
     WorkflowInfo,
 )
-from signoff.redaction.paths import Hidden, Place, start_of
-from signoff.redaction.schemas import without_examples
-from signoff.stores.paging import Page
+from signoff.redaction.hidden import Hidden, Pointer, marker
+from signoff.redaction.paths import Place, start_of
+from signoff.redaction.remembered import Remembered
+from signoff.redaction.schemas import without_examples, without_secrets
 
 T = TypeVar("T")
 
@@ -37,6 +38,16 @@ _QUOTING: Final = frozenset({"WrongAnswer", "InvalidValue", "NotSerializable"})
 _KNOWN: Final = frozenset(AuditKind)
 
 _OWN_OF_OPTION: Final = frozenset({"value", "label", "help"})
+
+_OWN_OF_QUESTION: Final = frozenset({"input_type", "digest", "policy", "options", "answer_schema"})
+"""Parts of a question in which nothing is looked for, or not as in the others."""
+
+_OWN_OF_EVENT: Final = frozenset(
+    {"data", "assignees", "to", "from", "error", "digest", "rule", "link", "groups", "roles"}
+)
+"""Details of events in which nothing is looked for, or not as in the others."""
+
+_WORDS: Final = frozenset({"note", "reason", "detail"})
 
 FindFunction = Callable[[str], Callable[..., Any] | None]
 """Finds a workflow's code by its name, if it is known."""
@@ -59,11 +70,12 @@ class Redaction:
 
     def __init__(self, paths: Iterable[str], function: FindFunction = lambda _: None) -> None:
         self.start = start_of(paths)
+        self.remembered = Remembered()
         self._function = function
-        self._record: Mapping[type, Callable[[Any], Any]] = {
+        self._record: Mapping[type, Callable[[Any, Hidden], Any]] = {
             Run: self._run,
             Promise: self._promise,
-            Entry: self.entry,
+            Entry: self._entry,
             AuditEvent: self._event,
             Schedule: self._schedule,
             Rule: self._rule,
@@ -75,33 +87,41 @@ class Redaction:
         """Whether it hides nothing."""
         return self.start.is_empty
 
-    def shown(self, record: T) -> T:
-        """Return a record without what is hidden; the very record if it has nothing of it."""
+    def shown(self, record: T, secrets: Iterable[str] = ()) -> T:
+        """Return a record without what is hidden; the very record if it has nothing of it.
+
+        Args:
+            record: Any record; of a kind without payloads it is returned as it is.
+            secrets: What is hidden elsewhere in its run, so that it is hidden here, too.
+        """
         show = self._record.get(type(record))
-        return record if show is None or self.is_empty else show(record)
+        return record if show is None or self.is_empty else _twice(record, secrets, show)
 
-    def shown_in(self, result: Any) -> Any:
-        """Return whatever a client gets, with the records in it as ``shown`` returns them."""
-        if self.is_empty:
-            return result
-        if isinstance(result, Page):
-            page = cast("Page[Any]", result)
-            return replace(page, items=tuple(map(self.shown, page.items)))
-        if isinstance(result, tuple):
-            return tuple(map(self.shown_in, cast("tuple[Any, ...]", result)))
-        if isinstance(result, list):
-            return list(map(self.shown_in, cast("list[Any]", result)))
-        return self.shown(result)
+    def _shows(self, record: object) -> Callable[[Any, Hidden], Any] | None:
+        return self._record.get(type(record))
 
-    def entry(self, entry: Entry, workflow: str | None = None) -> Entry:
+    def entry(self, entry: Entry, workflow: str | None = None, secrets: Iterable[str] = ()) -> Entry:
         """Return a journal entry without what is hidden.
 
         Args:
             entry: The entry.
             workflow: Of which workflow it is: its arguments may begin a new generation.
+            secrets: What is hidden elsewhere in its run.
         """
-        hidden = Hidden()
+        return _twice(entry, secrets, lambda each, hidden: self._entry(each, hidden, workflow))
 
+    def secrets_in(self, record: Any, workflow: str | None = None) -> frozenset[str]:
+        """Return the texts that are hidden of a record by its paths."""
+        hidden, show = Hidden(), self._shows(record)
+        if isinstance(record, Entry):
+            self._entry(record, hidden, workflow)
+        elif show is not None:
+            show(record, hidden)
+        return hidden.secrets
+
+    # Records
+
+    def _entry(self, entry: Entry, hidden: Hidden, workflow: str | None = None) -> Entry:
         def value(plain: Any) -> Any:
             if entry.kind is EntryKind.OPENED and entry.call in (CallKind.QUESTION, CallKind.STEP):
                 return self.question(plain, hidden)
@@ -125,14 +145,11 @@ class Redaction:
             hidden,
             value=_of_text(entry.value, hidden, value),
             error=_of_text(entry.error, hidden, lambda plain: self._error(plain, hidden)),
-            details=_of_text(entry.details, hidden, lambda plain: hidden.masked_words(details(plain))),
+            details=_of_text(entry.details, hidden, details),
             name=None if entry.name is None else hidden.masked(entry.name),  # of a question its text
         )
 
-    # Records
-
-    def _run(self, run: Run) -> Run:
-        hidden = Hidden()
+    def _run(self, run: Run, hidden: Hidden) -> Run:
         return _rewritten(
             run,
             hidden,
@@ -141,45 +158,42 @@ class Redaction:
             ),
             result=_of_text(run.result, hidden, lambda plain: self._named(run.workflow).shown(plain, hidden)),
             error=_of_text(run.error, hidden, lambda plain: self._error(plain, hidden)),
+            concurrency_key=None if run.concurrency_key is None else hidden.masked(run.concurrency_key),
         )
 
-    def _promise(self, promise: Promise) -> Promise:
-        hidden = Hidden()
+    def _promise(self, promise: Promise, hidden: Hidden) -> Promise:
         is_question = promise.kind is PromiseKind.QUESTION
         asked = self.question if is_question else self.start.shown
         answered = self._answer if is_question else self.start.shown
         return _rewritten(
             promise,
             hidden,
-            data=_of_text(promise.data, hidden, lambda plain: asked(plain, hidden)),
+            data=_of_text(promise.data, hidden, lambda plain: asked(plain, hidden), is_masked=is_question),
             value=_of_text(promise.value, hidden, lambda plain: answered(plain, hidden)),
             note=None if promise.note is None else hidden.masked(promise.note),
-            progress=_of_text(promise.progress, hidden, hidden.masked_words),
+            progress=_of_text(
+                promise.progress, hidden, lambda plain: _masked_words(plain, hidden), is_masked=True
+            ),
             origin=self._origin(promise.origin, hidden),
         )
 
-    def _schedule(self, schedule: Schedule) -> Schedule:
-        hidden = Hidden()
+    def _schedule(self, schedule: Schedule, hidden: Hidden) -> Schedule:
         workflow = schedule.workflow
         shown = _of_text(schedule.arguments, hidden, lambda plain: self._arguments(plain, hidden, workflow))
         return _rewritten(schedule, hidden, arguments=shown)
 
-    def _rule(self, rule: Rule) -> Rule:
-        hidden = Hidden()
+    def _rule(self, rule: Rule, hidden: Hidden) -> Rule:
         shown = _of_text(rule.arguments, hidden, lambda plain: self._pointed(plain, hidden))
         return _rewritten(rule, hidden, arguments=shown)
 
-    def _workflow(self, workflow: WorkflowInfo) -> WorkflowInfo:
+    def _workflow(self, workflow: WorkflowInfo, hidden: Hidden) -> WorkflowInfo:
         """Return a workflow whose parameters have no defaults and examples of what is hidden."""
-        hidden = Hidden()
         shown = _of_text(
             workflow.parameters, hidden, lambda plain: without_examples(plain, self.start, hidden)
         )
         return _rewritten(workflow, hidden, parameters=shown)
 
-    def _event(self, event: AuditEvent) -> AuditEvent:
-        hidden = Hidden()
-
+    def _event(self, event: AuditEvent, hidden: Hidden) -> AuditEvent:
         def details(plain: Any) -> Any:
             if not isinstance(plain, dict):
                 return self.start.shown(plain, hidden)
@@ -195,13 +209,16 @@ class Redaction:
                 told["detail"] = hidden.note(None)
             if event.kind not in _KNOWN:  # a newer version has recorded it
                 return self.start.shown(told, hidden)
-            return hidden.masked_words(told)
+            return {
+                name: each if name in _OWN_OF_EVENT else hidden.masked_in(each) for name, each in told.items()
+            }
 
+        is_masked = event.kind in _KNOWN
         shown = _rewritten(
             event,
             hidden,
             origin=self._origin(event.origin, hidden),
-            details=_of_text(event.details, hidden, details),
+            details=_of_text(event.details, hidden, details, is_masked=is_masked),
         )
         return event if shown is event else replace(shown, redacted=True)
 
@@ -219,7 +236,7 @@ class Redaction:
     def question(self, asked: Any, hidden: Hidden) -> Any:
         """Return what is asked, as in a question's JSON; its proposal and default say where something is hidden."""
         if not isinstance(asked, dict):
-            return self.start.shown(asked, hidden)
+            return hidden.masked_in(self.start.shown(asked, hidden))
         shown = dict(cast("dict[str, Any]", asked))
         for name in ("metadata", "proposal", "default"):
             if shown.get(name) is not None:
@@ -228,22 +245,36 @@ class Redaction:
         if action is not None:
             shown["action"] = action | {"arguments": self.start.shown(action.get("arguments"), hidden)}
         if shown.get("options"):
-            shown["options"] = [self._option(each, hidden) for each in shown["options"]]
+            shown["options"] = [
+                self._option(each, hidden, ("options", n)) for n, each in enumerate(shown["options"])
+            ]
         policy: dict[str, Any] = shown.get("policy") or {}
         if policy.get("timeout_answer") is not None:
-            shown["policy"] = policy | {"timeout_answer": self._answer(policy["timeout_answer"], hidden)}
-        for name in ("text", "help"):
-            shown[name] = hidden.masked_in(shown.get(name))
-        return {name: each for name, each in shown.items() if name in asked}
+            answer = hidden.masked_in(self._answer(policy["timeout_answer"], hidden))
+            shown["policy"] = policy | {"timeout_answer": answer}
+        if shown.get("answer_schema") is not None:
+            choices = choices_of(shown.get("options") and asked["options"], shown.get("options"))
+            shown["answer_schema"] = without_secrets(shown["answer_schema"], hidden, choices)
+        return {
+            name: each if name in _OWN_OF_QUESTION else hidden.masked_in(each)
+            for name, each in shown.items()
+            if name in asked
+        }
 
-    def _option(self, option: Any, hidden: Hidden) -> Any:
+    def _option(self, option: Any, hidden: Hidden, where: Pointer) -> Any:
+        """Return an option; a value with something hidden is replaced by a placeholder that can be chosen."""
         if not isinstance(option, dict):
             return option
-        fields = cast("dict[str, Any]", option)
-        return {
-            name: each if name in _OWN_OF_OPTION else self.start.under(name).shown(each, hidden)
-            for name, each in fields.items()
-        }
+        shown: dict[str, Any] = {}
+        for name, each in cast("dict[str, Any]", option).items():
+            if name == "value":
+                is_shown = not isinstance(each, str) or hidden.masked(each) == each
+                shown[name] = each if is_shown else hidden.placed(marker((*where, name)))
+            elif name in _OWN_OF_OPTION:
+                shown[name] = hidden.masked_in(each)
+            else:
+                shown[name] = hidden.masked_in(self.start.under(name).shown(each, hidden))
+        return shown
 
     def _answer(self, kept: Any, hidden: Hidden) -> Any:
         """Return what settled a question; of an approval what was approved, and how that differs."""
@@ -264,7 +295,7 @@ class Redaction:
                 ]
             else:
                 shown[name] = place.shown(each, hidden)
-        return hidden.masked_words(shown)
+        return shown
 
     def _edit(self, edit: Any, hidden: Hidden) -> Any:
         fields = cast("dict[str, Any]", edit)
@@ -306,10 +337,7 @@ class Redaction:
         return {**signal, "value": value}
 
     def _error(self, error: Any, hidden: Hidden) -> Any:
-        shown = self._parts_of_error(error, hidden)
-        return hidden.masked_in(shown)
-
-    def _parts_of_error(self, error: Any, hidden: Hidden) -> Any:
+        """Return an error without what is hidden of its attributes and arguments, and of those of its causes."""
         if not isinstance(error, dict):
             return error
         shown = dict(cast("dict[str, Any]", error))
@@ -317,14 +345,23 @@ class Redaction:
             if name in shown:
                 shown[name] = self.start.shown(shown[name], hidden)
         if shown.get("cause") is not None:
-            shown["cause"] = self._parts_of_error(shown["cause"], hidden)
+            shown["cause"] = self._error(shown["cause"], hidden)
         if shown.get("members"):
-            shown["members"] = [self._parts_of_error(each, hidden) for each in shown["members"]]
+            shown["members"] = [self._error(each, hidden) for each in shown["members"]]
         return shown
 
 
 def _shown_at(place: Place | None, value: Any, hidden: Hidden) -> Any:
     return hidden.note(value) if place is None else place.shown(value, hidden)
+
+
+def choices_of(before: Any, shown: Any) -> dict[str, str]:
+    """Return how the values of options are shown, of those that are not shown as they are."""
+    if before is None or shown is None:
+        return {}
+    options: list[tuple[dict[str, Any], dict[str, Any]]] = list(zip(before, shown, strict=True))
+    pairs = [(each.get("value"), other.get("value")) for each, other in options]
+    return {str(value): str(other) for value, other in pairs if value != other}
 
 
 def _is_edit(edit: Any) -> bool:
@@ -338,19 +375,51 @@ def _within(value: Any, show: Callable[[Any, Hidden], Any], hidden: Hidden) -> A
     return _of_text(value, hidden, lambda plain: show(plain, hidden))
 
 
-def _of_text(text: str | None, hidden: Hidden, show: Callable[[Any], Any]) -> str | None:
-    """Return JSON text of what ``show`` makes of what a text says.
+def _of_text(
+    text: str | None, hidden: Hidden, show: Callable[[Any], Any], *, is_masked: bool = False
+) -> str | None:
+    """Return JSON text of what ``show`` makes of what a text says, without what is hidden elsewhere.
 
-    What is no JSON, or not of the shape that it should have, is hidden whole: a worker may have written anything.
+    What is not valid JSON, or not of the shape that it should have, is hidden whole: a worker may have written
+    anything.
+
+    Args:
+        text: The text.
+        hidden: What is hidden.
+        show: Hides what the paths say.
+        is_masked: Whether ``show`` looks for what is hidden elsewhere, too.
     """
     if text is None:
         return None
     try:
         plain = from_json(text)
         shown = show(plain)
+        if not is_masked and (shown is not plain or hidden.is_in(text)):
+            shown = hidden.masked_in(shown)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return to_json(hidden.note(None)).decode()
     return text if shown is plain else to_json(shown).decode()
+
+
+def _twice(record: T, secrets: Iterable[str], show: Callable[[T, Hidden], T]) -> T:
+    """Return a record without what is hidden: what one of its parts hides is looked for in all of them."""
+    before = frozenset(secrets)
+    first = Hidden(before)
+    shown = show(record, first)
+    return shown if first.secrets == before else show(record, Hidden(first.secrets))
+
+
+def _masked_words(value: Any, hidden: Hidden) -> Any:
+    """Return plain data in which the words that people add are without what is hidden."""
+    if isinstance(value, list):
+        return [_masked_words(each, hidden) for each in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, Any]", value)
+    return {
+        name: hidden.masked_in(each) if name in _WORDS else _masked_words(each, hidden)
+        for name, each in fields.items()
+    }
 
 
 def _rewritten(record: T, hidden: Hidden, **parts: Any) -> T:

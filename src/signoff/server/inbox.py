@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from signoff.errors import NotFound
 from signoff.people.cases import Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState, Seal
-from signoff.redaction import Redaction
+from signoff.redaction import Redaction, Redactor
 from signoff.server.actors import Actor
 from signoff.stores.base import Store
 from signoff.wire import to_wire
@@ -101,7 +101,7 @@ class Inbox:
 
     def __init__(self, store: Store, redaction: Redaction) -> None:
         self._store = store
-        self._redaction = redaction
+        self._redactor = Redactor(store, redaction)
         self._kept: deque[Happening] = deque()
         self._since = self._end = -1  # `_kept` has all changes after the one, up to the other
         self._readers: set[asyncio.Event] = set()
@@ -194,7 +194,7 @@ class Inbox:
             question = questions[event.question_id]
             if question is not None and event.at >= question.created_at:  # not of an earlier one of that id
                 try:
-                    found.append(Happening.of(seal, event, question, self._redaction.shown(question)))
+                    found.append(Happening.of(seal, event, question, await self._redactor.shown(question)))
                 except (ValueError, TypeError, AttributeError, KeyError):
                     log.exception("question %s cannot be shown: nobody is told of it", question.id)
         return found

@@ -22,7 +22,7 @@ from signoff.people.cases import Case
 from signoff.people.controls import Control, controls_of, decision_of, note_of, visible, visible_json
 from signoff.people.filled import Filled, Shown, begin, returned
 from signoff.people.links import OpenedLink
-from signoff.people.questions import Question
+from signoff.people.questions import Question, digest_of
 from signoff.records import Promise
 
 MOST_RADIOS: Final = 12
@@ -134,7 +134,7 @@ def question_page(
         groups=groups,
         decision=decision,
         note=note,
-        digest=Question.from_json(link.question.data or "null").digest,
+        digest=digest_of(link.question),
         is_skippable=question.skippable,
         problems=listed,
     )

@@ -140,7 +140,7 @@ async def show_page(
         _admit(services, request, secret)
         link = await _find(services, request, secret)
         check_usable(link, store.clock.now())
-        return question_page(link, services.redaction.shown(link.question), store.clock.now())
+        return question_page(link, await services.shown(link.question), store.clock.now())
     except SignoffError as error:
         return refusal(error, words(error), as_page=not _wants_problem(accept))
 
@@ -167,7 +167,7 @@ async def answer_page(
                 raise
             link = await find_link(store, secret)
             check_usable(link, store.clock.now())
-            shown, now = services.redaction.shown(link.question), store.clock.now()
+            shown, now = await services.shown(link.question), store.clock.now()
             return question_page(link, shown, now, filled, _problems(error), status_of(type(error)))
     except SignoffError as error:
         return refusal(error, words(error), as_page=not _wants_problem(accept))

@@ -273,7 +273,7 @@ async def follow_inbox(
 @router.get("/{question_id}", responses=gives(Promise, NotFound, NotAllowed))
 async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question, open or closed."""
-    return reply_with(services.redaction.shown(await actor.question(services.store, question_id)))
+    return reply_with(await services.shown(await actor.question(services.store, question_id)))
 
 
 @router.post(

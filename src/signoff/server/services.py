@@ -14,7 +14,7 @@ from starlette.types import Scope
 from signoff.local import LocalBackend
 from signoff.people.channels.channel import Channel
 from signoff.records import Origin
-from signoff.redaction import Redaction
+from signoff.redaction import Redaction, Redactor
 from signoff.redaction.backend import backend_of
 from signoff.server.actors import actor_of
 from signoff.server.feeds import PING_SECONDS, Feeds
@@ -105,6 +105,10 @@ class Services:
         object.__setattr__(services, "store", stated(self.store, origin))
         object.__setattr__(services, "backend", self.backend.coming_from(origin))
         return services
+
+    async def shown(self, record: T) -> T:
+        """Return a record as it may leave the server."""
+        return await Redactor(self.store, self.redaction).shown(record)
 
     def address_of(self, scope: Scope) -> str | None:
         """Return from which address a request comes, as far as that is known."""

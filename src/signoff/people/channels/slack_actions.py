@@ -21,7 +21,7 @@ from signoff.people.channels.slack import APPROVE, REJECT, Answering, SlackSende
 from signoff.people.notices import LONGEST_TEXT, shown
 from signoff.people.questions import Question
 from signoff.records import Origin, OriginWay, Promise, PromiseState
-from signoff.redaction import Redaction
+from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store
 from signoff.stores.limits import check_text
 from signoff.stores.stated import stated
@@ -180,7 +180,7 @@ async def react(
         raise
     except SignoffError as error:
         return Reaction(click.response_url, shown(f"Not taken: {error}", 1_000))
-    return _accepted(click, redaction.shown(question), responder.user_id)
+    return _accepted(click, await Redactor(store, redaction).shown(question), responder.user_id)
 
 
 def _accepted(click: Click, question: Promise, user_id: str) -> Reaction:

@@ -1,0 +1,148 @@
+"""Showing records of a store without what is hidden anywhere in their runs: the one place where records leave a server.
+
+A path hides a value where it is. The same value is hidden wherever it shows up again in what the run, the runs that
+it has started or was started by, and the other runs of its session have made: texts of questions, messages of models,
+errors, metadata.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
+
+from signoff.errors import NotFound
+from signoff.records import AuditEvent, CallKind, EntryKind, Promise, Rule, Run, RunState
+from signoff.redaction.hidden import PLACEHOLDER
+from signoff.redaction.records import Redaction
+from signoff.redaction.remembered import Known
+from signoff.stores.base import Store
+from signoff.stores.paging import Page, RunFilter
+
+T = TypeVar("T")
+
+MOST_RELATED: Final = 200
+"""So many runs at most are looked through for one: the nearest, and of a session the newest."""
+
+OF_A_SESSION: Final = 50
+AT_ONCE: Final = 500  # entries
+
+
+class Redactor:
+    """Shows records of a store.
+
+    Args:
+        store: Where they are; opened for a namespace.
+        redaction: What is hidden. It remembers what was read, for all redactors that have it.
+    """
+
+    def __init__(self, store: Store, redaction: Redaction) -> None:
+        self._store = store
+        self.redaction = redaction
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it hides nothing."""
+        return self.redaction.is_empty
+
+    async def shown(self, record: T) -> T:
+        """Return a record without what is hidden; the very record if it has nothing of it."""
+        if self.is_empty:
+            return record
+        run_id = _run_of(record)
+        if run_id is None:
+            return self.redaction.shown(record)
+        secrets = await self.secrets(run_id, record if isinstance(record, Run) else None)
+        if secrets is None:
+            return self._of_a_deleted_run(record)
+        return self.redaction.shown(record, secrets)
+
+    async def shown_in(self, result: Any) -> Any:
+        """Return a result, with the records in it as ``shown`` returns them."""
+        if self.is_empty:
+            return result
+        if isinstance(result, Page):
+            page = cast("Page[Any]", result)
+            return replace(page, items=tuple([await self.shown(each) for each in page.items]))
+        if isinstance(result, tuple):
+            return tuple([await self.shown_in(each) for each in cast("tuple[Any, ...]", result)])
+        if isinstance(result, list):
+            return [await self.shown_in(each) for each in cast("list[Any]", result)]
+        return await self.shown(result)
+
+    async def secrets(self, run_id: str | None, run: Run | None = None) -> frozenset[str] | None:
+        """Return the texts that are hidden of a run and of those related to it; None if there is no such run.
+
+        Args:
+            run_id: The run; None: of none.
+            run: The run as it was read just now, if it was.
+        """
+        if self.is_empty or run_id is None:
+            return frozenset()
+        first = await self._known(run_id, run)
+        if first is None:
+            return None
+        found: set[str] = set(first.secrets)
+        seen, waiting = {run_id}, deque(await self._related(first))
+        while waiting and len(seen) < MOST_RELATED:
+            each = waiting.popleft()
+            if each in seen:
+                continue
+            seen.add(each)
+            known = await self._known(each)
+            if known is not None:
+                found |= known.secrets
+                waiting.extend(await self._related(known))
+        return frozenset(found)
+
+    async def _related(self, known: Known) -> list[str]:
+        related = [*([] if known.parent_id is None else [known.parent_id]), *sorted(known.children)]
+        if known.session_id is not None:
+            of_session = RunFilter(session_id=known.session_id)
+            related += [run.id for run in (await self._store.list_runs(of_session, limit=OF_A_SESSION)).items]
+        return related
+
+    async def _known(self, run_id: str, run: Run | None = None) -> Known | None:
+        """Return what is known of a run, after reading what was added to it."""
+        namespace, remembered = self._store.namespace, self.redaction.remembered
+        known = remembered.get(namespace, run_id)
+        try:
+            run = run or await self._store.get_run(run_id)
+        except NotFound:
+            return None
+        if known is None or known.created_at != run.created_at:
+            known = Known(run.workflow, run.created_at, run.parent_id, run.session_id)
+        if known.is_over:
+            return known
+        secrets = set(known.secrets | self.redaction.secrets_in(run))
+        children, seq = set(known.children), known.seq
+        while entries := await self._store.read_journal(run_id, after=seq, limit=AT_ONCE):
+            for entry in entries:
+                secrets |= self.redaction.secrets_in(entry, run.workflow)
+                if entry.kind is EntryKind.OPENED and entry.call is CallKind.CHILD:
+                    children.add(str(entry.fact("id")))
+            seq = entries[-1].seq
+            if len(entries) < AT_ONCE:
+                break
+        known = replace(
+            known,
+            secrets=frozenset(secrets),
+            children=frozenset(children),
+            seq=seq,
+            is_over=run.state in (RunState.SUCCEEDED, RunState.CANCELLED),  # another may be retried
+        )
+        remembered.put(namespace, run_id, known)
+        return known
+
+    def _of_a_deleted_run(self, record: T) -> T:
+        """Return what a record still says: what is hidden of its run is not known any more, so no text is shown."""
+        if isinstance(record, AuditEvent) and record.details is not None:
+            return cast("T", replace(record, details=f'"{PLACEHOLDER}"', redacted=True))
+        return self.redaction.shown(record)
+
+
+def _run_of(record: object) -> str | None:
+    """Return the run that a record is of."""
+    if isinstance(record, Run):
+        return record.id
+    return record.run_id if isinstance(record, Promise | AuditEvent | Rule) else None
