@@ -16,10 +16,11 @@ from tests.support import OnThread
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All share one browser, and are skipped where there is none. They begin first, since one process has them all."""
+    """Two browsers are there at once, one of them for the pages as such. Their tests begin first: they last longest."""
     items.sort(key=lambda item: not _is_here(item))
     for item in filter(_is_here, items):
-        item.add_marker(pytest.mark.xdist_group("browser"))
+        group = "places" if item.path.name in ("test_places.py", "test_prefix.py") else "browser"
+        item.add_marker(pytest.mark.xdist_group(group))
         if CHROMIUM is None:
             item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
 

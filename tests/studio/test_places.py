@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from signoff.server import Server
 from tests.studio.patience import patient
@@ -23,6 +23,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "has_touch": True},
     "dark phone": {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}, "has_touch": True},
 }
+WINDOWS = ("light", "dark phone")
+"""The looks that pages come in; there they are looked at by day and by night."""
 ADMIN = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": "admin"}
 SUMS_SHIFTS = """
 window.shifted = 0;
@@ -57,7 +59,7 @@ GOOD_SHIFT = 0.02
 
 @dataclass(frozen=True)
 class Visit:
-    """What was found on a page in one look."""
+    """What was found on a page in one window."""
 
     violations: list[dict[str, Any]]
     shifted: float
@@ -73,21 +75,22 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="module", params=LOOKS)
-def window(
-    request: pytest.FixtureRequest, browser: Browser, rooms: Server
-) -> Iterator[tuple[str, BrowserContext]]:
-    context = browser.new_context(base_url=rooms.url, extra_http_headers=ADMIN, **LOOKS[request.param])
+@dataclass(frozen=True)
+class Window:
+    """A window that goes from page to page, which costs half as much as a new one for each."""
+
+    page: Page
+    schemes: Sequence[Literal["light", "dark"]]
+    size: str
+    trouble: list[str]
+
+
+@pytest.fixture(scope="module", params=WINDOWS)
+def window(request: pytest.FixtureRequest, browser: Browser, rooms: Server) -> Iterator[Window]:
+    look = LOOKS[request.param]
+    context = browser.new_context(base_url=rooms.url, extra_http_headers=ADMIN, **look)
     context.add_init_script(SUMS_SHIFTS)
-    yield request.param, context
-    context.close()
-
-
-@pytest.fixture(scope="module", params=PLACES)
-def visit(request: pytest.FixtureRequest, window: tuple[str, BrowserContext]) -> Visit:
-    """Look at a page, and keep its picture."""
-    look, context = window
-    place, page, trouble = PLACES[request.param], context.new_page(), list[str]()
+    page, trouble = context.new_page(), list[str]()
 
     def told(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and "status of 404" not in message.text:
@@ -98,21 +101,36 @@ def visit(request: pytest.FixtureRequest, window: tuple[str, BrowserContext]) ->
     page.on(
         "requestfailed", lambda failed: is_let_go(failed) or trouble.append(f"{failed.url}: {failed.failure}")
     )
+    schemes: list[Literal["light", "dark"]] = ["light", "dark"]
+    schemes.sort(key=lambda scheme: scheme != look["color_scheme"])
+    yield Window(page, schemes, "phone" if "phone" in request.param else "wide", trouble)
+    context.close()
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def visit(request: pytest.FixtureRequest, window: Window) -> Visit:
+    """Look at a page, by day and by night, and keep its pictures."""
+    place, page = PLACES[request.param], window.page
+    page.emulate_media(color_scheme=window.schemes[0])
+    page.goto("about:blank")  # what the page before still asks for is let go
+    window.trouble.clear()
     page.goto(place.address)
     expect(page.get_by_role("main").get_by_text(place.sees).filter(visible=True).first).to_be_visible()
     page.evaluate("document.fonts.ready")
-    take_picture(page, f"{request.param} {look}")
-    violations = Axe().run(page).response["violations"]
-    found = Visit(
-        violations=[each for each in violations if each["impact"] in ("serious", "critical")],
+    violations = list[dict[str, Any]]()
+    for scheme in window.schemes:
+        page.emulate_media(color_scheme=scheme)
+        take_picture(page, f"{request.param} {scheme} {window.size}")
+        found = Axe().run(page).response["violations"]
+        violations += [each for each in found if each["impact"] in ("serious", "critical")]
+    return Visit(
+        violations=violations,
         shifted=page.evaluate("window.shifted"),
         too_wide=page.evaluate(OVERHANGS),
         title=page.title(),
         landmarks=page.get_by_role("main").count() + page.get_by_role("navigation").count(),
-        trouble=list(trouble),
+        trouble=list(window.trouble),
     )
-    page.close()
-    return found
 
 
 def is_let_go(failed: Request) -> bool:

@@ -51,15 +51,14 @@ def page(browser: Browser, host: Host) -> Iterator[Page]:
     assert (trouble, host.strays) == ([], [])
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_a_page_is_whole_and_its_links_lead_below_the_prefix(page: Page, host: Host, name: str) -> None:
-    place = PLACES[name]
-    page.goto(host.url + place.address)
-    expect(page.get_by_role("main").get_by_text(place.sees).filter(visible=True).first).to_be_visible()
-    shown = page.get_by_role("link")
-    expect(shown.nth(9)).to_be_attached()  # who one is, is known after what is shown
-    links: list[str] = shown.evaluate_all("links => links.map(each => each.href)")
-    assert [link for link in links if not link.startswith(f"{host.url}/")] == []
+def test_each_page_is_whole_and_its_links_lead_below_the_prefix(page: Page, host: Host) -> None:
+    for name, place in PLACES.items():
+        page.goto(host.url + place.address)
+        expect(page.get_by_role("main").get_by_text(place.sees).filter(visible=True).first).to_be_visible()
+        shown = page.get_by_role("link")
+        expect(shown.nth(9)).to_be_attached()  # who one is, is known after what is shown
+        links: list[str] = shown.evaluate_all("links => links.map(each => each.href)")
+        assert [link for link in links if not link.startswith(f"{host.url}/")] == [], name
 
 
 def test_what_happens_is_told_there_and_what_is_decided_arrives(page: Page, host: Host) -> None:
