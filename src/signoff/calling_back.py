@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Generator
 from dataclasses import replace
 from typing import Any
 
 from signoff.engine.calls import PromiseCall
 from signoff.engine.execution import Execution
+from signoff.engine.inputs import inputs_text
 from signoff.errors import NonDeterminism, QuestionCancelled, RegistrationError, SignalTimeout
 from signoff.handles import DurablePromise
 from signoff.people.answers import Answer, read_answer
 from signoff.people.callbacks import BY_HAND, PATH, RETURN, secret_in
 from signoff.people.questions import Question
+from signoff.questioning import inputs_of
 from signoff.records import CallKind, Entry, NewPromise, TokenKind
 from signoff.tokens import hash_of, new_secret
 
@@ -44,6 +47,12 @@ class CallbackCall(PromiseCall):
             self.url = self._known_url(self._execution.numbers.next_n(self._execution)) or self._new_url()
             self.data = self.question.to_json()
         return super().begin()
+
+    def inputs_now(self) -> str | None:
+        parts = inputs_of(self.question)
+        if self.timeout is not None:
+            parts["timeout_seconds"] = json.dumps(self.timeout)
+        return inputs_text(parts)
 
     def new_promise(self, now: float) -> NewPromise:
         new = super().new_promise(now)

@@ -17,6 +17,7 @@ from signoff.calling_back import CallbackCall, CallbackOpening
 from signoff.concurrency import slot_of
 from signoff.engine.branches import Branch
 from signoff.engine.calls import (
+    UNSAID,
     ChildCall,
     DetachedCall,
     Effect,
@@ -26,6 +27,7 @@ from signoff.engine.calls import (
     StepCall,
     StepOptions,
 )
+from signoff.engine.captured import note_variables
 from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
@@ -121,6 +123,7 @@ class Context:
         returns: Any = None,
         operators: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        compare: Any = UNSAID,
     ) -> StepCall:
         """Run ordinary code once and keep what it returns.
 
@@ -130,7 +133,8 @@ class Context:
         Args:
             name: The step's name in the journal; may be left out for a named function.
             function: What to run.
-            args: Its arguments. They are not stored.
+            args: Its arguments. The function gets copies of those that are data. Short ones are journaled, of long ones
+                a digest: a replay compares them, with the variables of the workflow that the function closes over.
             retry: When to try again; by default 8 attempts with exponential back-off.
             timeout: Seconds one attempt may take. A plain function cannot be stopped and goes on in its thread.
             durable: False keeps the value out of the journal; the function runs again at every replay.
@@ -141,6 +145,7 @@ class Context:
             operators: Who is asked about a step of ``effect="once"`` that was interrupted, such as ``["group:ops"]``;
                 by default the app's ``operators``, and anybody if there are none.
             metadata: What they are shown of it, such as its arguments; JSON.
+            compare: What a replay compares instead of the arguments: data. None compares nothing but the name.
 
         Returns:
             An awaitable for the value, as the journal gives it back at any replay.
@@ -167,8 +172,10 @@ class Context:
             returns=codec.return_annotation(function) if returns is None else returns,
             operators=tuple(operators),
             metadata=metadata,
+            compare=compare,
         )
         options.check(name)
+        note_variables(function, self._execution.codes)
         return StepCall(self._execution, name, function, args, {}, options)
 
     def lfc(self, function: Function, *args: Any, **kwargs: Any) -> StepCall | LocalCall:
@@ -181,7 +188,9 @@ class Context:
         if is_workflow_code(function):
             return LocalCall(self._execution, child, function, args, kwargs)
         options = StepOptions(returns=codec.return_annotation(function))
-        return StepCall(self._execution, function_name(function), function, (child, *args), kwargs, options)
+        note_variables(function, self._execution.codes)
+        name = function_name(function)
+        return StepCall(self._execution, name, function, (child, *args), kwargs, options, child)
 
     def lfi(self, function: Function, *args: Any, **kwargs: Any) -> Invocation[Any]:
         """Like ``lfc``, but awaiting it gives a handle at once; awaiting the handle waits for the value."""

@@ -7,6 +7,7 @@ Each message says what happened, to what, and what to do. Control flow that a us
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class SignoffError(Exception):
@@ -449,6 +450,12 @@ class NotInStep(WorkflowError, RuntimeError):
         self.where = where
 
 
+_CAUSES_OF_OTHER_INPUTS = (
+    "Either the calls come in another order (a set of your own, os.listdir, time.time()), or a deploy has changed what "
+    "this call is called with. "
+)
+
+
 class NonDeterminism(WorkflowError):
     """The code asked for something else than the journal holds at this place.
 
@@ -458,14 +465,26 @@ class NonDeterminism(WorkflowError):
         recorded: What the journal holds, such as ``step 'charge'``.
         issued: What the code asked for now.
         where: ``file:line`` of the code, if it issued a call.
+        recorded_inputs: What the recorded call was called with, if that is what differs.
+        issued_inputs: What the code calls it with now, if that is what differs.
     """
 
-    def __init__(self, run_id: str, n: int, recorded: str, issued: str, where: str | None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        n: int,
+        recorded: str,
+        issued: str,
+        where: str | None,
+        inputs: tuple[dict[str, Any], dict[str, Any]] | None = None,
+    ) -> None:
         at = f" at {where}" if where else ""
+        cause = "" if inputs is None else _CAUSES_OF_OTHER_INPUTS
         super().__init__(
             f"run {run_id!r}, call {n}: the journal holds {recorded}, the code{at} has {issued}. "
-            f"Restore the old order, or guard the change with ctx.patched(...), then retry the run"
+            f"{cause}Restore the old order, or guard the change with ctx.patched(...), then retry the run"
         )
+        self.recorded_inputs, self.issued_inputs = inputs or (None, None)
         self.run_id = run_id
         self.n = n
         self.recorded = recorded

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from signoff.engine.calls import PromiseCall
 from signoff.engine.execution import Execution
+from signoff.engine.inputs import folded, inputs_text, value_text
 from signoff.errors import QuestionCancelled, RegistrationError, SignalTimeout
 from signoff.people.answers import Answer, read_answer
 from signoff.people.hours import BusinessHours
@@ -15,6 +17,34 @@ from signoff.people.policies import Policy, check_deadline
 from signoff.people.questions import Question
 from signoff.records import CallKind, Entry, NewPromise
 from signoff.start_options import check_seconds
+
+_COMPARED: Final = ("skippable", "other", "proposal", "action", "callback")
+"""What makes it another question; how it is explained may change while it waits."""
+
+
+def inputs_of(question: Question) -> dict[str, str]:
+    """Return what a replay compares of a question, as JSON texts by name; its text is its name.
+
+    Of its form only the names of the fields are compared: pydantic writes the same schema in another way from one
+    version to the next.
+    """
+    parts: dict[str, Any] = {name: getattr(question, name) for name in _COMPARED}
+    if is_of_agent(question):  # the way there, and what can be chosen by now, are for people to read
+        parts["metadata"] = {name: each for name, each in question.metadata.items() if name != "conversation"}
+    else:
+        parts["metadata"] = question.metadata
+        parts["options"] = [choice["value"] for choice in question.options]
+    if question.input_type != "approval":
+        parts["input_type"] = question.input_type
+    if question.input_type in ("form", "external"):
+        parts["fields"] = sorted(question.answer_schema.get("properties", ()))
+    texts = {name: value_text(part) for name, part in parts.items() if part}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def is_of_agent(question: Question) -> bool:
+    """Whether it is about a call of an agent's tool: who is asked, and about what else, is as the code has it now."""
+    return "tool_call_id" in question.metadata and "agent" in question.metadata
 
 
 class QuestionCall(PromiseCall):
@@ -50,6 +80,19 @@ class QuestionCall(PromiseCall):
                 self.closes_after = None if timeout is None else self.hours.after(now, timeout) - now
             self.data = self.question.to_json(self.policy)
         return super().begin()
+
+    def inputs_now(self) -> str | None:
+        parts = inputs_of(self.question)
+        policy = self.policy
+        if is_of_agent(self.question):
+            return inputs_text(parts)
+        if policy.assignees:
+            parts["assignees"] = folded(json.dumps(policy.assignees))
+        if (rules := policy.to_json()) != "{}":
+            parts["policy"] = folded(rules)
+        if self.timeout is not None:
+            parts["timeout_seconds"] = json.dumps(self.timeout)
+        return inputs_text(parts)
 
     def new_promise(self, now: float) -> NewPromise:
         new = super().new_promise(now)

@@ -307,9 +307,9 @@ async def test_closing_a_branch_closes_what_people_are_asked_of_its_interrupted_
         branch.skip()
         with beside.entered():
             closing = asyncio.create_task(closes(ctx, branch))
-        await ctx.step("look", lambda: None)
+        await ctx.step("look", lambda what: None, "look")
         await ctx.wait_for_signal("go")
-        await ctx.step("see", lambda: None)
+        await ctx.step("see", lambda what: None, "see")
         await asyncio.gather(closing, ctx.wait_for_signal("end"))
 
     async def closes(ctx: Context, branch: Branch) -> None:

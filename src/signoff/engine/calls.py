@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from signoff import codec
+from signoff.codec.stable import stable_text
 from signoff.engine.callbacks import TimerCallback
+from signoff.engine.captured import captured_text
+from signoff.engine.given import Given
+from signoff.engine.inputs import arguments_text, folded, inputs_text, own
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
@@ -57,10 +62,12 @@ class Call(Generic[T]):
     Attributes:
         n: Its number in the run; 0 until it is issued.
         name: What it is called in the journal.
+        inputs: What it was called with, as JSON, once it is issued; None: with nothing.
+        is_journaled: Whether the journal has its inputs.
     """
 
     kind: ClassVar[CallKind]
-    __slots__ = ("__weakref__", "_execution", "_is_begun", "future", "n", "name")
+    __slots__ = ("__weakref__", "_execution", "_is_begun", "future", "inputs", "is_journaled", "n", "name")
 
     def __init__(self, execution: Execution, name: str) -> None:
         check_name(f"{self.kind} name", name)
@@ -68,6 +75,8 @@ class Call(Generic[T]):
         self.name = name
         self.n = 0
         self.future: asyncio.Future[T] | None = None
+        self.inputs: str | None = None
+        self.is_journaled = False
         self._is_begun = False
 
     @property
@@ -105,6 +114,10 @@ class Call(Generic[T]):
         if not is_begun and not self._execution.is_discarded:
             warn_of_unawaited(self.kind, self.name)
 
+    def inputs_now(self) -> str | None:
+        """Return what it is called with, as JSON for a replay to compare; None: with nothing."""
+        return None
+
     def settle(self, entry: Entry) -> None:
         """Give the code what the journal holds as this call's outcome."""
         assert self.future is not None
@@ -122,6 +135,10 @@ class Call(Generic[T]):
         raise NotImplementedError(self.kind)
 
 
+UNSAID: Final = object()
+"""Stands for a step's own arguments, where nothing else is to be compared."""
+
+
 @dataclass(slots=True)
 class StepOptions:
     """How a step is run. See ``Context.step`` for what each means."""
@@ -135,6 +152,7 @@ class StepOptions:
     returns: Any = Any
     operators: tuple[str, ...] = ()
     metadata: Mapping[str, Any] | None = None
+    compare: Any = UNSAID
 
     def check(self, name: str) -> None:
         """Refuse options that contradict each other."""
@@ -177,8 +195,10 @@ class StepCall(Call[Any]):
         "attempt",
         "computed",
         "context",
+        "context_given",
         "ends",
         "function",
+        "given",
         "kwargs",
         "speech",
         "step_options",
@@ -193,12 +213,15 @@ class StepCall(Call[Any]):
         args: Sequence[Any],
         kwargs: dict[str, Any],
         step_options: StepOptions,
+        context_given: object = None,
     ) -> None:
         super().__init__(execution, name)
+        self.context_given = context_given  # among its arguments; it is not compared
         self.function = function
         self.args = args
         self.kwargs = kwargs
         self.step_options = step_options
+        self.given: Given | None = None  # what its attempts get, once it is issued
         self.computed: list[Any] = []  # the value just computed here, so that it need not be decoded again
         self.context: contextvars.Context | None = None  # of the code that awaits it, for the step to see
         self.attempt = 0  # that is made, or was last
@@ -230,9 +253,30 @@ class StepCall(Call[Any]):
         return None if self.speech is None else self.speech.hush(self)
 
     def begin(self) -> asyncio.Future[Any]:
-        if self.future is None:
-            self.context = contextvars.copy_context()
-        return super().begin()
+        if self.future is not None:
+            return self.future
+        self.context = contextvars.copy_context()
+        future = super().begin()
+        has_ended = self.step_options.durable and self.n in self._execution.past.completed
+        is_shared = has_ended or own(self.function)
+        self.given = Given.now(self.function, self.args, self.kwargs, is_shared=is_shared)
+        return future
+
+    def inputs_now(self) -> str | None:
+        options, parts = self.step_options, dict[str, str]()
+        if options.compare is not UNSAID:
+            if options.compare is not None:
+                parts["compare"] = folded(stable_text(options.compare))
+        elif not own(self.function):
+            text = arguments_text(self.name, self.function, self.args, self.kwargs, self.context_given)
+            if text is not None:
+                parts["args"] = text
+            captured = captured_text(self.function)
+            if captured:
+                parts["captured"] = inputs_text(captured) or "{}"
+        if options.key is not None:
+            parts["key"] = json.dumps(options.key)
+        return inputs_text(parts)
 
     def settle(self, entry: Entry) -> None:
         self.ends = self._execution.past.ends.get(self.n, ())
@@ -259,6 +303,7 @@ class StepCall(Call[Any]):
         returns: Any = None,
         operators: Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        compare: Any = UNSAID,
     ) -> StepCall:
         """Change how the step is run; what is not given stays as it is.
 
@@ -280,6 +325,7 @@ class StepCall(Call[Any]):
             returns=old.returns if returns is None else returns,
             operators=old.operators if operators is None else tuple(operators),
             metadata=old.metadata if metadata is None else metadata,
+            compare=old.compare if compare is UNSAID else compare,
         )
         with self._dropped_if_refused():
             changed.check(self.name)
@@ -315,6 +361,16 @@ class PromiseCall(Call[Any]):
     def id(self) -> str:
         """The promise's id."""
         return self.chosen_id or f"{self.run.id}.{self.n}"
+
+    def inputs_now(self) -> str | None:
+        parts = dict[str, str]()
+        if self.chosen_id is not None:
+            parts["id"] = json.dumps(self.chosen_id)
+        if self.timeout is not None:
+            parts["timeout_seconds"] = json.dumps(self.timeout)
+        if self.data is not None:
+            parts["data"] = folded(self.data)
+        return inputs_text(parts)
 
     def new_promise(self, now: float) -> NewPromise:
         """What the store is to create, for a promise opened at journal time ``now``."""
@@ -390,6 +446,14 @@ class ChildCall(Call[Any]):
     def id(self) -> str:
         """The child run's id."""
         return self.chosen_id or f"{self.run.id}.{self.n}"
+
+    def inputs_now(self) -> str | None:
+        parts = {"arguments": folded(self.arguments), "group": json.dumps(self.group)}
+        if self.chosen_id is not None:
+            parts["id"] = json.dumps(self.chosen_id)
+        if self.timeout is not None:
+            parts["timeout"] = json.dumps(self.timeout)
+        return inputs_text(parts)
 
     def new_run(self, now: float) -> NewRun:
         """What the store is to create, for a child started at journal time ``now``."""
@@ -486,6 +550,9 @@ class SignalCall(Call[Any]):
         self.due_at: float | None = None
         self.kept: Entry | None = None  # the signal it has got, if that was there before the call
 
+    def inputs_now(self) -> str | None:
+        return None if self.timeout is None else inputs_text({"timeout_seconds": json.dumps(self.timeout)})
+
     def outcome(self, entry: Entry) -> Any:
         if entry.kind is EntryKind.COMPLETED and entry.state == PromiseState.TIMED_OUT:
             raise SignalTimeout(f"signal {self.name!r}", self.timeout or 0.0)
@@ -506,6 +573,9 @@ class TimerCall(Call[None]):
     def __del__(self) -> None:
         pass  # a timer is never awaited itself
 
+    def inputs_now(self) -> str | None:
+        return f'{{"seconds":{round(min(self.due_at - self._execution.loop.time(), 1e15), 6)}}}'
+
     def settle(self, entry: Entry) -> None:
         self._execution.fire(self)
 
@@ -519,6 +589,9 @@ class ProgressCall(Call[None]):
     def __init__(self, execution: Execution, name: str, value: str) -> None:
         super().__init__(execution, name)
         self.value = value
+
+    def inputs_now(self) -> str | None:
+        return None if self.value == "{}" else inputs_text({"details": folded(self.value)})
 
 
 def _times_of(before: float, entry: Entry) -> tuple[float, float]:

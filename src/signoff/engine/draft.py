@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from signoff.engine.calls import Call
+from signoff.engine.inputs import KEY as INPUTS
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, NewRun, Run
 from signoff.stores.base import Write
 
@@ -74,8 +75,13 @@ class Draft:
         error: str | None = None,
         details: dict[str, Any] | None = None,
     ) -> Entry:
-        """Add an entry about a call."""
-        return self.add(kind, call.n, call.kind, call.name, value=value, error=error, details=details)
+        """Add an entry about a call. The first one has what it was called with."""
+        text = None if details is None else to_json(details).decode()
+        if call.inputs is not None and not call.is_journaled:
+            begin = f'{{"{INPUTS}":{call.inputs}'
+            text = f"{begin}}}" if text is None or text == "{}" else f"{begin},{text[1:]}"
+        call.is_journaled = True
+        return self._add(Entry(self.seq, self.now, kind, call.n, call.kind, call.name, value, error, text))
 
     def add(
         self,
@@ -90,7 +96,9 @@ class Draft:
     ) -> Entry:
         """Add an entry."""
         text = None if details is None else to_json(details).decode()
-        entry = Entry(self.seq, self.now, kind, n, call, name, value, error, text)
+        return self._add(Entry(self.seq, self.now, kind, n, call, name, value, error, text))
+
+    def _add(self, entry: Entry) -> Entry:
         self.seq += 1
         self.last_at = self.now
         self._entries.append(entry)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import inspect
+import itertools
+import json
 import random
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from types import CodeType
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine import guard
@@ -21,8 +24,17 @@ from signoff.engine.branches import GROWN_FROM, Branch, Numbers, by_number, firs
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
-from signoff.engine.loop import Stuck, WorkflowLoop, calling_line, waiting_line
-from signoff.engine.past import Past
+from signoff.engine.inputs import KEY as INPUTS
+from signoff.engine.inputs import said, same
+from signoff.engine.loop import (
+    Stuck,
+    WorkflowLoop,
+    calling_line,
+    frames_of_run,
+    frames_waiting,
+    waiting_line,
+)
+from signoff.engine.past import Past, Recorded
 from signoff.engine.weight import runs_weighed
 from signoff.errors import (
     BusyLoop,
@@ -38,6 +50,8 @@ from signoff.records import CallKind, Entry, EntryKind, Run, RunState
 from signoff.stores.base import Outcome
 
 T = TypeVar("T")
+
+_TASKS_LOOKED_AT: Final = 64
 
 _alive: weakref.WeakSet[Execution] = weakref.WeakSet()
 
@@ -177,13 +191,14 @@ class Execution:
 
     def check_replayed(self) -> None:
         """After the last entry: the code must have asked for everything that the journal knows."""
+        self.past.completed.clear()
         for n, recorded in self.past.calls.items():
             self._diverge(n, recorded, "nothing: it waits or has ended before that", None)
             return
 
     def overran(self, entry: Entry) -> None:
         """The code has ended where the journal goes on with ``entry``."""
-        recorded = (entry.call or CallKind.SIGNAL, entry.name or "")
+        recorded = Recorded(entry.call or CallKind.SIGNAL, entry.name or "")
         self._diverge(entry.n or 0, recorded, "nothing: it has ended before that", None)
 
     def waiting_line(self) -> str:
@@ -221,6 +236,15 @@ class Execution:
 
     # What calls and the context do
 
+    def codes(self) -> list[CodeType]:
+        """Return the code of the run: what is running, the workflow's, and what waits in other tasks."""
+        frames = list(frames_of_run())
+        for task in itertools.islice(self.loop.tasks, _TASKS_LOOKED_AT):
+            frames += frames_waiting(task.get_coro())
+        own: CodeType | None = getattr(inspect.unwrap(self.program.function), "__code__", None)
+        found = {id(frame.f_code): frame.f_code for frame in frames}
+        return [*found.values()] if own is None else [*found.values(), own]
+
     @property
     def random(self) -> random.Random:
         """The source of random numbers of the code that runs here, the same at every replay."""
@@ -237,9 +261,11 @@ class Execution:
         future = self.loop.create_future()
         call.future = future
         call.n = self.numbers.take(self)
+        call.inputs = call.inputs_now()
         recorded = self.past.calls.pop(call.n, None) if self.past.calls else None
-        if recorded is not None and recorded != (call.kind, call.name):
-            self._diverge(call.n, recorded, f"{call.kind} {call.name!r}", _here())
+        if recorded is not None:
+            call.is_journaled = True
+            self._compare(call, recorded)
         if self.failure is not None:
             return future
         self.open[call.n] = call
@@ -247,6 +273,38 @@ class Execution:
         if isinstance(call, SignalCall):
             self._listen(call)
         return future
+
+    def _compare(self, call: Call[Any], recorded: Recorded) -> None:
+        """Fail the run if a call is not what the journal has under its number."""
+        if (recorded.kind, recorded.name) != (call.kind, call.name):
+            self._diverge(call.n, recorded, f"{call.kind} {call.name!r}", self._here())
+            return
+        details = recorded.details
+        if call.inputs is None:
+            if details is None or not recorded.inputs:
+                return
+        elif details is not None and details.startswith(f'{{"{INPUTS}":{call.inputs}'):
+            return
+        was, now = recorded.inputs, json.loads(call.inputs or "{}")
+        if not same(was, now):
+            self._fail_for(call, was, now, self._here())
+
+    def _here(self) -> str:
+        """Name the line of user code that runs; if none does, as a task begins a call, that at which the run waits."""
+        if next(frames_of_run(), None) is None:
+            return self.waiting_line()
+        return calling_line(inspect.currentframe())
+
+    def _fail_for(self, call: Call[Any], was: dict[str, Any], now: dict[str, Any], where: str) -> None:
+        what = f"{call.kind} {call.name!r}".strip()
+        self.failure = self.failure or NonDeterminism(
+            self.run.id,
+            call.n,
+            f"{what} with {said(was)}",
+            f"{what} with {said(now)}",
+            where,
+            inputs=(was, now),
+        )
 
     def abandon(self, call: Call[Any]) -> None:
         """Give up an open call: its task was cancelled while it waited."""
@@ -413,7 +471,7 @@ class Execution:
         elif self.numbers.passes_over(entry):
             pass
         elif not self.numbers.has_come_to(entry.n):
-            recorded = (entry.call or CallKind.STEP, entry.name or "")
+            recorded = Recorded(entry.call or CallKind.STEP, entry.name or "")
             self._diverge(entry.n, recorded, "nothing: it has not come to that call", None)
         # else the code had given the call up before its outcome was journaled
         self.past.ends.pop(entry.n, None)
@@ -443,10 +501,9 @@ class Execution:
             call.due_at = self.loop.time() + call.timeout
         self._listeners.setdefault(call.name, deque()).append(call)
 
-    def _diverge(self, n: int, recorded: tuple[CallKind, str], issued: str, where: str | None) -> None:
-        kind, name = recorded
+    def _diverge(self, n: int, recorded: Recorded, issued: str, where: str | None) -> None:
         self.failure = self.failure or NonDeterminism(
-            self.run.id, n, f"{kind} {name!r}".strip(), issued, where
+            self.run.id, n, f"{recorded.kind} {recorded.name!r}".strip(), issued, where
         )
 
 
@@ -458,7 +515,3 @@ def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:
             return None
         error = group.exceptions[0]
     return error if isinstance(error, ContinueAsNew) else None
-
-
-def _here() -> str:
-    return calling_line(inspect.currentframe())

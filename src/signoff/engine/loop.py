@@ -20,10 +20,10 @@ import sysconfig
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, Final, NoReturn, Protocol, cast
 
 from signoff import private_names
 from signoff.engine.branches import current_branch
@@ -33,6 +33,8 @@ from signoff.errors import NotInStep
 log = logging.getLogger("signoff.workflow")
 
 TURNS_WITHOUT_WAITING = 100_000
+
+UNKNOWN_LINE: Final = "an unknown line"
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FOREIGN = tuple(
@@ -178,7 +180,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             task = getattr(callback.function, "__self__", None)
             if isinstance(task, asyncio.Task):
                 return waiting_line(cast("object", task.get_coro()))
-        return "an unknown line"
+        return UNKNOWN_LINE
 
     # What asyncio asks of a loop
 
@@ -335,7 +337,7 @@ def calling_line(frame: FrameType | None) -> str:
             break
         frame = frame.f_back
     if outermost is None:
-        return "an unknown line"
+        return UNKNOWN_LINE
     return _line(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
 
 
@@ -349,14 +351,33 @@ def raising_line(traceback: TracebackType | None) -> str | None:
     return None
 
 
-def waiting_line(waiting: object) -> str:
-    """Name the innermost line of the user's own code at which a coroutine or generator is suspended."""
-    found = "an unknown line"
+def frames_of_run() -> Iterator[FrameType]:
+    """Return the frames of the user's own code that a run's loop is running, from the innermost outwards."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            if not file.startswith(_FOREIGN) and not file.startswith("<frozen"):
+                yield frame
+        elif frame.f_code.co_name == "run_until_quiet":
+            return
+        frame = frame.f_back
+
+
+def frames_waiting(waiting: object) -> Iterator[FrameType]:
+    """Return the frames of the user's own code in which a coroutine or generator is suspended, the outermost first."""
     while waiting is not None:
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
         if frame is not None and not frame.f_code.co_filename.startswith((_PACKAGE, *_FOREIGN)):
-            found = _line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            yield frame
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+
+
+def waiting_line(waiting: object) -> str:
+    """Name the innermost line of the user's own code at which a coroutine or generator is suspended."""
+    found = UNKNOWN_LINE
+    for frame in frames_waiting(waiting):
+        found = _line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
     return found
 
 

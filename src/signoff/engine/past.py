@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from signoff.engine.inputs import KEY as INPUTS
 from signoff.records import CallKind, Entry, EntryKind
 
 _ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
+
+
+class Recorded(NamedTuple):
+    """A call as the journal has it."""
+
+    kind: CallKind
+    name: str
+    details: str | None = None  # of the first entry about it, which has its inputs
+    value: str | None = None  # of that entry
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What it was called with."""
+        details: dict[str, Any] = {} if self.details is None else json.loads(self.details)
+        return details.get(INPUTS) or {}
 
 
 @dataclass(slots=True)
 class Past:
     """What the journal said of calls before this process took the run up."""
 
-    calls: dict[int, tuple[CallKind, str]] = field(default_factory=dict[int, tuple[CallKind, str]])
+    calls: dict[int, Recorded] = field(default_factory=dict[int, "Recorded"])
+    completed: set[int] = field(default_factory=set[int])  # while it is replayed
     opened: dict[int, float] = field(default_factory=dict[int, float])  # open calls: when they were opened
     begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
     attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
@@ -31,11 +50,14 @@ class Past:
     def expect(self, entries: Iterable[Entry]) -> None:
         """Take in a journal that is going to be replayed: the code must issue each call in it again."""
         self.journal = entries = list(entries)
-        self.calls = {
-            entry.n: (entry.call, entry.name or "")
-            for entry in entries
-            if entry.n is not None and entry.call is not None
-        }
+        self.calls = {}
+        for entry in entries:
+            if entry.n is None or entry.call is None:
+                continue
+            if entry.n not in self.calls:
+                self.calls[entry.n] = Recorded(entry.call, entry.name or "", entry.details, entry.value)
+            if entry.kind is EntryKind.COMPLETED:
+                self.completed.add(entry.n)
         self.learn(entries)
         for entry in entries:
             self._note_received(entry)

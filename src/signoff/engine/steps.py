@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from signoff import codec, telemetry
 from signoff.engine.calls import StepCall
+from signoff.engine.given import Given
 from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.engine.scope import current_attempt
 from signoff.engine.voices import Voice
@@ -196,13 +197,19 @@ async def _run(call: StepCall, number: int, threads: ThreadPoolExecutor) -> Atte
 
 
 async def _invoke(call: StepCall, threads: ThreadPoolExecutor) -> Any:
-    if _is_async(call.function):
-        return await call.function(*call.args, **call.kwargs)
-    context = contextvars.copy_context()
-    value = await asyncio.get_running_loop().run_in_executor(
-        threads, lambda: context.run(_invoke_plain, call)
-    )
-    return await value if inspect.isawaitable(value) else value
+    assert call.given is not None
+    given = call.given.fresh()
+    try:
+        if _is_async(given.function):
+            return await given.function(*given.args, **given.kwargs)
+        context = contextvars.copy_context()
+        value = await asyncio.get_running_loop().run_in_executor(
+            threads, lambda: context.run(_invoke_plain, call.name, given)
+        )
+        return await value if inspect.isawaitable(value) else value
+    finally:
+        if given is not call.given:
+            call.given.warn_of_changes(call.name, given)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -212,11 +219,11 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
-def _invoke_plain(call: StepCall) -> Any:
+def _invoke_plain(name: str, given: Given) -> Any:
     try:
-        return call.function(*call.args, **call.kwargs)
+        return given.function(*given.args, **given.kwargs)
     except StopIteration as error:  # which no future can carry
-        raise RuntimeError(f"step {call.name!r} raised StopIteration") from error
+        raise RuntimeError(f"step {name!r} raised StopIteration") from error
 
 
 async def _invoke_in_time(call: StepCall, threads: ThreadPoolExecutor, seconds: float) -> Any:

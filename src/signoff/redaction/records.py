@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from pydantic_core import from_json, to_json
 
 from signoff.codec.signatures import signature
+from signoff.engine.inputs import KEY as INPUTS
 from signoff.origins import facts_of, origin_of
 from signoff.records import (
     AuditEvent,
@@ -48,6 +49,8 @@ _OWN_OF_EVENT: Final = frozenset(
 """Details of events in which nothing is looked for, or not as in the others."""
 
 _WORDS: Final = frozenset({"note", "reason", "detail"})
+
+_INPUTS_OF_ERROR: Final = ("recorded_inputs", "issued_inputs")
 
 FindFunction = Callable[[str], Callable[..., Any] | None]
 """Finds a workflow's code by its name, if it is known."""
@@ -136,9 +139,12 @@ class Redaction:
         def details(plain: Any) -> Any:
             told = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
             carried: list[dict[str, Any]] = told.get("signals") or []
-            if not carried:
-                return cast("Any", plain)
-            return {**told, "signals": [self._signal(each, hidden) for each in carried]}
+            changed: dict[str, Any] = {}
+            if carried:
+                changed["signals"] = [self._signal(each, hidden) for each in carried]
+            if INPUTS in told:
+                changed[INPUTS] = self._inputs(told[INPUTS], hidden, entry.name)
+            return {**told, **changed} if changed else cast("Any", plain)
 
         return _rewritten(
             entry,
@@ -326,6 +332,21 @@ class Redaction:
             args.append(place.shown(each, hidden))
         return {**said, "args": args, "kwargs": self.start.shown(said.get("kwargs", {}), hidden)}
 
+    def _inputs(self, inputs: Any, hidden: Hidden, name: str | None) -> Any:
+        """Return what a call was called with; each argument is a payload of its own name."""
+        if not isinstance(inputs, dict):
+            return inputs
+        shown: dict[str, Any] = {}
+        for part, each in cast("dict[str, Any]", inputs).items():
+            if part == "arguments":
+                shown[part] = self._arguments(each, hidden, name)
+            elif part == "data":
+                shown[part] = self.start.shown(each, hidden)
+            else:
+                shown[part] = self._named(part).shown(each, hidden)
+        asked = self.question(shown, hidden)
+        return hidden.masked_in(asked)
+
     def _named(self, name: str | None) -> Place:
         """Return the place of a payload that has a name besides: a step's result may be one bare text."""
         return self.start if name is None else self.start.joined(self.start.under(name))
@@ -343,12 +364,22 @@ class Redaction:
         shown = dict(cast("dict[str, Any]", error))
         for name in ("attributes", "args"):
             if name in shown:
-                shown[name] = self.start.shown(shown[name], hidden)
+                shown[name] = self.start.shown(self._with_inputs(shown[name], hidden), hidden)
         if shown.get("cause") is not None:
             shown["cause"] = self._error(shown["cause"], hidden)
         if shown.get("members"):
             shown["members"] = [self._error(each, hidden) for each in shown["members"]]
         return shown
+
+    def _with_inputs(self, attributes: Any, hidden: Hidden) -> Any:
+        """Return the attributes of an error, with what calls were called with as it is shown."""
+        if not isinstance(attributes, dict):
+            return attributes
+        fields = cast("dict[str, Any]", attributes)
+        found = {
+            name: self._inputs(fields[name], hidden, None) for name in _INPUTS_OF_ERROR if fields.get(name)
+        }
+        return {**fields, **found} if found else fields
 
 
 def _shown_at(place: Place | None, value: Any, hidden: Hidden) -> Any:

@@ -1,0 +1,125 @@
+"""Copies of data, so that two pieces of code do not share it.
+
+Data are the containers of Python, dataclasses and pydantic models, and what is in them. Everything else (a connection,
+a lock, an object of a class of its own) is known by its identity, and a copy shares it.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections import deque
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final, cast
+from uuid import UUID
+
+from pydantic import BaseModel
+
+UNCHANGING: Final = frozenset(
+    {
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        Decimal,
+        UUID,
+        date,
+        datetime,
+        time,
+        timedelta,
+        range,
+        types.FunctionType,
+        types.BuiltinFunctionType,
+        type,
+    }
+)
+"""Types of which nothing can be changed in place; functions are as they are shared."""
+
+Memo = dict[int, Any]
+"""The copies that are made, by the identity of what they are copies of."""
+
+
+def copied(value: Any, memo: Memo) -> Any:
+    """Return a copy of a value that shares no data with it; the very value if there is nothing to share.
+
+    Args:
+        value: Anything.
+        memo: The copies so far. What is the same object twice is the same copy twice.
+    """
+    kind = cast("Any", type(value))
+    if kind in UNCHANGING:
+        return value
+    known = memo.get(id(value))
+    if known is not None:
+        return known[1]
+    made = _made(value, kind, memo)
+    memo[id(value)] = (value, made)  # the value is kept, so that its id stays its own
+    return made
+
+
+def _made(value: Any, kind: Any, memo: Memo) -> Any:
+    if issubclass(kind, list | deque | set | bytearray | dict):
+        return _of_container(value, memo)
+    if kind is tuple:
+        parts = [copied(each, memo) for each in value]
+        return value if all(map(_is, parts, value)) else tuple(parts)
+    make: Any = getattr(kind, "_make", None)
+    if make is not None and isinstance(value, tuple):
+        named = [copied(each, memo) for each in cast("tuple[Any, ...]", value)]
+        return make(named)
+    if isinstance(value, BaseModel):
+        return _of_model(value, memo)
+    if is_dataclass(kind):
+        return _of_dataclass(value, memo)
+    return value
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _of_container(value: Any, memo: Memo) -> Any:
+    made = copy.copy(value)
+    memo[id(value)] = (value, made)  # it may be in itself
+    if isinstance(value, set | bytearray):
+        return made  # what is in a set has a hash, and so does not change
+    if isinstance(value, dict):
+        for key, item in cast("dict[Any, Any]", value).items():
+            if type(item) not in UNCHANGING:
+                made[key] = copied(item, memo)
+        return made
+    for index, item in enumerate(value):
+        if type(item) not in UNCHANGING:
+            made[index] = copied(item, memo)
+    return made
+
+
+def _of_model(value: Any, memo: Memo) -> Any:
+    made: Any = copy.copy(value)
+    memo[id(value)] = (value, made)
+    parts: list[dict[str, Any] | None] = [vars(made), made.__pydantic_extra__, made.__pydantic_private__]
+    for held in parts:
+        if held:
+            for name, item in held.items():
+                held[name] = copied(item, memo)
+    return made
+
+
+def _of_dataclass(value: Any, memo: Memo) -> Any:
+    try:
+        made = copy.copy(value)
+    except Exception:  # its class does not let itself be copied
+        return value
+    memo[id(value)] = (value, made)
+    names = {field.name for field in fields(value)} | set(getattr(made, "__dict__", ()))
+    for name in names:
+        item = getattr(made, name, None)
+        part = copied(item, memo)
+        if part is not item:
+            object.__setattr__(made, name, part)
+    return made
