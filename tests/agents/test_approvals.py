@@ -268,15 +268,40 @@ def test_operators_are_named_one_by_one() -> None:
         Durable(operators="role:operator")
 
 
+async def says_yes(call: ToolCall) -> bool:
+    return False
+
+
+def fails(call: ToolCall) -> bool:
+    return call.arguments["cents"] > 100
+
+
 @pytest.mark.parametrize(
-    "policy", [lambda call: "yes", lambda call: {"verdict": "banana"}, {"remove": lambda call: 7}]
+    "policy",
+    [
+        lambda call: "yes",
+        lambda call: 0,
+        lambda call: "",
+        lambda call: {"verdict": "banana"},
+        lambda call: {"verdict": "ask", "assignees": "ana"},
+        lambda call: {"verdict": "approve", "details": object()},
+        lambda call: lambda: False,
+        lambda call: (each for each in ()),
+        lambda call: says_yes,
+        fails,
+        {"remove": lambda call: 7},
+        {"remove": fails},
+    ],
 )
 @in_asyncio
-async def test_a_policy_that_says_nothing_sensible_lets_nothing_happen(policy: Any) -> None:
-    scene = Scene(calls(REMOVE), is_gated=False, approvals=policy)
+async def test_a_policy_that_fails_or_says_nothing_sensible_has_people_asked(policy: Any) -> None:
+    scene = Scene(calls(REMOVE), is_gated=False, approvals=policy, operators=["user:olga"])
     async with environment(scene.app) as env:
-        with pytest.raises(RegistrationError, match="approvals"):
-            await env.run(scene.work)
+        await env.start(scene.work)
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        assert question.assignees == ("user:olga",)
+        assert "policy_failed" in asked(question)["metadata"]
         assert scene.removed == []
 
 

@@ -619,7 +619,7 @@ async def test_of_a_tool_of_an_agent_within_such_a_body_operators_are_asked_too(
             await until(new.app, lambda: another(client, [question, old]))
             assert (await client.promises.get(old.id)).state is PromiseState.CANCELLED
         if choice != NOTHING:
-            sure = await until(new.app, lambda: another(client, [question]))
+            sure = await until(new.app, lambda: another(client, [question, *[old] * (choice == "delete")]))
             await client.answer(sure.id, True, user_id="ana")
         assert await (await client.get("r")).result(60) == [["remove", "that is it", "success"]]
         assert (await client.promises.get(old.id)).state is (

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import json
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict, cast
 
+from signoff import codec
 from signoff.agents.deps import copies_of_deps
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.people.responders import check_names
+from signoff.people.schemas import shorten
 from signoff.start_options import check_seconds
+
+log = logging.getLogger("signoff.agents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +24,16 @@ class ToolCall:
 
     Attributes:
         tool: The tool's name.
-        arguments: Its very arguments, as JSON has them.
+        arguments: Its arguments as people are shown them: in the tool's own schema, with its names and defaults. They
+            are what the tool gets, whatever the model sent.
         id: The model's id for the call.
         agent: The agent's name.
         run_id: The run.
         session_id: The conversation, if the run belongs to one.
         deps: A copy of what ``agent.run(deps=...)`` was given.
         requires_approval: Whether the tool was made with ``requires_approval=True``.
+        unseen: Where JSON cannot say what the tool gets, as JSON Pointers: ``arguments`` has there what the model
+            sent. Such a call is asked about whatever a function returns, unless it refuses it.
     """
 
     tool: str
@@ -37,6 +44,7 @@ class ToolCall:
     session_id: str | None
     deps: Any
     requires_approval: bool
+    unseen: Sequence[str] = ()
 
 
 class Decision(TypedDict, total=False):
@@ -151,42 +159,71 @@ _KNOWN: Final = (
 )
 
 
-async def decide(policy: Policy | None, call: ToolCall) -> Decision:
-    """Say what happens to a call.
+async def decide(policy: Policy | None, call: ToolCall, operators: Sequence[str] = ()) -> Decision:
+    """Say what happens to a call. A policy that fails, or does not say what it may, has people asked.
 
-    Raises:
-        RegistrationError: The policy returned something else than it may.
+    Args:
+        policy: The agent's.
+        call: The call.
+        operators: Who is asked if the policy cannot say whom; empty: anybody.
     """
-    verdict = await _verdict(policy, replace(call, deps=copies_of_deps()()))
+    try:
+        verdict, has_looked = await _verdict(policy, call)
+        decision = _decision_of(verdict, call)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        log.exception(
+            "agent %r: the approvals policy failed for a call of %r: people are asked", call.agent, call.tool
+        )
+        return _ask_instead(operators, policy_failed=problem)
+    if decision is None:
+        given = f"it returned {verdict!r}: return approve(), deny(reason), ask(...), a bool or None"
+        log.error("agent %r: the approvals policy for a call of %r: %s", call.agent, call.tool, given)
+        return _ask_instead(operators, policy_failed=given)
+    if has_looked and call.unseen and decision.get("verdict") == "approve":
+        return _ask_instead(operators, policy_could_not_see=list(call.unseen))
+    return decision
+
+
+def _ask_instead(operators: Sequence[str], **details: Any) -> Decision:
+    return ask(
+        details={name: shorten(each) if isinstance(each, str) else each for name, each in details.items()},
+        assignees=operators,
+    )
+
+
+def _decision_of(verdict: object, call: ToolCall) -> Decision | None:
+    """Return what a verdict says; None: nothing that is known."""
     if verdict is True:
         return ASK
-    if not verdict:
+    if verdict is False or verdict is None:
         return ASK if call.requires_approval else approve()
     if not _is_decision(verdict):
-        raise RegistrationError(
-            f"the approvals policy of agent {call.agent!r} returned {verdict!r} for {call.tool!r}: return approve(), "
-            "deny(reason), ask(...), a bool or None"
-        )
-    return verdict
-
-
-async def _verdict(policy: Policy | None, call: ToolCall) -> Verdict:
-    if policy is None:
         return None
-    if isinstance(policy, str):
-        raise RegistrationError(
-            f"approvals={policy!r} is one text: give a list of tools' names, or a function"
+    decision = cast("Decision", verdict)
+    if decision.get("verdict") == "ask":
+        decision = ask(
+            decision.get("prompt"),
+            details=decision.get("details"),
+            assignees=decision.get("assignees", ()),
+            timeout=decision.get("timeout"),
+            approvers=decision.get("approvers", 1),
         )
+    codec.encode(decision, path="decision")
+    return decision
+
+
+async def _verdict(policy: Policy | None, call: ToolCall) -> tuple[object, bool]:
+    """Return what a policy says of a call, and whether a function has looked at the call."""
+    rule: object = policy
     if isinstance(policy, Mapping):
-        entry = cast("Mapping[str, Decision | bool | Rule]", policy).get(call.tool)
-        if not callable(entry):
-            return entry
-        found = entry(call)
-    elif callable(policy):
-        found = policy(call)
-    else:
-        return call.tool in policy
-    return await found if inspect.isawaitable(found) else found
+        rule = cast("Mapping[str, object]", policy).get(call.tool)
+    elif policy is not None and not callable(policy):
+        return call.tool in policy, False
+    if not callable(rule):
+        return rule, False
+    found: object = rule(replace(call, deps=copies_of_deps()()))
+    return await found if inspect.isawaitable(found) else found, True
 
 
 def names_in(policy: Policy | None) -> Collection[str]:
@@ -199,10 +236,3 @@ def may_ask(policy: Policy | None, tool: str) -> bool:
     if policy is None:
         return False
     return callable(policy) or tool in cast("Collection[str]", policy)
-
-
-def plain(arguments: object) -> dict[str, Any]:
-    """Return a call's arguments as JSON has them; ``{}`` for none."""
-    if isinstance(arguments, str):
-        arguments = json.loads(arguments or "{}")
-    return cast("dict[str, Any]", arguments or {})

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, cast
 
-from pydantic import ValidationError
 from pydantic_ai import ToolDefinition
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.toolsets import ToolsetTool
 
 from signoff.agents.approvals import Policy, may_ask
+from signoff.agents.arguments import Arguments
 from signoff.agents.in_workflow import is_inline, is_of_a_toolset_of_its_own, step_name_of
 from signoff.agents.pausing import noted
 from signoff.agents.tools import is_external, requires_approval
+from signoff.agents.validating import Outcome
 
 Change = Literal["gone", "other"]
 """A tool is not there any more, or takes other arguments."""
@@ -47,6 +48,8 @@ class Known:
         step_name: What its steps are called, if not as it is.
         max_retries: How often the model may try again; None: as often as by default.
         refused: What was wrong with the arguments of calls, by their ids.
+        repeated: What to validate instead of the arguments of calls, by their ids, so that what is made anew each time,
+            such as an id, is as it was.
     """
 
     signature: str | None
@@ -58,6 +61,7 @@ class Known:
     step_name: str | None = None
     max_retries: int | None = None
     refused: dict[str, str] = field(default_factory=dict[str, str])
+    repeated: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def facts(self) -> dict[str, Any]:
         """Return it as the journal keeps it."""
@@ -70,8 +74,8 @@ def known_of(
     tool: ToolsetTool[Any] | None,
     calls: Sequence[ToolCallPart],
     policy: Policy | None,
-) -> Known:
-    """Return what there is to know of a tool.
+) -> tuple[Known, list[Outcome]]:
+    """Return what there is to know of a tool, and what its validators make of its calls.
 
     Args:
         tools: Those of this step of the agent.
@@ -80,12 +84,19 @@ def known_of(
         policy: What people must agree to.
     """
     if tool is None or tool.tool_def.kind == "output":
-        return Known(None)
+        return Known(None), []
     definition = tool.tool_def
     name = definition.name
     external, inline = is_external(definition), is_inline(tool, name)
-    problems = ((call.tool_call_id, problem_of(tools, tool, call.args)) for call in calls)
-    return Known(
+    outcomes = [Outcome.of(tools, tool, call.args) for call in calls]
+    refused: dict[str, str] = {}
+    repeated: dict[str, dict[str, Any]] = {}
+    for call, outcome in zip(calls, outcomes, strict=True):
+        if outcome.value is None:
+            refused[call.tool_call_id] = str(outcome.error)
+        elif (arguments := Arguments.of(tool, name, call.args, outcome.value)).made:
+            repeated[call.tool_call_id] = arguments.repeatable
+    known = Known(
         signature=signature_of(definition, is_inline=inline),
         is_gated=external or requires_approval(definition) or may_ask(policy, name),
         is_external=external,
@@ -94,22 +105,10 @@ def known_of(
         is_sequential=definition.sequential,
         step_name=None if step_name_of(tool) == name else step_name_of(tool),
         max_retries=None if tool.max_retries == tools.default_max_retries else tool.max_retries,
-        refused={id: problem for id, problem in problems if problem is not None},
+        refused=refused,
+        repeated=repeated,
     )
-
-
-def problem_of(tools: ToolManager[Any], tool: ToolsetTool[Any], args: object) -> str | None:
-    """Say why a tool does not take these arguments; None: it takes them."""
-    validator = tool.args_validator
-    context = None if tools.ctx is None else tools.ctx.validation_context
-    try:
-        if isinstance(args, str):
-            validator.validate_json(args or "{}", context=context)
-        else:
-            validator.validate_python(cast("Any", args) or {}, context=context)
-    except ValidationError as error:
-        return str(error)
-    return None
+    return known, outcomes
 
 
 def signature_of(definition: ToolDefinition, *, is_inline: bool) -> str:

@@ -37,10 +37,12 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
 from signoff.agents.approvals import Policy, check_policy, may_ask, names_in
+from signoff.agents.arguments import plain
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
 from signoff.agents.deps import Copy, GivenDeps
 from signoff.agents.gate import ASSIGNEES, Gate
+from signoff.agents.held import held, hold, let_go
 from signoff.agents.pausing import INSTEAD, without_pauses
 from signoff.agents.ran import EDITED, as_edited
 from signoff.agents.record import note_call
@@ -51,6 +53,7 @@ from signoff.context import Context, current_context
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
 from signoff.errors import NotSerializable, OutsideWorkflow
+from signoff.people.edits import is_same
 from signoff.people.responders import check_names
 
 log = logging.getLogger("signoff.agents")
@@ -151,8 +154,10 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     # What Pydantic AI asks of an engine
 
     def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
-        """Return what the agent has of it: this, bound to the agent, and what is around all other capabilities."""
-        return CombinedCapability([InWorkflow[AgentDepsT](), super().for_agent(agent)])
+        """Return what the agent has of it: this, bound to the agent, and what is around and within all others."""
+        bound = super().for_agent(agent)
+        within = WithinHooks[AgentDepsT](cast("Durable[AgentDepsT]", bound))
+        return CombinedCapability([InWorkflow[AgentDepsT](), bound, within])
 
     @property
     def in_durable_context(self) -> bool:
@@ -242,12 +247,12 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 return await super().wrap_run(ctx, handler=handler)
         declared = object if ctx.agent is None else ctx.agent.deps_type
         given = GivenDeps(ctx.deps, declared, has_factory=self._deps is not None)
-        known = _known.set({})
+        token = hold()
         try:
             with given.current():
                 return await super().wrap_run(ctx, handler=handler)
         finally:
-            _known.reset(known)
+            let_go(token)
 
     def _check_asks_nobody(self) -> None:
         """Refuse to run where what ``approvals`` asks cannot be asked: its tools would run without."""
@@ -289,7 +294,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Record what was known of the tools that the model calls, as they may have changed when people answer."""
         calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
         if self.in_durable_context and calls:
-            await Gate.of(self, ctx).record(calls, _known.get())
+            await Gate.of(self, ctx).record(calls, held().known)
         return response
 
     async def before_node_run(
@@ -298,7 +303,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Record what is known of the tools that a given history ends in calls of, before they are looked for."""
         if self.in_durable_context and isinstance(node, CallToolsNode):
             calls = [part for part in node.model_response.parts if isinstance(part, ToolCallPart)]
-            is_given = any(call.tool_name not in _known.get() for call in calls)
+            is_given = any(call.tool_name not in held().known for call in calls)
             if is_given and ctx.tool_manager is not None and current_context().patched(GIVEN):
                 await _known_of(Gate.of(self, ctx), calls)
         return node
@@ -324,7 +329,10 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             return await gate.run_through_pauses(call, arguments, handler)
 
         agreed = _agreed_of(ctx.tool_call_metadata if ctx.tool_call_approved else None)
-        about = gate.shown(call, args)
+
+        def about() -> dict[str, Any]:
+            return gate.shown(call, args)
+
         with calling(Calling(ctx.tool_call_approved, about, tuple(agreed.get(ASSIGNEES, ())))):
             if not ctx.tool_call_approved:
                 known = await _known_of(gate, [call])
@@ -336,7 +344,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 if not self.barrier:
                     raise
                 # what has come back from behind the barrier does not come back again
-                result = await _from_outside(gate, replace(call, args=args), deferred)
+                held().validated[call.tool_call_id] = args
+                result = await _from_outside(gate, call, deferred)
                 return as_edited(result, agreed.get(EDITED))
 
     async def handle_deferred_tool_calls(
@@ -359,12 +368,11 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
 
 _at_step_of: contextvars.ContextVar[Durable[Any]] = contextvars.ContextVar("signoff_agent_step")
-_known: contextvars.ContextVar[dict[str, Known]] = contextvars.ContextVar("signoff_agent_known")
 
 
 async def _known_of(gate: Gate, calls: Sequence[ToolCallPart]) -> dict[str, Known]:
     """Return what was known of tools when they were called; of those in a given history, what is known now."""
-    known = _known.get()
+    known = held().known
     given = [call for call in calls if call.tool_name not in known]
     if given:
         await gate.record(given, known)
@@ -393,6 +401,95 @@ class InWorkflow(AbstractCapability[AgentDepsT]):
             return await handler()
         with disable_threads(), replay_scope(is_replaying=_is_replaying):
             return await handler()
+
+    async def wrap_tool_validate(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: str | dict[str, Any],
+        handler: Callable[[str | dict[str, Any]], Awaitable[dict[str, Any]]],
+    ) -> dict[str, Any]:
+        """Validate arguments once: what people have agreed to is run as it is."""
+        if _here() is None:
+            return await handler(args)
+        if ctx.tool_call_approved and (agreed := held().agreed.pop(call.tool_call_id, None)) is not None:
+            return agreed
+        validated = await handler(args)
+        held().validated[call.tool_call_id] = validated
+        return validated
+
+    async def after_tool_validate(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Keep what was made of arguments, as a validator or a hook may defer the call."""
+        if _here() is not None:
+            held().validated[call.tool_call_id] = args
+        return args
+
+
+class WithinHooks(AbstractCapability[AgentDepsT]):
+    """Notices, within all other capabilities, what their hooks have changed of a call.
+
+    Args:
+        durable: The agent's.
+    """
+
+    def __init__(self, durable: Durable[AgentDepsT]) -> None:
+        self._durable = durable
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Return that it is within all others."""
+        return CapabilityOrdering(position="innermost")
+
+    async def before_tool_validate(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: str | dict[str, Any],
+    ) -> str | dict[str, Any]:
+        """Note whether hooks have changed an edit."""
+        edit = held().edits.get(call.tool_call_id) if _here() is not None else None
+        if edit is not None and not is_same(plain(args), edit.sent):
+            edit.is_changed = True
+        return args
+
+    async def after_tool_validate(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Note what an edit is before hooks change it."""
+        edit = held().edits.get(call.tool_call_id) if _here() is not None else None
+        if edit is not None:
+            edit.validated = Gate.of(self._durable, ctx).arguments_of(call, args).shown
+        return args
+
+    async def before_tool_execute(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Have people decide again on what hooks have changed since they decided."""
+        if _here() is None or call.tool_call_id not in held().decided:
+            return args
+        gate = Gate.of(self._durable, ctx)
+        known = await _known_of(gate, [call])
+        return await gate.check_unchanged(call, tool_def, args, known[call.tool_name])
 
 
 def _is_replaying() -> bool:

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import ValidationError
 from pydantic_ai import RunContext, ToolDefinition
-from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, UnexpectedModelBehavior
+from pydantic_ai.exceptions import (
+    ApprovalRequired,
+    CallDeferred,
+    ModelRetry,
+    SkipToolExecution,
+    ToolFailed,
+    UnexpectedModelBehavior,
+)
 from pydantic_ai.messages import ToolCallPart
-from pydantic_ai.tool_manager import ToolManager, ValidatedToolCall
+from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from signoff.agents import pausing
-from signoff.agents.approvals import ASK, Decision, ToolCall, decide, plain
+from signoff.agents.approvals import ASK, Decision, ToolCall, decide
+from signoff.agents.arguments import Arguments, plain
 from signoff.agents.changes import Change, Known, ToolChanged, known_of
+from signoff.agents.held import Edited, held
 from signoff.agents.inline import BRANCHES, INNER, UNTOUCHED, InlineCall
 from signoff.agents.operators import RESULT, Choice, Operators
 from signoff.agents.pausing import Answered, ToolPaused
-from signoff.agents.ran import EDITED, as_chosen, as_edited, chosen_call, jsonable
+from signoff.agents.ran import EDITED, as_chosen, as_edited, chosen_call
 from signoff.agents.stand_ins import change_in, manager_for, runs_inline, stand_in, tools_now
 from signoff.agents.story import story_of
 from signoff.agents.tools import is_external, requires_approval
+from signoff.agents.validating import Outcome, key_of, validate_once
 from signoff.context import Context, current_context
 from signoff.errors import QuestionCancelled, SignalTimeout
 from signoff.people.actions import Action
 from signoff.people.answers import Answer
+from signoff.people.edits import is_same
+from signoff.people.foreign_schemas import checkable, checked_as
+from signoff.people.shown import show
 
 if TYPE_CHECKING:
     from signoff.agents.durable import Durable
@@ -35,6 +50,8 @@ if TYPE_CHECKING:
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 DENIED: Final = "A person has not allowed this call."
+
+CHANGED: Final = "A hook has changed these arguments. They are shown as the tool would get them."
 
 INSTEAD: Final = "signoff_instead"
 """Under which name the metadata of a call has what an operator has chosen."""
@@ -57,18 +74,24 @@ KEPT: Final = "signoff.changed_results"
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What people let happen: a call with arguments that its tool takes, or another tool that an operator chose."""
+    """What people let happen.
 
-    runs: ValidatedToolCall[Any] | Choice
-    arguments: dict[str, Any]
-    answer: Answer
+    Attributes:
+        arguments: With which arguments.
+        edited_by: Who has changed them; None: they are the model's.
+        choice: The tool that an operator chose instead of the one that was called; None: that one.
+    """
+
+    arguments: Arguments
+    edited_by: str | None
+    choice: Choice | None = None
 
     @property
     def edit(self) -> dict[str, Any] | None:
         """What the history is to say of changed arguments; None: they are the model's."""
-        if not self.answer.edits:
+        if self.edited_by is None:
             return None
-        return {"arguments": self.arguments, "edited_by": self.answer.user_id}
+        return {"arguments": self.arguments.shown, "edited_by": self.edited_by}
 
 
 class Gate:
@@ -99,15 +122,27 @@ class Gate:
 
     async def record(self, calls: Sequence[ToolCallPart], known: dict[str, Known]) -> None:
         """Journal what is known of the tools that a response calls."""
-        names = sorted({call.tool_name for call in calls})
-        kept: dict[str, dict[str, Any]] = await self.context.step(
-            f"{self.durable.name}:calls", lambda: {name: self._known(name, calls).facts() for name in names}
-        )
+        outcomes: dict[str, Sequence[Outcome]] = {}
+
+        def look() -> dict[str, dict[str, Any]]:
+            facts: dict[str, dict[str, Any]] = {}
+            for name in sorted({call.tool_name for call in calls}):
+                found, outcomes[name] = self._known(name, calls)
+                facts[name] = found.facts()
+            return facts
+
+        kept: dict[str, dict[str, Any]] = await self.context.step(f"{self.durable.name}:calls", look)
         found = {name: Known(**facts) for name, facts in kept.items()}
         known.update(found)
+        repeated: dict[str, dict[str, dict[str, Any]]] = {}
+        for call in calls:
+            sent = found[call.tool_name].repeated.get(call.tool_call_id)
+            if sent is not None:
+                repeated.setdefault(call.tool_name, {})[key_of(call.args)] = sent
+        validate_once(self.tools, outcomes, repeated)
         stand_in(self.tools, found, self.durable, self._ctx.run_step)
 
-    def _known(self, name: str, calls: Sequence[ToolCallPart]) -> Known:
+    def _known(self, name: str, calls: Sequence[ToolCallPart]) -> tuple[Known, list[Outcome]]:
         of_that_name = [call for call in calls if call.tool_name == name]
         return known_of(self.tools, tools_now(self.tools).get(name), of_that_name, self.durable.approvals)
 
@@ -125,7 +160,9 @@ class Gate:
             What the tool returned, or ``ToolDenied``.
         """
         if known.is_gated:
-            decision = await self._decision(call, args, is_asked=requires_approval(definition), known=known)
+            arguments = self.arguments_of(call, args)
+            decision = await self._decision(call, arguments, definition, known)
+            held().decided[call.tool_call_id] = (arguments.shown, decision)
             verdict = decision.get("verdict")
             if verdict == "deny":
                 return ToolDenied(decision.get("reason") or DENIED)
@@ -140,6 +177,42 @@ class Gate:
         except CallDeferred as deferred:
             return await self._ask_for_result(call, definition, args, _asked_by_tool(deferred.metadata))
 
+    def arguments_of(self, call: ToolCallPart, validated: dict[str, Any]) -> Arguments:
+        """Return the arguments of a call that was validated."""
+        return Arguments.of(
+            (self.tools.tools or {}).get(call.tool_name), call.tool_name, call.args, validated
+        )
+
+    async def check_unchanged(
+        self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], known: Known
+    ) -> dict[str, Any]:
+        """Decide again on a call whose arguments a hook has changed after they were decided on.
+
+        Returns:
+            The arguments to run the tool with.
+
+        Raises:
+            SkipToolExecution: Nobody lets it happen.
+        """
+        shown, before = held().decided[call.tool_call_id]
+        arguments = self.arguments_of(call, args)
+        if is_same(arguments.shown, shown):
+            return args
+        decision = await self._decision(call, arguments, definition, known)
+        if decision.get("verdict") == "approve" and before.get("verdict") == "ask":
+            decision = before
+        if decision.get("verdict") == "deny":
+            raise SkipToolExecution(ToolDenied(decision.get("reason") or DENIED))
+        if decision.get("verdict") == "ask":
+            agreed = await self._agree(call, definition, arguments, decision, CHANGED)
+            if isinstance(agreed, ToolDenied):
+                raise SkipToolExecution(agreed)
+            if agreed.choice is not None:
+                raise SkipToolExecution(await self._run_instead(call, agreed, agreed.choice))
+            arguments = agreed.arguments
+        held().decided[call.tool_call_id] = (arguments.shown, decision)
+        return arguments.validated
+
     async def run_agreed(
         self, call: ToolCallPart, args: dict[str, Any], handler: Handler, metadata: Mapping[str, Any]
     ) -> Any:
@@ -153,7 +226,8 @@ class Gate:
         """
         choice = metadata.get(INSTEAD)
         if choice is not None:
-            return await self.run_choice(call, args, choice, metadata.get(EDITED))
+            sent = self.arguments_of(call, args).sent
+            return await self.run_choice(call, sent, choice, metadata.get(EDITED))
         answers, goes_on = metadata.get(ANSWERS, ()), metadata.get(GOES_ON, False)
         result = await self.run_through_pauses(call, args, handler, answers, goes_on=goes_on)
         return as_edited(result, metadata.get(EDITED))
@@ -174,13 +248,14 @@ class Gate:
         self, results: DeferredToolResults, call: ToolCallPart, decision: Decision
     ) -> None:
         definition = self._definition(call)
-        agreed = await self._agree(call, definition, plain(call.args), decision)
+        agreed = await self._agree(call, definition, self._held_of(call), decision)
         if isinstance(agreed, ToolDenied):
             results.approvals[call.tool_call_id] = agreed
             return
-        results.approvals[call.tool_call_id] = ToolApproved(override_args=agreed.arguments)
-        choice = agreed.runs if isinstance(agreed.runs, Choice) else None
-        known = {EDITED: agreed.edit, INSTEAD: choice, ASSIGNEES: tuple(decision.get("assignees", ()))}
+        self._hold(call, agreed, decision)
+        override = None if agreed.edited_by is None else agreed.arguments.sent
+        results.approvals[call.tool_call_id] = ToolApproved(override_args=override)
+        known = {EDITED: agreed.edit, INSTEAD: agreed.choice, ASSIGNEES: tuple(decision.get("assignees", ()))}
         if any(known.values()):
             results.metadata[call.tool_call_id] = known
 
@@ -190,10 +265,20 @@ class Gate:
         definition = self._definition(call)
         try:
             results.calls[call.tool_call_id] = await self._result_from_outside(
-                call, definition, plain(call.args), decision
+                call, definition, self._held_of(call), decision
             )
         except ModelRetry as retry:  # of a tool that an operator has chosen
             results.calls[call.tool_call_id] = retry
+
+    def _hold(self, call: ToolCallPart, agreed: Agreed, decision: Decision) -> None:
+        """Have the very arguments run that people have agreed to."""
+        held().agreed[call.tool_call_id] = agreed.arguments.validated
+        held().decided[call.tool_call_id] = (agreed.arguments.shown, decision)
+
+    def _held_of(self, call: ToolCallPart) -> Arguments:
+        """Return the arguments of a call that was deferred after it was validated."""
+        validated = held().validated.get(call.tool_call_id)
+        return self.arguments_of(call, plain(call.args) if validated is None else validated)
 
     def _definition(self, call: ToolCallPart) -> ToolDefinition:
         definition = self.tools.get_tool_def(call.tool_name)
@@ -223,7 +308,7 @@ class Gate:
         """
         needs_branch = runs_inline(self.tools, call.tool_name) and not goes_on
         if needs_branch and self.context.patched(INNER if self.context.is_in_branch else BRANCHES):
-            return await InlineCall(self, call, args).run(handler)
+            return await InlineCall(self, call, self.arguments_of(call, args)).run(handler)
         answers = list(given)
         while True:
             try:
@@ -233,13 +318,15 @@ class Gate:
             except ToolChanged as changed:
                 pause = changed.change
             if isinstance(pause, str):
-                choice = await self._choose(call, args, pause, {"answers": _said(answers)})
+                sent = self.arguments_of(call, args).sent
+                choice = await self._choose(call, sent, pause, {"answers": _said(answers)})
                 if isinstance(choice, ToolDenied):
                     return choice
                 if choice.goes_on:
                     continue
-                return await self.run_choice(call, args, choice, answers=answers)
-            asked = pausing.ask_for(self.context, pause, call.tool_name, jsonable(args), self._about(call))
+                return await self.run_choice(call, sent, choice, answers=answers)
+            shown = self.arguments_of(call, args).shown
+            asked = pausing.ask_for(self.context, pause, call.tool_name, shown, self._about(call))
             answer = await _answer_or_denial(asked, "answered")
             if isinstance(answer, ToolDenied):
                 return answer
@@ -248,25 +335,31 @@ class Gate:
             elif answer.approved is False:
                 return ToolDenied(answer.note or DENIED)
             else:
-                return await self._kept(call, args, pausing.answered(answer, pause.schema), answer)
+                sent = self.arguments_of(call, args).sent
+                return await self._kept(call, sent, pausing.answered(answer, pause.schema), answer)
 
     # Deciding and asking
 
     async def _decision(
-        self, call: ToolCallPart, args: dict[str, Any], *, is_asked: bool, known: Known
+        self, call: ToolCallPart, arguments: Arguments, definition: ToolDefinition, known: Known
     ) -> Decision:
         proposed = ToolCall(
             call.tool_name,
-            jsonable(args),
+            deepcopy(arguments.shown),
             call.tool_call_id,
             self.durable.name,
             self.context.run_id,
             self.context.session_id,
             self._ctx.deps,
-            is_asked or known.is_external,
+            requires_approval(definition) or known.is_external,
+            tuple(arguments.places),
         )
         return await self.context.step(
-            f"{self.durable.name}.{call.tool_name}:policy", decide, self.durable.approvals, proposed
+            f"{self.durable.name}.{call.tool_name}:policy",
+            decide,
+            self.durable.approvals,
+            proposed,
+            self.durable.operators,
         )
 
     async def _ask_and_run(
@@ -277,80 +370,119 @@ class Gate:
         decision: Decision,
     ) -> Any:
         if self.durable.barrier:  # comes back with the others, through `resolve`
+            held().validated[call.tool_call_id] = args
             raise ApprovalRequired(metadata={"decision": decision})
-        agreed = await self._agree(call, definition, args, decision)
+        agreed = await self._agree(call, definition, self.arguments_of(call, args), decision)
         if isinstance(agreed, ToolDenied):
             return agreed
-        if isinstance(agreed.runs, Choice):
-            return await self.run_choice(call, agreed.arguments, agreed.runs, agreed.edit)
-        return as_edited(await self.tools.execute_tool_call(agreed.runs), agreed.edit)
+        if agreed.choice is not None:
+            return await self._run_instead(call, agreed, agreed.choice)
+        self._hold(call, agreed, decision)
+        validated = await self.tools.validate_tool_call(
+            call if agreed.edited_by is None else replace(call, args=agreed.arguments.sent),
+            approved=True,
+            metadata={ASSIGNEES: tuple(decision.get("assignees", ()))},
+        )
+        return as_edited(await self.tools.execute_tool_call(validated), agreed.edit)
+
+    async def _run_instead(self, call: ToolCallPart, agreed: Agreed, choice: Choice) -> Any:
+        return await self.run_choice(call, agreed.arguments.sent, choice, agreed.edit)
 
     async def _ask_for_result(
         self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], decision: Decision
     ) -> Any:
         if self.durable.barrier and self.context.patched(TOGETHER):  # as in `_ask_and_run`
+            held().validated[call.tool_call_id] = args
             raise CallDeferred(metadata={"decision": decision})
-        return await self._result_from_outside(call, definition, args, decision)
+        return await self._result_from_outside(call, definition, self.arguments_of(call, args), decision)
 
     async def _agree(
         self,
         call: ToolCallPart,
         definition: ToolDefinition,
-        args: dict[str, Any],
+        arguments: Arguments,
         decision: Decision,
+        problem: str | None = None,
     ) -> Agreed | ToolDenied:
         """Ask until people say no, or agree to arguments that the tool takes."""
-        problem: str | None = None
+        edited_by: str | None = None
+        is_valid = True
         while True:
-            answer = await self._ask(call, definition, jsonable(args), decision, problem)
+            answer = await self._ask(call, definition, arguments, decision, problem)
             if isinstance(answer, ToolDenied):
                 return answer
             if not answer.approved:
                 return ToolDenied(answer.note or DENIED)
-            args = cast("dict[str, Any]", answer.proposal)
+            is_edited = bool(answer.edits)
+            sent = arguments.edited(answer.proposal) if is_edited else arguments.sent
+            edited_by = answer.user_id or "" if is_edited else edited_by
             while (change := await self._change(call)) is not None:
-                choice = await self._choose(call, args, change, {"approved_by": answer.user_id})
+                choice = await self._choose(call, sent, change, {"approved_by": answer.user_id})
                 if isinstance(choice, ToolDenied):
                     return choice
                 if not choice.goes_on:
-                    return Agreed(choice, args, answer)
+                    return Agreed(Arguments(sent, sent, sent), edited_by, choice)
+            if is_valid and not is_edited:
+                return Agreed(arguments, edited_by)
+            validating = Edited(sent)
+            held().edits[call.tool_call_id] = validating
             try:
                 validated = await self.tools.validate_tool_call(
-                    replace(call, args=args),
+                    replace(call, args=json.dumps(sent) if isinstance(call.args, str) else sent),
                     approved=True,
                     metadata={ASSIGNEES: tuple(decision.get("assignees", ()))},
                     wrap_validation_errors=False,
                 )
-            except (ValidationError, ModelRetry, UnexpectedModelBehavior) as error:
-                problem = f"These arguments are not taken: {error}"
-            else:
-                return Agreed(validated, args, answer)
+            except (ValidationError, ModelRetry, ToolFailed, UnexpectedModelBehavior) as error:
+                problem, is_valid = f"These arguments are not taken: {error}", False
+                arguments = Arguments(sent, sent, answer.proposal)
+                continue
+            finally:
+                del held().edits[call.tool_call_id]
+            arguments = self.arguments_of(replace(call, args=sent), validated.validated_args or {})
+            is_valid = True
+            if not validating.is_changed and (
+                validating.validated is None or is_same(arguments.shown, validating.validated)
+            ):
+                return Agreed(arguments, edited_by)
+            problem = CHANGED
 
     async def _ask(
         self,
         call: ToolCallPart,
         definition: ToolDefinition,
-        arguments: dict[str, Any],
+        arguments: Arguments,
         decision: Decision,
         problem: str | None,
     ) -> Answer | ToolDenied:
+        form, unchecked = checked_as(definition.parameters_json_schema, arguments.shown)
+        noted: dict[str, Any] = {
+            "sent": arguments.converted,
+            "not_shown": arguments.places,
+            "not_checked": unchecked,
+        }
         asked = self.context.wait_for_user(
             decision.get("prompt") or f"{self.durable.name} wants to call {call.tool_name}",
             assignees=decision.get("assignees", ()),
             timeout_seconds=decision.get("timeout"),
             quorum=decision.get("approvers", 1),
-            proposal=arguments,
-            proposal_type=definition.parameters_json_schema,
-            action=Action(call.tool_name, arguments, about=decision.get("details") or None),
-            help=problem or definition.description,
-            metadata={**decision.get("details", {}), **self._about(call)},
+            proposal=arguments.shown,
+            proposal_type=form,
+            action=Action(call.tool_name, arguments.shown, about=decision.get("details") or None),
+            help="\n\n".join(part for part in (problem or definition.description, _notes(noted)) if part)
+            or None,
+            metadata={
+                **decision.get("details", {}),
+                **{name: note for name, note in noted.items() if note},
+                **self._about(call),
+            },
         )
         return await _answer_or_denial(asked, "allowed this call")
 
     async def _result_from_outside(
-        self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], decision: Decision
+        self, call: ToolCallPart, definition: ToolDefinition, arguments: Arguments, decision: Decision
     ) -> Any:
-        schema = definition.return_schema or {}
+        schema = checkable(definition.return_schema or {})[0]
         form = {
             "type": "object",
             "properties": {"result": {name: value for name, value in schema.items() if name != "$defs"}},
@@ -369,20 +501,20 @@ class Gate:
                 **decision.get("details", {}),
                 **self._about(call),
                 "tool": call.tool_name,
-                "arguments": jsonable(args),
+                "arguments": arguments.shown,
             },
         )
         answer = await _answer_or_denial(asked, "given the result of this call")
         if isinstance(answer, ToolDenied):
             return answer
-        return await self._kept(call, args, cast("dict[str, Any]", answer.value)["result"], answer)
+        return await self._kept(call, arguments.sent, cast("dict[str, Any]", answer.value)["result"], answer)
 
-    def shown(self, call: ToolCallPart, args: Mapping[str, Any]) -> dict[str, Any]:
+    def shown(self, call: ToolCallPart, args: dict[str, Any]) -> dict[str, Any]:
         """Return what people are shown of a call that was interrupted."""
         return {
             "agent": self.durable.name,
             "tool": call.tool_name,
-            "arguments": jsonable(args),
+            "arguments": self.arguments_of(call, args).shown,
             "tool_call_id": call.tool_call_id,
         }
 
@@ -406,34 +538,34 @@ class Gate:
         )
 
     async def _choose(
-        self, call: ToolCallPart, args: dict[str, Any], change: Change, shown: Mapping[str, Any]
+        self, call: ToolCallPart, sent: dict[str, Any], change: Change, shown: Mapping[str, Any]
     ) -> Choice | ToolDenied:
         operators = Operators(self.durable, self.context, self.tools)
-        choice = await operators.choose(call, jsonable(args), change, jsonable(shown))
+        choice = await operators.choose(call, sent, change, cast("dict[str, Any]", show(dict(shown)).value))
         return choice or ToolDenied(UNTOUCHED.format(call.tool_name))
 
-    async def _kept(self, call: ToolCallPart, args: dict[str, Any], result: Any, answer: Answer) -> Any:
+    async def _kept(self, call: ToolCallPart, sent: dict[str, Any], result: Any, answer: Answer) -> Any:
         """Return a result that a person has given, unless its tool has changed: then an operator decides."""
         change = await self._change(call) if self.context.patched(KEPT) else None
         if change is None:
             return result
-        choice = await self._choose(call, args, change, {"result": result, "given_by": answer.user_id})
+        choice = await self._choose(call, sent, change, {"result": result, "given_by": answer.user_id})
         if isinstance(choice, ToolDenied):
             return choice
-        return result if choice.tool == RESULT else await self.run_choice(call, args, choice)
+        return result if choice.tool == RESULT else await self.run_choice(call, sent, choice)
 
     async def run_choice(
         self,
         call: ToolCallPart,
-        args: dict[str, Any],
+        sent: dict[str, Any],
         choice: Choice,
         edit: Mapping[str, Any] | None = None,
         answers: Sequence[Answered] = (),
     ) -> Any:
         """Run the tool that an operator has chosen, which may have changed since."""
         gate = self.after(choice)
-        result = await gate.run_chosen(chosen_call(call, args, choice), choice.known, answers)
-        return as_chosen(result, args, choice, edit)
+        result = await gate.run_chosen(chosen_call(call, sent, choice), choice.known, answers)
+        return as_chosen(result, sent, choice, edit)
 
     def after(self, choice: Choice | None) -> Gate:
         """Return the gate before a tool that was chosen; None, or if it is the one that was called, this."""
@@ -458,9 +590,11 @@ class Gate:
             answers: What people have answered to the tool that it is run instead of.
             goes_on: Whether its body goes on where that tool's has stopped.
         """
-        definition, args = self._definition(call), plain(call.args)
+        definition, sent = self._definition(call), plain(call.args)
+        held().decided.pop(call.tool_call_id, None)  # an operator has
+        arguments = Arguments(sent, sent, sent)
         if is_external(definition) if known is None else known.is_external:
-            return await self._result_from_outside(call, definition, args, ASK)
+            return await self._result_from_outside(call, definition, arguments, ASK)
         # errors of the model's making come up as they are: they are told of the call that it has made
         validated = await self.tools.validate_tool_call(
             call,
@@ -471,7 +605,24 @@ class Gate:
         try:
             return await self.tools.execute_tool_call(validated, wrap_validation_errors=False)
         except CallDeferred as deferred:
-            return await self._result_from_outside(call, definition, args, _asked_by_tool(deferred.metadata))
+            return await self._result_from_outside(
+                call, definition, arguments, _asked_by_tool(deferred.metadata)
+            )
+
+
+def _notes(noted: Mapping[str, Any]) -> str:
+    """Say in words what of a call cannot be shown as it runs, or not be checked."""
+    said: list[str] = []
+    if noted["sent"]:
+        said.append(
+            f"The model sent {json.dumps(noted['sent'])}, which the tool gets as it is shown. An edit takes the place "
+            "of what the model sent."
+        )
+    if noted["not_shown"]:
+        said.append(f"Shown as the model sent it, not as the tool gets it: {', '.join(noted['not_shown'])}.")
+    if noted["not_checked"]:
+        said.append(f"An edit is not checked before it is sent: {noted['not_checked']}.")
+    return " ".join(said)
 
 
 def _said(answers: Sequence[Answered]) -> list[dict[str, Any]]:
@@ -500,4 +651,4 @@ def _asked_by_tool(metadata: Mapping[str, Any] | None) -> Decision:
     """Return how to ask where a tool has asked itself, with ``ApprovalRequired(metadata=...)``."""
     if metadata is not None and "decision" in metadata:
         return cast("Decision", metadata["decision"])
-    return {**ASK, "details": jsonable(metadata or {})}
+    return {**ASK, "details": show(dict(metadata or {})).value}

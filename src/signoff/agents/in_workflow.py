@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import (
     AbstractToolset,
     FunctionToolset,
@@ -73,15 +74,20 @@ def has_workflow_code(toolset: AbstractToolset[Any]) -> bool:
 
 def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
     """Whether a tool's body is workflow code."""
+    found = function_tool(tool, name)
+    return found is not None and getattr(found.function, _MARK, False)
+
+
+def function_tool(tool: ToolsetTool[Any], name: str) -> Tool[Any] | None:
+    """Return what was made of a function, if a tool was."""
     tool = _source_of(tool)
     toolset = tool.toolset
     while isinstance(toolset, WrapperToolset):
         toolset = toolset.wrapped
     if not isinstance(toolset, FunctionToolset):
-        return False
+        return None
     own_name = tool.original_name if isinstance(tool, FunctionToolsetTool) else None
-    found = toolset.tools.get(own_name or name)
-    return found is not None and getattr(found.function, _MARK, False)
+    return toolset.tools.get(own_name or name)
 
 
 def _source_of(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:

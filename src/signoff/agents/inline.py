@@ -12,8 +12,9 @@ from pydantic_ai.durable_exec._toolset import wrap_tool_call_result
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDenied
 
+from signoff.agents.arguments import Arguments
 from signoff.agents.operators import Begun, Choice, Operators
-from signoff.agents.ran import as_chosen, chosen_call, jsonable
+from signoff.agents.ran import as_chosen, chosen_call
 from signoff.agents.stand_ins import change_in
 from signoff.engine.retry import NO_RETRY
 from signoff.errors import CannotRunHere
@@ -53,7 +54,7 @@ class InlineCall:
         args: With which arguments.
     """
 
-    def __init__(self, gate: Gate, call: ToolCallPart, args: dict[str, Any]) -> None:
+    def __init__(self, gate: Gate, call: ToolCallPart, args: Arguments) -> None:
         self._gate = gate
         self._context = gate.context
         self._call = call
@@ -86,11 +87,11 @@ class InlineCall:
         if not is_there:
             result = await self._came_to(None)
         elif another is None:
-            result = await self._run_body(handler(self._args))
+            result = await self._run_body(handler(self._args.validated))
         else:
-            call = chosen_call(self._call, self._args, another)
+            call = chosen_call(self._call, self._args.sent, another)
             result = await self._run_body(gate.run_chosen(call, another.known, goes_on=True))
-        return result if another is None else as_chosen(result, self._args, another)
+        return result if another is None else as_chosen(result, self._args.sent, another)
 
     # The body
 
@@ -137,7 +138,7 @@ class InlineCall:
         finally:  # also if the call is given up meanwhile, as its own code would close what it has asked
             self._body.close()
         if choice is not None:
-            return await self._gate.run_choice(self._call, self._args, choice)
+            return await self._gate.run_choice(self._call, self._args.sent, choice)
         said = UNFINISHED.format(self._call.tool_name, "; ".join(begun)) if begun else None
         return ToolDenied(said or UNTOUCHED.format(self._call.tool_name))
 
@@ -166,7 +167,7 @@ class InlineCall:
             facts: dict[str, Any] = await self._context.step(f"{self._name}:changed", found, returns=Any)
             choice = await Operators(gate.durable, self._context, gate.tools).choose(
                 replace(self._call, tool_name=tool),
-                jsonable(self._args),
+                self._args.sent,
                 facts["change"] or "gone",  # by now it is there again
                 {},
                 begun=Begun(self._call.tool_name, facts["begun"]),

@@ -12,11 +12,14 @@ from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
 
-from signoff.agents.changes import Change, Known, known_of, problem_of
+from signoff.agents.changes import Change, Known, known_of
 from signoff.agents.stand_ins import tools_now
+from signoff.agents.validating import Outcome
 from signoff.context import Context
 from signoff.errors import QuestionCancelled
+from signoff.people.foreign_schemas import checkable
 from signoff.people.schemas import problems
+from signoff.people.shown import show
 
 if TYPE_CHECKING:
     from signoff.agents.durable import Durable
@@ -125,7 +128,7 @@ class Operators:
                 metadata={
                     "agent": self._durable.name,
                     "tool": call.tool_name,
-                    "arguments": args,
+                    "arguments": show(args).value,
                     "tool_call_id": call.tool_call_id,
                     **shown,
                 },
@@ -158,7 +161,7 @@ class Operators:
         tools = tools_now(self._tools)
         fitting = [each for each, tool in tools.items() if _takes(self._tools, tool, args)]
         fitting.sort(key=lambda each: (each != name, each))
-        return {each: known_of(self._tools, tools[each], (), self._durable.approvals) for each in fitting}
+        return {each: known_of(self._tools, tools[each], (), self._durable.approvals)[0] for each in fitting}
 
     def _options(
         self,
@@ -217,7 +220,7 @@ def _label(name: str, tool: ToolsetTool[Any] | None, args: dict[str, Any]) -> st
 
 
 def _takes(tools: ToolManager[Any], tool: ToolsetTool[Any], args: dict[str, Any]) -> bool:
-    if tool.tool_def.kind == "output" or problem_of(tools, tool, args) is not None:
+    if tool.tool_def.kind == "output" or Outcome.of(tools, tool, args).error is not None:
         return False
     is_unchecked = tool.args_validator is TOOL_SCHEMA_VALIDATOR  # what is run elsewhere has but a schema
-    return not is_unchecked or not problems(tool.tool_def.parameters_json_schema, args)
+    return not is_unchecked or not problems(checkable(tool.tool_def.parameters_json_schema)[0], args)

@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 
 from pydantic_ai.messages import ToolCallPart, ToolReturn
 from pydantic_ai.tools import ToolDenied
-from pydantic_core import to_jsonable_python
 
 from signoff.agents.operators import Choice
 
@@ -17,21 +16,16 @@ EDITED: Final = "signoff"
 """Under which name the metadata of a tool's return has what a person changed."""
 
 
-def jsonable(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return validated arguments as JSON has them."""
-    return cast("dict[str, Any]", to_jsonable_python(dict(args)))
-
-
-def chosen_call(call: ToolCallPart, args: Mapping[str, Any], choice: Choice) -> ToolCallPart:
+def chosen_call(call: ToolCallPart, sent: Mapping[str, Any], choice: Choice) -> ToolCallPart:
     """Return the call of a tool that was chosen instead of the one that the model has called."""
-    return replace(call, tool_name=choice.tool, args=jsonable(args))
+    return replace(call, tool_name=choice.tool, args=dict(sent))
 
 
 def as_chosen(
-    result: Any, args: Mapping[str, Any], choice: Choice, edit: Mapping[str, Any] | None = None
+    result: Any, sent: Mapping[str, Any], choice: Choice, edit: Mapping[str, Any] | None = None
 ) -> Any:
     """Say in the history which tool was chosen, and by whom."""
-    chosen = {"arguments": jsonable(args), "tool": choice.tool, "chosen_by": choice.by}
+    chosen = {"arguments": dict(sent), "tool": choice.tool, "chosen_by": choice.by}
     return as_edited(result, {**(edit or {}), **chosen})
 
 

@@ -84,7 +84,7 @@ def manager_for(
     """
     now = tools_now(tools)
     if known is None:
-        known = Known("") if name not in now else known_of(tools, now[name], (), durable.approvals)
+        known = Known("") if name not in now else known_of(tools, now[name], (), durable.approvals)[0]
     manager = replace(tools, toolset=_toolset_now(tools), tools=now)
     stand_in(manager, {name: known}, durable)
     return manager

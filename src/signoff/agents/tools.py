@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -69,12 +69,12 @@ class Calling:
 
     Attributes:
         is_allowed: Whether a person has allowed it, for whatever reason they were asked.
-        about: What is shown of it, if it is interrupted.
+        about: Returns what is shown of it, if it is interrupted.
         assignees: Who could allow it, and says then what became of it, unless operators do; empty: anybody.
     """
 
     is_allowed: bool = False
-    about: Mapping[str, Any] | None = None
+    about: Callable[[], Mapping[str, Any]] | None = None
     assignees: tuple[str, ...] = ()
 
 
@@ -107,7 +107,7 @@ def step_options_of(
     if chosen.get("effect") == "once":
         chosen.pop("retry", None)
         call = _calling.get()
-        chosen |= {"metadata": call.about, "operators": tuple(operators) or call.assignees}
+        chosen |= {"metadata": call.about and call.about(), "operators": tuple(operators) or call.assignees}
     return chosen
 
 

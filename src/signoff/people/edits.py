@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import Any, Literal, NotRequired, cast
+from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
+
+LONGEST: Final = 10_000
+"""How many characters of JSON an edit repeats at most of what is kept anyway."""
 
 
 class Edit(TypedDict):
@@ -14,8 +18,8 @@ class Edit(TypedDict):
     Attributes:
         op: ``add``, ``remove`` or ``replace``.
         path: Where, as a JSON Pointer (RFC 6901): ``/lines/0/amount``; ``""`` is the whole.
-        value: What is there now, if it was not removed.
-        old: What was there before, if it was not added.
+        value: What is there now, if it was not removed. What is longer than ``LONGEST`` is left out: the whole has it.
+        old: What was there before, if it was not added; likewise.
     """
 
     op: Literal["add", "remove", "replace"]
@@ -41,7 +45,19 @@ def edits_between(old: Any, new: Any) -> list[Edit]:
             {"op": "replace", "path": "/amount", "value": 5, "old": 7}
         ]
     """
-    return list(_edits(old, new, ""))
+    return [_without_long(edit) for edit in _edits(old, new, "")]
+
+
+def _without_long(edit: Edit) -> Edit:
+    return cast(
+        "Edit", {name: part for name, part in edit.items() if name in ("op", "path") or not _is_long(part)}
+    )
+
+
+def _is_long(part: object) -> bool:
+    if isinstance(part, str):
+        return len(part) > LONGEST
+    return isinstance(part, dict | list) and len(json.dumps(part)) > LONGEST
 
 
 def _edits(old: Any, new: Any, path: str) -> Iterator[Edit]:

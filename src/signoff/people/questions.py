@@ -215,7 +215,11 @@ class Question:
         }
         later = {name: getattr(self, name) for name in _LATER}
         parts |= {name: part for name, part in later.items() if part is not None and part != ()}
-        return codec.encode(parts, path="question")
+        # an action's arguments are its proposal: they count once
+        again = (
+            0 if self.action is None or self.proposal is None else len(codec.encode(self.proposal).encode())
+        )
+        return codec.encode(parts, path="question", limit=codec.MAX_BYTES + again)
 
 
 def digest_of(question: Promise) -> str | None:
