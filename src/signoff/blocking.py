@@ -161,6 +161,14 @@ class Client:
         """Ask a run to stop. See ``AsyncClient.cancel``."""
         self._call("cancel", self._async.cancel(run_id, reason=reason, by=by))
 
+    def suspend(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        """Have a run wait until ``resume``. See ``AsyncClient.suspend``."""
+        return self._call("suspend", self._async.suspend(run_id, reason=reason, by=by))
+
+    def resume(self, run_id: str, *, by: str | None = None) -> Run:
+        """Have a suspended run go on. See ``AsyncClient.resume``."""
+        return self._call("resume", self._async.resume(run_id, by=by))
+
     def retry(self, run_id: str) -> None:
         """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
         self._call("retry", self._async.retry(run_id))
@@ -274,6 +282,14 @@ class Handle:
     def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""
         self._background.call(self._async.cancel(reason), "cancel")
+
+    def suspend(self, reason: str | None = None, *, by: str | None = None) -> None:
+        """Have the run wait until ``resume``. See ``AsyncClient.suspend``."""
+        self._background.call(self._async.suspend(reason, by=by), "suspend")
+
+    def resume(self, *, by: str | None = None) -> None:
+        """Have the suspended run go on. See ``AsyncClient.resume``."""
+        self._background.call(self._async.resume(by=by), "resume")
 
     def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
         """Send the run a signal. See ``AsyncClient.signal``."""

@@ -105,6 +105,8 @@ class Backend(
     async def wait(self, run_id: str) -> Run: ...
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
     async def retry(self, run_id: str) -> Run: ...
+    async def suspend_run(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
+    async def resume_run(self, run_id: str, *, by: str | None = None) -> Run: ...
     async def signal(
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
     ) -> bool: ...
@@ -306,6 +308,43 @@ class AsyncClient:
         """Make a run go on that failed because of its code. Raises NotFound, InvalidState."""
         await self.backend.retry(run_id)
 
+    async def suspend(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        """Have a run wait until ``resume``: no worker gets it. Steps that run are finished first; nothing else begins.
+
+        Answers, signals and timers that come meanwhile are kept, and delivered when it is resumed. Its deadline and
+        those of its questions go on. A run that is suspended already stays as it is.
+
+        Args:
+            run_id: The run.
+            reason: Why, for people.
+            by: Who asks for it, such as ``user:ana``, for the audit trail.
+
+        Returns:
+            The run as it is now: ``running`` until its worker has let go of it.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: It has ended.
+
+        Example::
+
+            await client.suspend("refund-o-1", reason="the bank is down", by="user:olga")
+        """
+        return await self.backend.suspend_run(run_id, reason=reason, by=by)
+
+    async def resume(self, run_id: str, *, by: str | None = None) -> Run:
+        """Have a suspended run go on where it stopped. One that is not suspended stays as it is.
+
+        Args:
+            run_id: The run.
+            by: Who asks for it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: It has ended.
+        """
+        return await self.backend.resume_run(run_id, by=by)
+
     async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Return a run as JSON data, which ``load`` takes in another store: the run, its journal and its promises.
 
@@ -494,6 +533,14 @@ class AsyncHandle:
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""
         await self._backend.cancel(self.id, reason=reason)
+
+    async def suspend(self, reason: str | None = None, *, by: str | None = None) -> None:
+        """Have the run wait until ``resume``. See ``AsyncClient.suspend``."""
+        await self._backend.suspend_run(self.id, reason=reason, by=by)
+
+    async def resume(self, *, by: str | None = None) -> None:
+        """Have the suspended run go on. See ``AsyncClient.resume``."""
+        await self._backend.resume_run(self.id, by=by)
 
     async def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
         """Send the run a signal. See ``AsyncClient.signal``."""

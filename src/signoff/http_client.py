@@ -228,6 +228,13 @@ class HttpBackend:
         body = {"reason": reason, "by": by}
         return self._record(Run, await self._post(_path("runs", run_id, "cancel"), body, pauses=QUICK))
 
+    async def suspend_run(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        body = {"reason": reason, "by": by}
+        return self._record(Run, await self._post(_path("runs", run_id, "suspend"), body, pauses=QUICK))
+
+    async def resume_run(self, run_id: str, *, by: str | None = None) -> Run:
+        return self._record(Run, await self._post(_path("runs", run_id, "resume"), {"by": by}, pauses=QUICK))
+
     async def retry(self, run_id: str) -> Run:
         return self._record(Run, await self._post(_path("runs", run_id, "retry"), {}))
 

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
+from signoff import interventions
 from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
 from signoff.engine.retention import unannounced_seconds
@@ -167,6 +168,13 @@ class LocalBackend:
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return await self._store.cancel(run_id, reason=reason, by=by)
+
+    async def suspend_run(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        check_texts(reason=reason)
+        return await interventions.suspend(self._store, run_id, by=by, reason=reason)
+
+    async def resume_run(self, run_id: str, *, by: str | None = None) -> Run:
+        return await interventions.resume(self._store, run_id, by=by)
 
     async def retry(self, run_id: str, *, token: str | None = None) -> Run:
         return await self._store.retry(run_id, token=token)

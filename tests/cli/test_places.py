@@ -61,6 +61,8 @@ def test_nothing_there_is_said_in_one_line(here: Here, tmp_path: Path, nobody_li
         ("signal", "r", "go"),
         ("cancel", "r"),
         ("retry", "r"),
+        ("suspend", "r"),
+        ("resume", "r"),
         ("resolve", "p"),
         ("reject", "p"),
         ("export", "r"),

@@ -270,6 +270,23 @@ def test_a_run_that_failed_because_of_its_code_is_ready_when_retried(here: Here,
     assert (retried["id"], retried["state"]) == ("stuck-1", "ready")
 
 
+def test_a_run_is_suspended_and_resumed(here: Here, open_shop: Path) -> None:
+    here("start", "wait", "--id", "held-1", cwd=open_shop)
+    shown(here, open_shop, "held-1", "paused")
+    held = here("suspend", "held-1", "--reason", "the bank is down", "--by", "user:olga", cwd=open_shop)
+    assert held.out == "run held-1 is suspended; later: signoff resume held-1\n", held.err
+    assert "suspended: the bank is down" in here("runs", cwd=open_shop).out
+    told = here("show", "held-1", cwd=open_shop).out
+    assert "suspended by user:olga" in told
+    assert "the bank is down; signoff resume held-1" in told
+    here("signal", "held-1", "go", "1", cwd=open_shop)
+    assert here("resume", "held-1", "--by", "user:olga", cwd=open_shop).code == 0
+    shown(here, open_shop, "held-1", "succeeded")
+    told = here("audit", "list", "--run", "held-1", cwd=open_shop).out
+    assert "suspended" in told
+    assert "resumed" in told
+
+
 def test_promises_are_resolved_and_rejected_once(here: Here, open_shop: Path) -> None:
     for run_id in ("later-1", "later-2", "later-3"):
         here("start", "pay_later", "--id", run_id, cwd=open_shop)

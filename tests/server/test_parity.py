@@ -15,7 +15,7 @@ import pytest
 
 from signoff import AsyncClient, Client, Entry, Promise, Run, RunState, Schedule, Signoff, SignoffError
 from signoff.errors import ClientClosed
-from signoff.records import NewPromise, Rate
+from signoff.records import AuditKind, NewPromise, Rate
 from signoff.stores.paging import Page, PromiseFilter
 from signoff.testing import VirtualClock
 from signoff.wire import to_wire
@@ -307,6 +307,26 @@ async def retrying(scene: Scene) -> AsyncIterator[Any]:
     await reaches(scene.app, "b", RunState.SUCCEEDED)
     yield await tried(client.retry("b"))
     yield await tried(client.retry("c"))
+
+
+@play
+async def suspending(scene: Scene) -> AsyncIterator[Any]:
+    client = scene.client
+    handle = await client.start("ask", id="a")
+    id = await scene.question("a")
+    await reaches(scene.app, "a", RunState.PAUSED)
+    yield await client.suspend("a", reason="the bank is down", by="user:olga")
+    yield await client.suspend("a", reason="again", by="user:eve")
+    await client.answer(id, True, user_id="ana")
+    yield (await handle.status()), await handle.done()
+    yield await client.resume("a", by="user:olga")
+    yield await handle.result()
+    yield await tried(client.suspend("a"))
+    yield await tried(client.resume("a"))
+    yield await tried(client.suspend("b"))
+    events = (await client.inbox.history(run_id="a")).items
+    told = [each for each in events if each.kind in (AuditKind.SUSPENDED, AuditKind.RESUMED)]
+    yield [(each.by, json.loads(each.details or "{}")) for each in told]
 
 
 @play

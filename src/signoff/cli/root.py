@@ -34,7 +34,7 @@ from signoff.cli.promises import reject, resolve
 from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
 from signoff.cli.rules import rules
-from signoff.cli.runs import cancel, retry, runs, signal, start
+from signoff.cli.runs import cancel, resume, retry, runs, signal, start, suspend
 from signoff.cli.schedules import schedules
 from signoff.cli.serve import dev, server, worker
 from signoff.cli.sessions import sessions
@@ -88,6 +88,8 @@ for _command in (
     deliveries,
     signal,
     cancel,
+    suspend,
+    resume,
     retry,
     resolve,
     reject,

@@ -1,4 +1,4 @@
-"""``signoff start``, ``runs``, ``signal``, ``cancel`` and ``retry``."""
+"""``signoff start``, ``runs``, ``signal``, ``cancel``, ``suspend``, ``resume`` and ``retry``."""
 
 from __future__ import annotations
 
@@ -137,6 +137,8 @@ def _took(run: Run) -> str:
 
 
 def _remark(run: Run) -> str:
+    if run.is_suspended:
+        return one_line(f"suspended: {run.suspended_reason or 'no reason given'}", 200)
     if run.awaits_turn:
         return f"awaits its turn in {one_line(run.session_id or '')}"
     if run.is_delayed:
@@ -174,6 +176,37 @@ async def cancel(client: AsyncClient, out: Output, run_id: str, reason: str | No
         out.line(f"run {run_id} is {run.state}")
     else:
         out.line(f"run {run_id} was asked to stop; it is {run.state} still")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--reason", help="Why, for people; the audit trail keeps it.")
+@click.option(
+    "--by", metavar="USER", help="Who suspends it, for the audit trail.  [default: your login name]"
+)
+@on_client
+async def suspend(client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None) -> None:
+    """Have RUN wait for `signoff resume`. Steps that run are finished first; nothing else begins."""
+    run = await client.suspend(run_id, reason=reason, by=by or login_name())
+    if out.as_json:
+        out.object(to_wire(run))
+    elif run.state is RunState.RUNNING:
+        out.line(f"run {run_id} will be suspended when its worker lets go of it")
+    else:
+        out.line(f"run {run_id} is suspended; later: signoff resume {run_id}")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--by", metavar="USER", help="Who resumes it, for the audit trail.  [default: your login name]")
+@on_client
+async def resume(client: AsyncClient, out: Output, run_id: str, by: str | None) -> None:
+    """Have RUN go on that was suspended."""
+    run = await client.resume(run_id, by=by or login_name())
+    if out.as_json:
+        out.object(to_wire(run))
+    else:
+        out.line(f"run {run_id} is {run.state}")
 
 
 @click.command()

@@ -106,6 +106,11 @@ def _print_head(out: Output, run: Run) -> None:
     turn = ", awaits its turn" if run.awaits_turn else ""
     created = f"{moment(run.created_at)} ({ago(run.created_at, time.time())})"
     out.line(f"created {created} in group {run.group}{parent}{place}{deadline}{starts}{turn}")
+    if run.is_suspended:
+        by = run.suspended_by or "Signoff"
+        why = f": {run.suspended_reason}" if run.suspended_reason else ""
+        since = moment(run.suspended_at or 0.0)
+        out.line(one_line(f"suspended by {by} at {since}{why}; signoff resume {run.id}", 500), "bold")
     out.line("")
 
 

@@ -164,6 +164,7 @@ class Redaction:
             ),
             result=_of_text(run.result, hidden, lambda plain: self._named(run.workflow).shown(plain, hidden)),
             error=_of_text(run.error, hidden, lambda plain: self._error(plain, hidden)),
+            suspended_reason=None if run.suspended_reason is None else hidden.masked(run.suspended_reason),
             concurrency_key=None if run.concurrency_key is None else hidden.masked(run.concurrency_key),
         )
 

@@ -89,6 +89,19 @@ class CancelRun(Body, json_schema_extra=example(reason="the order is gone", by="
     by: Text | None = None
 
 
+class SuspendRun(Body, json_schema_extra=example(reason="the bank is down", by="user:olga")):
+    """Why a run should wait for an operator, and who says so."""
+
+    reason: Text | None = None
+    by: Text | None = None
+
+
+class ResumeRun(Body, json_schema_extra=example(by="user:olga")):
+    """Who has a suspended run go on."""
+
+    by: Text | None = None
+
+
 class SendSignal(Body, json_schema_extra=example(name="paid", value={"cents": 7000}, request_id="bank-17")):
     """A signal to a run."""
 
@@ -179,6 +192,25 @@ async def cancel_run(
     asked = body or CancelRun()
     by = actor.user_id("by", asked.by)
     return reply_with(await services.backend.cancel(run_id, reason=asked.reason, by=by))
+
+
+@router.post("/{run_id}/suspend", responses=gives(Run, NotFound, InvalidState))
+async def suspend_run(
+    run_id: Id, services: ServicesOf, actor: ActorOf, body: SuspendRun | None = None
+) -> Response:
+    """Have a run wait until it is resumed. Steps that run are finished first, so it may be ``running`` for a while."""
+    asked = body or SuspendRun()
+    by = actor.user_id("by", asked.by)
+    return reply_with(await services.backend.suspend_run(run_id, reason=asked.reason, by=by))
+
+
+@router.post("/{run_id}/resume", responses=gives(Run, NotFound, InvalidState))
+async def resume_run(
+    run_id: Id, services: ServicesOf, actor: ActorOf, body: ResumeRun | None = None
+) -> Response:
+    """Have a suspended run go on. One that is not suspended stays as it is."""
+    asked = body or ResumeRun()
+    return reply_with(await services.backend.resume_run(run_id, by=actor.user_id("by", asked.by)))
 
 
 @router.post("/{run_id}/retry", responses=gives(Run, NotFound, InvalidState))

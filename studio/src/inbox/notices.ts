@@ -4,7 +4,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useCallback, useSyncExternalStore } from "react";
 import { keep, subscribe } from "../shell/kept";
 import { useMe } from "../shell/me";
-import { isFor, type Question } from "./question";
+import { hindrance, type Question } from "./question";
 
 const WANTED = "signoff.notify";
 const TOLD = "signoff.notified";
@@ -29,14 +29,15 @@ export function useNoticesState(): Notices {
   return useSyncExternalStore(subscribe, state);
 }
 
-/** Return what tells of a question, if it is for whoever looks, was not before, and nobody was told of it. */
+/** Return what tells of a question that its reader may answer, if they could not before and no tab has told of it. */
 export function useNotices(): (question: Question, before?: Question) => void {
   const me = useMe();
   const navigate = useNavigate();
   return useCallback(
     (question: Question, before?: Question) => {
-      if (state() !== "on" || !isFor(question, me.names)) return;
-      if (before !== undefined && isFor(before, me.names)) return;
+      const mayAnswer = (each: Question) => hindrance(each, me.user_id, me.names) === undefined;
+      if (state() !== "on" || !mayAnswer(question)) return;
+      if (before !== undefined && mayAnswer(before)) return;
       void navigator.locks.request(TOLD, () => {
         if (isTold(question.id)) return;
         const notice = new Notification(question.data.text, {

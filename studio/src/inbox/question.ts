@@ -78,14 +78,15 @@ export function hindrance(
 ): string | undefined {
   const user = userName(user_id);
   const claimedBy = question.progress?.claimed_by;
-  if (question.data.policy?.excluded?.includes(user)) {
+  const isSame = (name: string) => userName(name).toLowerCase() === user.toLowerCase();
+  if (question.data.policy?.excluded?.some(isSame)) {
     return "You asked for this, so others decide on it.";
   }
   if (!isFor(question, names)) return `This is asked of others; you are ${user_id}.`;
   if (claimedBy !== undefined && claimedBy !== user) {
     return `${claimedBy} has claimed this; others can answer when it is released.`;
   }
-  const vote = question.progress?.votes?.find((each) => userName(each.user_id) === user);
+  const vote = question.progress?.votes?.find((each) => isSame(each.user_id));
   if (vote !== undefined) return `You have voted: ${vote.approved ? "approved" : "rejected"}.`;
   return undefined;
 }

@@ -28,11 +28,20 @@ export function RunActions({ run, awaited }: ActionsProps) {
       given(api.POST("/v1/runs/{run_id}/cancel", { ...path, body: { by: `user:${me.user_id}` } })),
     ...done,
   });
+  const by = { by: `user:${me.user_id}` };
+  const suspend = useMutation({
+    mutationFn: () => given(api.POST("/v1/runs/{run_id}/suspend", { ...path, body: by })),
+    ...done,
+  });
+  const resume = useMutation({
+    mutationFn: () => given(api.POST("/v1/runs/{run_id}/resume", { ...path, body: by })),
+    ...done,
+  });
   const retry = useMutation({
     mutationFn: () => given(api.POST("/v1/runs/{run_id}/retry", { ...path })),
     ...done,
   });
-  const trouble = cancel.error ?? retry.error;
+  const trouble = cancel.error ?? suspend.error ?? resume.error ?? retry.error;
   const close = () => setOpen(undefined);
   return (
     <>
@@ -47,6 +56,21 @@ export function RunActions({ run, awaited }: ActionsProps) {
                 onClick={() => retry.mutate()}
               >
                 Retry
+              </button>
+            )}
+            {!hasEnded(run) && run.suspended_at === undefined && (
+              <button type="button" disabled={suspend.isPending} onClick={() => suspend.mutate()}>
+                Suspend
+              </button>
+            )}
+            {!hasEnded(run) && run.suspended_at !== undefined && (
+              <button
+                type="button"
+                className="primary"
+                disabled={resume.isPending}
+                onClick={() => resume.mutate()}
+              >
+                Resume
               </button>
             )}
             {!hasEnded(run) && (

@@ -63,6 +63,12 @@ function Told({ run, entries, voices, isLive }: Looks) {
     <article className="run" aria-labelledby="run-id">
       <h2 id="run-id">{run.id}</h2>
       <RunFacts run={run} />
+      {run.suspended_at !== undefined && (
+        <p role="status">
+          Suspended by {run.suspended_by ?? "Signoff"}
+          {run.suspended_reason === undefined ? "." : `: ${run.suspended_reason}`}
+        </p>
+      )}
       <RunActions run={run} awaited={awaited.map(({ name }) => name)} />
       {isGiven && (
         <details className="part">

@@ -1,0 +1,36 @@
+"""An operator suspends one run and resumes it: what comes meanwhile is kept."""
+
+from __future__ import annotations
+
+import httpx
+
+from tests.server.conftest import asked, ended, kind, start
+
+
+def test_answers_and_signals_of_a_suspended_run_are_kept_and_delivered(http: httpx.Client, name: str) -> None:
+    start(http, "ask", name)
+    id = asked(http, name)
+    suspended = http.post(f"/v1/runs/{name}/suspend", json={"reason": "the bank is down", "by": "user:olga"})
+    assert suspended.status_code == 200
+    run = suspended.json()
+    assert (run["suspended_by"], run["suspended_reason"]) == ("user:olga", "the bank is down")
+    again = http.post(f"/v1/runs/{name}/suspend", json={"reason": "another", "by": "user:eve"}).json()
+    assert again["suspended_reason"] == "the bank is down"
+    assert http.post(f"/v1/questions/{id}/answer", json={"value": True, "user_id": "ana"}).status_code == 200
+    waiting = http.get(f"/v1/runs/{name}/result", params={"wait": 1})
+    assert waiting.status_code == 202, "it was answered, and goes on only when it is resumed"
+    resumed = http.post(f"/v1/runs/{name}/resume", json={"by": "user:olga"}).json()
+    assert "suspended_at" not in resumed
+    assert ended(http, name)["state"] == "succeeded"
+    trail = http.get("/v1/audit", params={"run_id": name}).json()["items"]
+    told = [(each["kind"], each["by"]) for each in trail if each["kind"] in ("suspended", "resumed")]
+    assert told == [("suspended", "user:olga"), ("resumed", "user:olga")]
+
+
+def test_a_run_that_has_ended_is_not_suspended(http: httpx.Client, name: str) -> None:
+    start(http, "echo", name)
+    ended(http, name)
+    for verb in ("suspend", "resume"):
+        refused = http.post(f"/v1/runs/{name}/{verb}")
+        assert (refused.status_code, kind(refused)) == (409, "InvalidState")
+        assert http.post(f"/v1/runs/{name}-none/{verb}").status_code == 404
