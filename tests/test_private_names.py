@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import re
+import threading
+from collections.abc import Generator
+from pathlib import Path
 
+import pydantic_ai
 import pytest
-from pydantic_ai import Agent, RunContext
+from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai._utils import run_in_executor
+from pydantic_ai.durable_exec import BaseDurabilityCapability
 from pydantic_ai.models.test import TestModel
 
+import signoff
 from signoff import private_names
 from tests.support import in_asyncio
 
@@ -73,3 +82,95 @@ async def test_code_inside_an_agent_s_run_knows_which_run_that_is() -> None:
     assert seen[0] is not None
     assert seen[0] == seen[1], "a tool that pauses inside of an inner agent is taken for its outer one"
     assert private_names.agent_run_here() is None
+
+
+def test_the_frame_of_another_thread_is_found() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def busy_here() -> None:
+        begun.set()
+        end.wait()
+
+    thread = threading.Thread(target=busy_here)
+    thread.start()
+    begun.wait()
+    found, names = private_names.frame_of(thread.ident or 0), list[str]()
+    while found is not None:
+        names.append(found.f_code.co_name)
+        found = found.f_back
+    end.set()
+    thread.join()
+    assert "busy_here" in names, "code that holds a worker up is not named"
+    assert private_names.frame_of(thread.ident or 0) is None
+
+
+def test_what_is_suspended_is_freed_without_running_its_finally() -> None:
+    ran: list[str] = []
+
+    def code() -> Generator[None]:
+        try:
+            yield
+        finally:
+            ran.append("finally")
+
+    suspended = code()
+    next(suspended)
+    private_names.set_finalized(suspended)
+    assert gc.is_finalized(suspended), "a paused run that leaves memory would run its clean-up"
+    del suspended
+    gc.collect()
+    assert ran == []
+
+
+@in_asyncio
+async def test_pydantic_ai_calls_functions_in_place_or_in_threads() -> None:
+    here = threading.get_ident()
+    with private_names.threads_disabled():
+        assert await run_in_executor(threading.get_ident) == here, "workflow code starts threads"
+        private_names.enable_threads()
+        assert await run_in_executor(threading.get_ident) != here, "a plain tool blocks the worker"
+
+
+@in_asyncio
+async def test_what_comes_of_a_tool_is_data() -> None:
+    async def refused() -> None:
+        raise ModelRetry("say which")
+
+    async def fine() -> int:
+        return 3
+
+    assert (await private_names.tool_outcome(fine())).result == 3
+    assert (await private_names.tool_outcome(refused())).message == "say which"
+
+
+def test_streams_have_the_profile_of_their_model() -> None:
+    class Stream:
+        _model_profile = {"supports_tools": True}
+
+    assert private_names.profile_of(Stream()) == {"supports_tools": True}
+    assert private_names.profile_of(object()) == {}
+    openai = (Path(pydantic_ai.__file__).parent / "models/openai/_chat_streaming.py").read_text()
+    assert "_model_profile" in openai, "an answer that an OpenAI-compatible provider cut off is not noticed"
+
+
+def test_the_method_that_durable_overrides_is_there() -> None:
+    assert callable(getattr(BaseDurabilityCapability, "_model_stream_event_handler", None)), (
+        "what a model says is not published while it says it"
+    )
+
+
+def test_no_other_module_uses_private_names_of_python_or_libraries() -> None:
+    package = Path(signoff.__file__).parent
+    private = re.compile(
+        r"\b(asyncio|sys|threading|gc|inspect|pydantic|pydantic_ai|anyio|httpx|starlette)(\.\w+)*\._(?!_)\w+"
+        r"|^\s*(from|import) (asyncio|pydantic|pydantic_ai|anyio|httpx|starlette)(\.\w+)*\._(?!_)"
+        r"|^\s*from (asyncio|pydantic|pydantic_ai|anyio|httpx|starlette)[\w.]* import .*\b_(?!_)\w+",
+        re.MULTILINE,
+    )
+    found = [
+        f"{file.relative_to(package)}: {match[0].strip()}"
+        for file in package.rglob("*.py")
+        if file.name != "private_names.py"
+        for match in private.finditer(file.read_text())
+    ]
+    assert found == []

@@ -106,9 +106,12 @@ class Background:
 
 def _refuse_to_block(work: Coroutine[Any, Any, Any], method: str) -> None:
     """Raise BlockingCall, and drop the work, where an event loop runs on this thread."""
-    if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
-        work.close()
-        raise BlockingCall(method)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    work.close()
+    raise BlockingCall(method)
 
 
 async def _others_end() -> None:

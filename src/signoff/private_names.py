@@ -1,14 +1,21 @@
 """The private names of Python and of libraries that Signoff relies on, where no public name does the same.
 
-No other module uses one. ``tests/test_private_names.py`` has a test for each: when a new version changes a name, its
-test fails and says what no longer works.
+No other module uses one, but for a method that a class overrides: ``Durable._model_stream_event_handler``.
+``tests/test_private_names.py`` has a test for each: when a new version changes a name, its test fails and says what no
+longer works.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+import ctypes
+import sys
+from collections.abc import Awaitable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
+from typing import Any, cast
+
+# asyncio
 
 
 @contextmanager
@@ -44,3 +51,56 @@ def agent_run_here() -> str | None:
 
     context = get_current_run_context()
     return None if context is None else context.run_id
+
+
+# CPython
+
+
+def frame_of(thread: int) -> FrameType | None:
+    """Return the innermost frame of another thread, by its identifier; None if it has ended.
+
+    ``sys._current_frames`` is documented. ``faulthandler`` can write such frames into files only.
+    """
+    return sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+
+
+def set_finalized(suspended: object) -> None:
+    """Have CPython free a suspended coroutine or generator later without running any more of it.
+
+    An object is finalized at most once, which a bit of its garbage collector's header says. The header is the two words
+    in front of the object, and the bit is the lowest of the second. Free-threaded builds have no such header.
+    """
+    word = ctypes.sizeof(ctypes.c_size_t)
+    ctypes.c_size_t.from_address(id(suspended) - word).value |= 1
+
+
+# Pydantic AI. It is an optional dependency, so it is imported where it is used.
+
+
+def threads_disabled() -> AbstractContextManager[None]:
+    """Have Pydantic AI call plain functions where they are, not in threads, in this context."""
+    from pydantic_ai._utils import disable_threads
+
+    return disable_threads()
+
+
+def enable_threads() -> None:
+    """Have it use threads again in this context, for a step that inherits the context of workflow code."""
+    from pydantic_ai._utils import _disable_threads  # pyright: ignore[reportPrivateUsage]
+
+    _disable_threads.set(False)
+
+
+async def tool_outcome(body: Awaitable[object]) -> Any:
+    """Await a tool's body. Returns what came of it, also of an exception that means something to an agent, as data.
+
+    Its type is ``pydantic_ai.durable_exec.CallToolResult``, whose members have no public names.
+    """
+    from pydantic_ai.durable_exec._toolset import wrap_tool_call_result
+
+    return await wrap_tool_call_result(body)
+
+
+def profile_of(stream: object) -> Mapping[str, object]:
+    """Return the profile of the model that a ``StreamedResponse`` comes from, empty if it has none."""
+    return cast("Mapping[str, object]", getattr(stream, "_model_profile", None) or {})

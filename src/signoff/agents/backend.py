@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, cast
 
 from pydantic_ai.durable_exec import (
@@ -10,6 +11,7 @@ from pydantic_ai.durable_exec import (
     CapabilityOperationId,
     DurableOperationId,
     EventStreamHandlerId,
+    JournalOperationNamer,
     ModelCancelSuspendedResponseId,
     ModelCompactMessagesId,
     ModelRequestId,
@@ -19,7 +21,6 @@ from pydantic_ai.durable_exec import (
     ToolsetGetToolsId,
     ToolsetValidateToolArgumentsId,
 )
-from pydantic_ai.durable_exec._operation_names import DurableInvocationName
 from pydantic_ai.exceptions import (
     AgentRunError,
     ModelAPIError,
@@ -78,26 +79,26 @@ def _as_raised(error: ModelAPIError) -> ModelAPIError:
     return ModelHTTPError.for_category(cast("Any", type(error)), **facts)
 
 
-class StepNames:
+class StepNames(JournalOperationNamer):
     """Names the steps of an agent, as the journal keeps them: they must never change."""
 
     def __init__(self, agent: str) -> None:
+        super().__init__(agent)
         self._agent = agent
 
     def operation_name(self, operation_id: DurableOperationId) -> str:
         """Return the name of an operation, without the tool's."""
         return f"{self._agent}:{_suffix(operation_id)}"
 
-    def invocation_name(
-        self, operation_id: DurableOperationId, *, label: str | None
-    ) -> DurableInvocationName:
+    def invocation_name(self, operation_id: DurableOperationId, *, label: str | None):
         """Return the name of one step; that of a tool call is the tool's."""
+        usual = super().invocation_name(operation_id, label=label or "")
         if label is None:
-            return DurableInvocationName(self.operation_name(operation_id))
+            return replace(usual, operation_name=self.operation_name(operation_id))
         name = f"{self._agent}.{label}"
         if isinstance(operation_id, ToolsetValidateToolArgumentsId):
             name += ":validate"
-        return DurableInvocationName(name)
+        return replace(usual, operation_name=name)
 
 
 def _suffix(operation_id: DurableOperationId) -> str:

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, ClassVar, Final, cast
 
 from pydantic_ai import CallToolsNode, RunContext, ToolDefinition
-from pydantic_ai._utils import _disable_threads, disable_threads  # pyright: ignore[reportPrivateUsage]
 from pydantic_ai.agent import AbstractAgent, EventStreamHandler
 from pydantic_ai.capabilities import (
     AbstractCapability,
@@ -36,6 +35,7 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
+from signoff import private_names
 from signoff.agents.approvals import Policy, check_policy, may_ask, names_in
 from signoff.agents.arguments import plain
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
@@ -210,7 +210,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def _unit(self, body: Callable[[], Awaitable[object]], copy: Copy) -> object:
         """Run an operation in its step, with dependencies of its own."""
         _at_step_of.set(self)
-        _disable_threads.set(False)  # a step inherits what is so in workflow code
+        private_names.enable_threads()  # a step inherits what is so in workflow code
         async with AsyncExitStack() as stack:
             made = copy()
             if self._deps is not None:
@@ -399,7 +399,7 @@ class InWorkflow(AbstractCapability[AgentDepsT]):
         """Run plain functions (instructions, validators, hooks) in place, and tell no telemetry of what is replayed."""
         if _here() is None:
             return await handler()
-        with disable_threads(), replay_scope(is_replaying=_is_replaying):
+        with private_names.threads_disabled(), replay_scope(is_replaying=_is_replaying):
             return await handler()
 
     async def wrap_tool_validate(

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic_ai.durable_exec._toolset import wrap_tool_call_result
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDenied
 
@@ -18,6 +17,7 @@ from signoff.agents.ran import as_chosen, chosen_call
 from signoff.agents.stand_ins import change_in
 from signoff.engine.retry import NO_RETRY
 from signoff.errors import CannotRunHere
+from signoff.private_names import tool_outcome
 from signoff.records import CallKind, Entry, EntryKind
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class InlineCall:
     async def _run_body(self, body: Awaitable[Any]) -> Any:
         try:
             with self._body.entered():
-                outcome = self._gate.durable.payload_of(await wrap_tool_call_result(body))
+                outcome = self._gate.durable.payload_of(await tool_outcome(body))
         except CannotRunHere:
             raise
         except Exception as error:

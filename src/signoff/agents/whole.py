@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior
@@ -12,6 +12,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
+
+from signoff.private_names import profile_of
 
 OPENAI_CHAT: Final = "OpenAIStreamedResponse"
 
@@ -94,8 +96,7 @@ def _may_end_silently(stream: StreamedResponse) -> bool:
     classes = _classes(stream)
     if not classes & SAYING_WHY.keys() or classes & SILENT.keys():
         return True
-    profile = cast("Mapping[str, object]", getattr(stream, "_model_profile", None) or {})
-    return profile.get(ASKED_BY_PROFILE) is False
+    return profile_of(stream).get(ASKED_BY_PROFILE) is False
 
 
 def _classes(stream: StreamedResponse) -> set[str]:

@@ -182,6 +182,8 @@ def _underlying(function: Any) -> Any:
 
 def _unpacked(annotation: Any, name: str) -> Any:
     """Take the type of one argument out of ``**options: Unpack[Options]``."""
+    if getattr(annotation, "__unpacked__", False):
+        return Any  # *rest: *tuple[int, str], from Python 3.15 on; before, it is Unpack[tuple[int, str]]
     if typing.get_origin(annotation) is not Unpack:
         return annotation
     (kind,) = typing.get_args(annotation)

@@ -11,7 +11,6 @@ interpreter, a free-threaded build), what is discarded is kept alive until the p
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 import sysconfig
@@ -19,6 +18,8 @@ import types
 import weakref
 from collections.abc import Generator, Iterable
 from typing import Any
+
+from signoff.private_names import set_finalized
 
 _SUSPENDABLE = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 _OPAQUE = (
@@ -28,7 +29,6 @@ _OPAQUE = (
     types.BuiltinFunctionType,
     types.CodeType,
 )
-_FINALIZED = 1
 _DEPTH = 5  # frame -> with block's method -> context manager -> its dict -> its generator
 
 _kept: list[object] = []
@@ -75,11 +75,6 @@ def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object
     return found
 
 
-def _set_finalized(suspended: object) -> None:
-    word = ctypes.sizeof(ctypes.c_size_t)
-    ctypes.c_size_t.from_address(id(suspended) - word).value |= _FINALIZED
-
-
 def _works() -> bool:
     ran: list[bool] = []
 
@@ -93,7 +88,7 @@ def _works() -> bool:
         return False
     generator = probe()
     next(generator)
-    _set_finalized(generator)
+    set_finalized(generator)
     if not gc.is_finalized(generator):
         return False
     del generator
@@ -104,5 +99,5 @@ def _has_classic_header() -> bool:
     return sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
-# CPython 3.11 to 3.13 always take the first.
-_silence = _set_finalized if _works() else _kept.append
+# CPython 3.11 to 3.15 always take the first.
+_silence = set_finalized if _works() else _kept.append

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from signoff import private_names
 from signoff.engine.loop import calling_line
 
 log = logging.getLogger("signoff.worker")
@@ -108,7 +109,7 @@ def interrupt_busy(limit_seconds: float) -> None:
             lasted = now - busy.since
             if max(lasted, computed - busy.computed_before) < limit_seconds:
                 continue
-            where = calling_line(sys._current_frames().get(thread))  # pyright: ignore[reportPrivateUsage]
+            where = calling_line(private_names.frame_of(thread))
             if computed - busy.computed_before < limit_seconds and lasted < limit_seconds * _IDLE_PATIENCE:
                 if not busy.warned:
                     busy.warned = True

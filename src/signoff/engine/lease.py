@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from signoff import private_names
 from signoff.engine import guard
 from signoff.engine.loop import calling_line
 from signoff.errors import StoreError
@@ -180,7 +180,7 @@ class LeaseKeeper:
         since = time.monotonic() - self._turned_at
         if since < self._stalled_seconds:
             return False
-        frame = sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
+        frame = private_names.frame_of(self._loop_thread)
         log.error(
             "the worker's loop has not turned for %.0f s, at %s; its leases are let go",
             since,
