@@ -124,6 +124,7 @@ class Context:
         operators: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         compare: Any = UNSAID,
+        on_failure: Callable[[Exception], CannotRunHere] | None = None,
     ) -> StepCall:
         """Run ordinary code once and keep what it returns.
 
@@ -146,6 +147,8 @@ class Context:
                 by default the app's ``operators``, and anybody if there are none.
             metadata: What they are shown of it, such as its arguments; JSON.
             compare: What a replay compares instead of the arguments: data. None compares nothing but the name.
+            on_failure: Given the error of the last attempt, returns what the run fails with. The run is kept then, the
+                step has no outcome, and runs again when the run is retried; the code does not see the error.
 
         Returns:
             An awaitable for the value, as the journal gives it back at any replay.
@@ -173,6 +176,7 @@ class Context:
             operators=tuple(operators),
             metadata=metadata,
             compare=compare,
+            on_failure=on_failure,
         )
         options.check(name)
         note_variables(function, self._execution.codes)

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from signoff import AlreadySettled, AsyncClient, Context, Promise, RunCancelled, RunState, Signoff
+from signoff import (
+    AlreadySettled,
+    AsyncClient,
+    Context,
+    Promise,
+    RetryPolicy,
+    RunCancelled,
+    RunState,
+    Signoff,
+)
 from signoff.errors import CannotRunHere, InvalidValue, NotSerializable, RunTimeout
 from signoff.records import EntryKind, PromiseState
 from signoff.testing import VirtualClock
@@ -473,3 +482,35 @@ async def test_of_what_a_run_came_to_that_cannot_run_here_asyncio_does_not_compl
             await (await client.start(flow)).result(60)
     gc.collect()
     assert not [each for each in caplog.messages if "never retrieved" in each]
+
+
+@in_asyncio
+async def test_a_step_whose_attempts_are_used_up_may_keep_the_run_for_a_retry(tmp_path: Path) -> None:
+    app, calls = new_app(tmp_path), list[int]()
+
+    async def charge() -> str:
+        calls.append(len(calls))
+        if len(calls) <= 2:
+            raise ConnectionError("the bank is down")
+        return "charged"
+
+    def held(error: Exception) -> CannotRunHere:
+        return CannotRunHere(f"charge: {error}")
+
+    @app.workflow
+    async def pay(ctx: Context) -> str:
+        twice = RetryPolicy(initial_seconds=0.0, max_attempts=2)
+        try:
+            return await ctx.step("charge", charge, retry=twice, on_failure=held)
+        except BaseException:
+            calls.append(99)
+            raise
+
+    async with running(app) as client:
+        handle = await client.start(pay, id="r")
+        with pytest.raises(CannotRunHere, match="charge: the bank is down"):
+            await handle.result()
+        assert (await fails(app, "r")).retryable
+        await client.retry("r")
+        assert await handle.result() == "charged"
+    assert [call for call in calls if call != 99] == [0, 1, 2]

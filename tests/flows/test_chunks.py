@@ -93,7 +93,7 @@ async def test_a_chunk_that_dies_before_its_record_is_written_leaves_nothing() -
 
 
 @in_asyncio
-async def test_a_failing_chunk_fails_the_execution_by_its_name_and_cancels_what_is_asked_on_record() -> None:
+async def test_a_failing_chunk_fails_the_execution_by_its_name_and_keeps_what_is_asked() -> None:
     flow = new_flow()
 
     @flow.chunk
@@ -115,7 +115,9 @@ async def test_a_failing_chunk_fails_the_execution_by_its_name_and_cancels_what_
             await execution.result()
         assert (failed.value.chunk, failed.value.input) == ("fail", '{"order":7}')
         question = await env.client.promises.get(asked.question_id)
-        assert question.state is PromiseState.CANCELLED
+        assert question.state is PromiseState.PENDING
+        run = await env.client.backend.get_run(execution.id)
+        assert (run.state, run.retryable) == (RunState.FAILED, True)
 
 
 @in_asyncio

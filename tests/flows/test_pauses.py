@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
+import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from signoff import Signoff
+from signoff import Context, Signoff
 from signoff.errors import RegistrationError
 from signoff.flows import ChunkFailed, Data, Executions, Flow
+from signoff.flows.pausing import OPTIONS
+from signoff.people.hours import BusinessHours
 from signoff.records import RunState
 from signoff.testing import MemoryStore, environment
 from tests.flows.worlds import WORLDS, world
@@ -263,3 +268,103 @@ def test_a_generator_function_is_no_chunk() -> None:
     for function in (plain, asynchronous):
         with pytest.raises(RegistrationError, match="generator function"):
             Flow("f").chunk(function)
+
+
+def test_every_option_of_a_question_comes_through_a_pause() -> None:
+    given = inspect.signature(Context.wait_for_user).parameters
+    assert set(given) - {"self", "question", "input_type", "answer_type", "metadata"} == set(OPTIONS)
+
+
+HOURS = [
+    BusinessHours("Europe/Berlin"),
+    BusinessHours("Europe/Berlin", "mon-thu", ("08:00", "16:00"), [date(2026, 12, 25), date(2027, 1, 1)]),
+    BusinessHours("Asia/Tokyo", ["mon", "wed"], [("09:00", "12:00"), ("13:00", "17:00")]),
+]
+
+
+@pytest.mark.parametrize("hours", HOURS)
+@in_asyncio
+async def test_business_hours_count_for_a_pause_as_for_any_question(hours: BusinessHours) -> None:
+    def asking() -> Signoff:
+        app, flow = Signoff(MemoryStore()), Flow("f", auto_close_timeout=None)
+
+        @flow.chunk
+        async def ask(data: Data[Any]) -> Any:
+            return await data.pause_for(
+                "approval", PAY, hours=hours, timeout_seconds=10 * 3600, remind_every=3600
+            )
+
+        @app.workflow
+        async def plain(ctx: Context) -> None:
+            await ctx.wait_for_user("Pay?", hours=hours, timeout_seconds=10 * 3600, remind_every=3600)
+
+        flow.to(ask)
+        app.register(flow)
+        return app
+
+    async with environment(asking()) as env:
+        await env.client.start("plain", id="plain")
+        await Executions(env.client, "f").start(id="flow")
+        await env.idle()
+        policies = {
+            question.run_id: (json.loads(question.data or "{}")["policy"], question.act_at, question.due_at)
+            for question in (await env.client.questions()).items
+        }
+        assert policies["flow"] == policies["plain"]
+        assert policies["flow"][0]
+
+
+@in_asyncio
+async def test_an_interrupt_says_how_often_its_chunk_was_resumed() -> None:
+    flow, app = Flow("f", auto_close_timeout=0.0), Signoff(MemoryStore())
+
+    @flow.chunk
+    async def ask(data: Data[Any]) -> Any:
+        if data.resume is None or data.resume.count < 2:
+            await data.pause_for("text", {"question": "?"}, resume_to="self", max_resumes=3, interrupt_id="q")
+
+    flow.to(ask)
+    app.register(flow)
+    async with environment(app) as env:
+        execution = await Executions(env.client, "f").start()
+        for count in range(2):
+            await env.idle()
+            asked = (await execution.get_pending_interrupts(wait_seconds=0))["q"]
+            assert (asked.resume_count, asked.max_resumes) == (count, 3)
+            await execution.continue_with("q", "again")
+        await execution.result()
+
+
+@in_asyncio
+async def test_a_resume_event_is_an_event_that_the_answer_becomes() -> None:
+    flow, app = Flow("f", auto_close_timeout=0.0), Signoff(MemoryStore())
+
+    @flow.chunk
+    async def ask(data: Data[Any]) -> Any:
+        return await data.pause_for("text", {"question": "?"}, resume_event="told")
+
+    def keep(data: Data[Any]) -> None:
+        data.set_state("told", data.input)
+
+    flow.to(ask)
+    flow.when("told").to(keep)
+    app.register(flow)
+    async with environment(app) as env:
+        env.people.answer("?", "yes")
+        assert await (await Executions(env.client, "f").start()).result() == {"told": "yes"}
+
+
+@in_asyncio
+async def test_a_resume_event_and_another_target_are_refused_together() -> None:
+    flow, app = Flow("f", auto_close_timeout=0.0), Signoff(MemoryStore())
+
+    @flow.chunk
+    async def ask(data: Data[Any]) -> Any:
+        return await data.pause_for("text", {"question": "?"}, resume_to="self", resume_event="told")
+
+    flow.to(ask)
+    flow.when("told").to(ask)
+    app.register(flow)
+    async with environment(app) as env:
+        with pytest.raises(ChunkFailed, match="resume_to or resume_event"):
+            await (await Executions(env.client, "f").start()).result()

@@ -24,6 +24,7 @@ from signoff.engine.inputs import arguments_text, folded, inputs_text, own
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
+    CannotRunHere,
     InvalidValue,
     PromiseCancelled,
     PromiseRejected,
@@ -153,6 +154,7 @@ class StepOptions:
     operators: tuple[str, ...] = ()
     metadata: Mapping[str, Any] | None = None
     compare: Any = UNSAID
+    on_failure: Callable[[Exception], CannotRunHere] | None = None
 
     def check(self, name: str) -> None:
         """Refuse options that contradict each other."""
@@ -326,6 +328,7 @@ class StepCall(Call[Any]):
             operators=old.operators if operators is None else tuple(operators),
             metadata=old.metadata if metadata is None else metadata,
             compare=old.compare if compare is UNSAID else compare,
+            on_failure=old.on_failure,
         )
         with self._dropped_if_refused():
             changed.check(self.name)

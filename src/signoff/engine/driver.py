@@ -308,6 +308,9 @@ class Driver:
             execution.deliver(entry)
             return
         wait = attempt.retry_after  # its policy may add a note to the error
+        if wait is None and call.step_options.on_failure is not None:
+            execution.refuse(call.step_options.on_failure(attempt.error))
+            return
         error = codec.encode_error(attempt.error)
         if wait is None:
             entry = self._draft.record(EntryKind.COMPLETED, call, error=error, details=details)

@@ -4,6 +4,7 @@ from signoff.flows.chunks import Chunk
 from signoff.flows.data import Data, Resume
 from signoff.flows.errors import (
     ChunkFailed,
+    ChunkHeld,
     DuplicateInterrupt,
     ExecutionClosed,
     FlowChanged,
@@ -21,6 +22,7 @@ from signoff.flows.flow import Flow
 __all__ = [
     "Chunk",
     "ChunkFailed",
+    "ChunkHeld",
     "Data",
     "DuplicateInterrupt",
     "Execution",

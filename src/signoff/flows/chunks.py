@@ -22,7 +22,7 @@ from signoff.engine.steps import current_step
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.calling import is_async, unwrapped
 from signoff.flows.data import Data, Left, Paused, Resume, Surroundings, Write
-from signoff.flows.errors import DuplicateInterrupt, NotAwaited, PauseIgnored, shortened
+from signoff.flows.errors import ChunkHeld, DuplicateInterrupt, NotAwaited, PauseIgnored, reason_of, shortened
 from signoff.flows.pausing import Pause
 
 MARK: Final = "signoff_chunk"
@@ -160,6 +160,7 @@ async def run_chunk(
         effect=chunk.effect,
         non_retryable=(*NEVER_BETTER, *chunk.non_retryable),
         returns=Any,
+        on_failure=lambda error: ChunkHeld(place, shortened(moment.text), reason_of(error)),
     )
     if not isinstance(recorded, dict) or MARK not in recorded:
         return Outcome(recorded)  # a person has said what came of it

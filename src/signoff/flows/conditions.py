@@ -15,7 +15,7 @@ from signoff.engine.retry import RetryPolicy
 from signoff.errors import RegistrationError
 from signoff.flows.chunks import Moment, input_type_of
 from signoff.flows.data import Data, Surroundings
-from signoff.flows.errors import ChunkFailed, NotACondition, reason_of, shortened
+from signoff.flows.errors import ChunkHeld, NotACondition, reason_of, shortened
 
 Condition = Callable[[Data[Any]], Any]
 """Says which way to go: a plain or an async function that looks at its data and does nothing else."""
@@ -78,7 +78,7 @@ class Decision:
         """Return which cases fit: the first one only, or all.
 
         Raises:
-            ChunkFailed: A condition failed, or said neither yes nor no; it is named.
+            ChunkHeld: A condition failed, or said neither yes nor no; it is named.
         """
         if subject is None and all(case.when is None for case in cases):
             return await self._fitting(cases, None, first)  # nothing but what is recorded decides
@@ -124,8 +124,8 @@ class Decision:
             raise self._failed(name, data.misused)
         return value
 
-    def _failed(self, name: str, error: Exception) -> ChunkFailed:
-        return ChunkFailed(f"{self._path}{name}", shortened(self._moment.text), reason_of(error))
+    def _failed(self, name: str, error: Exception) -> ChunkHeld:
+        return ChunkHeld(f"{self._path}{name}", shortened(self._moment.text), reason_of(error))
 
 
 def _neither(value: Any) -> str:

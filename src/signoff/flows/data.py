@@ -21,6 +21,7 @@ from signoff.flows.pausing import (
     check_target,
     checked,
     plain,
+    plain_option,
 )
 from signoff.people.forms import form_of
 from signoff.start_options import check_id
@@ -277,6 +278,7 @@ class Data(Generic[T]):
         payload: Any = None,
         *,
         resume_to: str | dict[str, str] = "next",
+        resume_event: str | None = None,
         interrupt_id: str | None = None,
         max_resumes: int | None = 1,
         schema: Any = None,
@@ -290,6 +292,7 @@ class Data(Generic[T]):
             payload: What people are shown; its ``question`` is what they read, its ``options`` what they select from.
             resume_to: ``next``: the answer is the chunk's result. ``self``: the chunk runs again, with ``data.resume``.
                 ``{"event": name}``: the line ends here, and the flow emits the event with the answer.
+            resume_event: The same as ``resume_to={"event": resume_event}``.
             interrupt_id: A chosen id, unique among what is open in the execution; by default the question's.
             max_resumes: With ``self``: how often the chunk may be resumed; None: unbounded.
             schema: A pydantic model, a type or a JSON Schema that a form's answer must fit.
@@ -312,6 +315,10 @@ class Data(Generic[T]):
                 f"chunk {self._around.chunk!r} pauses twice at once (at {self.paused.line} and {line}); await each "
                 "pause, and pause in chunks side by side to ask two things at once"
             )
+        if resume_event is not None:
+            if resume_to not in ("next", {"event": resume_event}):
+                raise RegistrationError("pause_for: give resume_to or resume_event, not both")
+            resume_to = {"event": resume_event}
         check_target(resume_to, self._around.listened, self._around.chunk)
         if max_resumes is not None and max_resumes < 1:
             raise InvalidValue("max_resumes", f"it is at least 1, or None for unbounded, not {max_resumes}")
@@ -335,7 +342,7 @@ class Data(Generic[T]):
             interrupt_id,
             max_resumes,
             None if schema is None else form_of("pause_for", "schema", schema),
-            {name: plain(value, name) for name, value in options.items()},
+            {name: plain_option(name, value) for name, value in options.items()},
         )
         check_question(pause)
         self.record.pause = pause

@@ -9,7 +9,7 @@ from signoff.errors import CannotRunHere, SignoffError
 
 
 class ChunkFailed(SignoffError):
-    """A chunk of a flow failed for good, and with it the execution.
+    """A chunk of a flow failed, and with it the execution. If it can be retried, this is a ``ChunkHeld``.
 
     Attributes:
         chunk: Its place in the graph.
@@ -22,6 +22,13 @@ class ChunkFailed(SignoffError):
         self.chunk = chunk
         self.input = input
         self.reason = reason
+
+
+class ChunkHeld(ChunkFailed, CannotRunHere):
+    """A chunk or a condition failed, and the execution is kept: it goes on there when it is retried.
+
+    Whatever was answered stays answered, and what is asked stays open.
+    """
 
 
 class PauseIgnored(SignoffError):

@@ -38,6 +38,8 @@ class Interrupt:
         question_id: The question in the inbox.
         question: What people read.
         schema: The JSON Schema that the answer must fit.
+        resume_count: How often the chunk was resumed before, if it resumes to itself.
+        max_resumes: How often it may be; None: unbounded.
     """
 
     id: str
@@ -48,6 +50,8 @@ class Interrupt:
     question_id: str
     question: str
     schema: dict[str, Any]
+    resume_count: int = 0
+    max_resumes: int | None = 1
 
     @classmethod
     def of(cls, promise: Promise) -> Interrupt | None:
@@ -68,6 +72,8 @@ class Interrupt:
             promise.id,
             asked.text,
             asked.answer_schema,
+            about["resumes"],
+            about["max_resumes"],
         )
 
 
@@ -273,6 +279,14 @@ class Execution:
     async def save(self) -> dict[str, Any]:
         """Return the execution as JSON data, to be loaded into another store. Here it goes on, too."""
         return await self._client.save(self.id)
+
+    async def retry(self) -> None:
+        """Have an execution that a chunk has failed (``ChunkHeld``) go on at that chunk. Nothing is asked again.
+
+        Raises:
+            InvalidState: It has not failed, or cannot be retried.
+        """
+        await self._client.retry(self.id)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Stop the execution where it is; what is asked is cancelled on record."""

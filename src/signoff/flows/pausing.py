@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Final, cast, get_args
 
 from signoff import codec
 from signoff.errors import RegistrationError
 from signoff.people.actions import Action
+from signoff.people.forms import form_of
 from signoff.people.hours import BusinessHours
 from signoff.people.policies import Escalation, Quorum
 from signoff.people.questions import InputType, Question
@@ -40,6 +42,7 @@ OPTIONS: Final[Mapping[str, Any]] = {
     "min_length": int,
     "max_length": int,
     "proposal": Any,
+    "proposal_type": Any,
     "action": Action,
 }
 """What else a question has, and as what it comes back from the journal; ``Context.wait_for_user`` says what each is."""
@@ -78,9 +81,7 @@ class Pause:
         Args:
             text: What people read if the payload says nothing.
         """
-        options = {
-            name: codec.decode(codec.encode(value), OPTIONS[name]) for name, value in self.options.items()
-        }
+        options = {name: _option_of(name, value) for name, value in self.options.items()}
         is_object = isinstance(cast("object", self.payload), dict)
         payload: dict[str, Any] = self.payload if is_object else {"question": self.payload}
         told = payload.get("question", payload.get("prompt"))
@@ -94,6 +95,39 @@ class Pause:
             "input_type": kind,
             **options,
         }
+
+
+def plain_option(name: str, value: Any) -> Any:
+    """Return an option as plain data, which ``Pause.question`` reads. Raises NotSerializable, RegistrationError."""
+    if isinstance(value, BusinessHours):
+        dates = value.holidays
+        written = dates if isinstance(dates, str) else sorted(each.isoformat() for each in dates)
+        return {
+            "timezone": value.timezone,
+            "days": value.days if isinstance(value.days, str) else list(value.days),
+            "hours": plain(value.hours, name),
+            "holidays": written,
+        }
+    if name == "proposal_type" and value is not None:
+        return form_of("pause_for", name, value)
+    return plain(value, name)
+
+
+def _option_of(name: str, value: Any) -> Any:
+    if name != "hours" or value is None:
+        return codec.decode(codec.encode(value), OPTIONS[name])
+    holidays: str | list[str] = value["holidays"]
+    return BusinessHours(
+        value["timezone"],
+        value["days"],
+        _times(value["hours"]),
+        holidays if isinstance(holidays, str) else [date.fromisoformat(each) for each in holidays],
+    )
+
+
+def _times(hours: list[Any]) -> Any:
+    """Return from when to when, or several such times, as tuples."""
+    return tuple(hours) if isinstance(hours[0], str) else [(start, end) for start, end in hours]
 
 
 def plain(value: Any, path: str) -> Any:

@@ -265,7 +265,7 @@ class Scope:
                 count = 0 if resume is None else resume.count
                 if pause.resume_to == "self" and pause.max_resumes is not None and count >= pause.max_resumes:
                     raise ResumedTooOften(place, pause.max_resumes)
-                answer = await self._ask(pause, place)
+                answer = await self._ask(pause, place, count)
             except Exception as error:
                 raise ChunkFailed(place, shortened(moment.text), reason_of(error)) from error
             value = answered(answer)
@@ -292,7 +292,7 @@ class Scope:
         self.state[key] = value
         self.dispatch("state", key, value)
 
-    async def _ask(self, pause: Pause, place: str) -> Answer:
+    async def _ask(self, pause: Pause, place: str, resumes: int) -> Answer:
         machine = self._machine
         if machine.closing == "cancel":
             raise asyncio.CancelledError
@@ -306,6 +306,8 @@ class Scope:
             "chunk": place,
             "resume_to": pause.resume_to,
             "is_wrapped": is_wrapped,
+            "resumes": resumes,
+            "max_resumes": pause.max_resumes,
         }
         asked = pause.question(f"{self.parts.name}: {place} waits ({pause.type})")
         call = machine.ctx.wait_for_user(
