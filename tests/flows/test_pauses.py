@@ -147,7 +147,7 @@ def refunding(chunk: Callable[[Data[Any]], Any]) -> tuple[Flow, list[str]]:
     def later(data: Data[Any]) -> None:
         came.append(str(data.input))
 
-    flow.chunk(name="refund")(asynchronous if asyncio.iscoroutinefunction(chunk) else plain)
+    flow.chunk(name="refund")(asynchronous if inspect.iscoroutinefunction(chunk) else plain)
     flow.chunk(later)
     flow.to("refund").to("later")
     flow.when("paid").to("later")
