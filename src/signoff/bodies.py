@@ -10,6 +10,7 @@ from typing import Any
 
 from signoff.engine.calls import warn_of_unawaited
 from signoff.engine.execution import Execution
+from signoff.engine.loop import waiting_line
 from signoff.engine.retry import NO_RETRY, RetryPolicy
 from signoff.errors import RegistrationError
 
@@ -28,10 +29,10 @@ def run_body(
 ) -> Coroutine[Any, Any, Any]:
     """Return the code of an async or generator function as a coroutine."""
     begun = function(context, *args, **kwargs)
-    return _run_generator(begun) if inspect.isgenerator(begun) else begun
+    return run_generator(begun) if inspect.isgenerator(begun) else begun
 
 
-async def _run_generator(generator: Generator[Any, Any, Any]) -> Any:
+async def run_generator(generator: Generator[Any, Any, Any]) -> Any:
     """Await whatever the generator yields, and send or throw it what came of it."""
     resume: Callable[[], Any] = functools.partial(next, generator)
     while True:
@@ -42,7 +43,8 @@ async def _run_generator(generator: Generator[Any, Any, Any]) -> Any:
         try:
             if not inspect.isawaitable(awaited):
                 raise RegistrationError(
-                    f"a workflow yielded {type(awaited).__name__}: yield calls of the context, such as ctx.lfc(...)"
+                    f"a workflow yielded {type(awaited).__name__} at {waiting_line(generator)}: yield calls of the "
+                    "context, such as ctx.lfc(...)"
                 )
             value = await awaited
         except (Exception, asyncio.CancelledError) as error:

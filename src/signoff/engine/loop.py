@@ -35,6 +35,8 @@ log = logging.getLogger("signoff.workflow")
 TURNS_WITHOUT_WAITING = 100_000
 
 UNKNOWN_LINE: Final = "an unknown line"
+RUNS_GENERATOR: Final = "run_generator"
+"""The function that awaits what a ``generator`` yields, by which the generator's line is found."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FOREIGN = tuple(
@@ -335,6 +337,10 @@ def calling_line(frame: FrameType | None) -> str:
             outermost = frame
         elif frame.f_code.co_name == "run_until_quiet":
             break
+        elif (generator := _generator_run_by(frame)) is not None:
+            found = waiting_line(generator)
+            if found != UNKNOWN_LINE:
+                return found
         frame = frame.f_back
     if outermost is None:
         return UNKNOWN_LINE
@@ -370,7 +376,17 @@ def frames_waiting(waiting: object) -> Iterator[FrameType]:
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
         if frame is not None and not frame.f_code.co_filename.startswith((_PACKAGE, *_FOREIGN)):
             yield frame
+        if frame is not None and (generator := _generator_run_by(frame)) is not None:
+            yield from frames_waiting(generator)
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+
+
+def _generator_run_by(frame: FrameType) -> object | None:
+    """Return the generator that a frame of ours awaits the calls of: its own frame is not on the stack meanwhile."""
+    code = frame.f_code
+    if code.co_name != RUNS_GENERATOR or not code.co_filename.startswith(_PACKAGE):
+        return None
+    return frame.f_locals.get("generator")
 
 
 def waiting_line(waiting: object) -> str:

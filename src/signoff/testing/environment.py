@@ -182,6 +182,8 @@ class Environment:
                 if self._has_ended(run_id):
                     return
                 next_at = self._next_at()
+                if next_at < math.inf or until < math.inf:  # schedules alone keep nobody waiting for an end
+                    next_at = min(next_at, self._next_schedule())
                 if next_at > until or (next_at == math.inf and until < math.inf):
                     self.clock.set(max(until, self.clock.now()))
                     await self._settle()
@@ -208,6 +210,8 @@ class Environment:
         next_deadline = self._next_deadline()
         if next_deadline is not None and next_deadline <= self.clock.now():
             return False
+        if self._next_schedule() <= self.clock.now():
+            return False
         tables = self.store.model.tables
         known = set(self._app.registry.names())
         for key, run in tables.runs.items():
@@ -232,6 +236,11 @@ class Environment:
         _, act_at = self.store.model.promises.due_questions(0)
         times = (self.store.model.timers.next_deadline(), act_at)
         return min((time for time in times if time is not None), default=None)
+
+    def _next_schedule(self) -> float:
+        """When a schedule fires next: each of its times is reached, so that none is missed."""
+        schedules = self.store.model.tables.schedules.values()
+        return min((each.next_at for each in schedules if not each.is_paused), default=math.inf)
 
     def _waiting(self) -> list[str]:
         tables = self.store.model.tables
