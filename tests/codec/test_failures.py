@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError
 
 from signoff import codec
+from signoff.codec.ordered import kind_of
 from signoff.errors import InvalidValue, PromiseRejected, SignalTimeout, StepFailed, StepTimeout, WrongAnswer
 
 
@@ -234,7 +235,7 @@ def test_typed_arguments_and_attributes_keep_their_types() -> None:
     again = codec.decode_error(codec.encode_error(error))
     assert again.args[:-1] == RICH[:-1]
     assert again.parts[:-1] == RICH[:-1]  # type: ignore[attr-defined]
-    assert [type(each) for each in again.args] == [type(each) for each in RICH]
+    assert [kind_of(each) for each in again.args] == [kind_of(each) for each in RICH]
 
 
 def test_the_record_decides_the_type_and_not_how_a_process_prints_the_arguments() -> None:

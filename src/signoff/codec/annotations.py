@@ -58,12 +58,14 @@ class Reader:
         is_ambiguous: Whether the type has a union of types that look the same in JSON.
         is_open: Whether a part of the type is undeclared, such as ``Any`` or a bare ``dict``: plain data comes back.
         has_times: Whether it has datetimes or times, whose zones the text may name.
+        has_sets: Whether it has sets, which are read in one order.
     """
 
     read: Callable[[str | bytes], Any]
     is_ambiguous: bool
     is_open: bool
     has_times: bool
+    has_sets: bool
 
 
 def reader(annotation: object) -> Reader:
@@ -147,7 +149,13 @@ def _build(annotation: object) -> Reader:
         is_ambiguous=any(_has_lookalikes(part) or _has_mixed_keys(part) for part in parts),
         is_open=any(_is_undeclared(part) for part in parts),
         has_times=any(isinstance(part, type) and issubclass(part, datetime | time) for part in parts),
+        has_sets=any(_is_set(part) for part in parts),
     )
+
+
+def _is_set(part: Any) -> bool:
+    kind: Any = typing.get_origin(part) or part
+    return isinstance(kind, type) and issubclass(kind, collections.abc.Set)
 
 
 def _name(annotation: object) -> str:

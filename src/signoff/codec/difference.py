@@ -19,6 +19,7 @@ from typing import Any, cast
 from pydantic import BaseModel, RootModel
 
 from signoff.codec import scalars, zones
+from signoff.codec.ordered import kind_of
 from signoff.codec.refusals import Unfit, name_of
 
 
@@ -49,8 +50,8 @@ class Comparison:
         Raises:
             Unfit: It came back changed.
         """
-        kind = cast("type[Any]", type(value))
-        if kind is not type(again):
+        kind = kind_of(value)
+        if kind is not kind_of(again):
             self._convert(value, again, inside)
         elif kind not in scalars.EXACT:
             _comparer(kind)(self, value, again)
@@ -64,8 +65,7 @@ class Comparison:
 
     def _convert(self, value: Any, again: Any, inside: bool) -> None:
         """Accept what came back as another type, if nothing is lost."""
-        kind = cast("type[Any]", type(value))
-        other = cast("type[Any]", type(again))
+        kind, other = kind_of(value), kind_of(again)
         if (kind is int and other is float) or (kind is float and other is int):
             if value == again and not self.is_ambiguous:
                 return None
@@ -86,7 +86,7 @@ class Comparison:
 
     def _stands_for(self, value: Any, again: Any) -> bool:
         """Whether plain data came back as what its annotation makes of it."""
-        kind, other = cast("type[Any]", type(value)), cast("type[Any]", type(again))
+        kind, other = kind_of(value), kind_of(again)
         if kind is dict:
             self._compare_parts(value, again)
             return True

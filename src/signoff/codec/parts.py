@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from signoff.codec import scalars, zones
+from signoff.codec.ordered import kind_of
 from signoff.codec.values import decode, encode
 
 _MOST_LEVELS = 80
@@ -121,7 +122,7 @@ class Packer:
         self._left -= 1
         if level > _MOST_LEVELS or self._left < 0:
             raise Unkept
-        kind: type[Any] = _class_of(value)
+        kind = kind_of(value)
         if kind in (type(None), bool) or (kind is float and math.isfinite(value)):
             return value
         if kind is int:
@@ -227,10 +228,6 @@ def _tagged(name: str, value: Any) -> dict[str, Any]:
     return {_TYPE: name, "value": value}
 
 
-def _class_of(value: object) -> type[Any]:
-    return type(value)
-
-
 def _key(key: object) -> str:
     if type(key) is not str or key == _TYPE or clean(key) != key:
         raise Unkept
@@ -255,7 +252,7 @@ def _pack_data(value: Any, kind: type) -> Any:
         return _pack_member(value)
     text = encode(value)
     again = decode(text, kind)
-    if type(again) is not kind or again != value:
+    if kind_of(again) is not kind or again != value:
         raise Unkept
     return from_json(text)
 

@@ -15,6 +15,7 @@ from signoff.codec import annotations, scalars, zones
 from signoff.codec.annotations import Reader
 from signoff.codec.ciphers import is_encrypted
 from signoff.codec.difference import Comparison
+from signoff.codec.ordered import in_one_order
 from signoff.codec.plain import check_text, to_plain
 from signoff.codec.refusals import Unfit, name_of, segment
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, SignoffError
@@ -173,8 +174,13 @@ def digest(text: str) -> str:
 
 
 def _read(reader: Reader, text: str) -> Any:
-    if not (reader.has_times and zones.may_have_marks(text)):
-        return reader.read(text)
+    value = (
+        _read_times(reader, text) if reader.has_times and zones.may_have_marks(text) else reader.read(text)
+    )
+    return in_one_order(value) if reader.has_sets else value
+
+
+def _read_times(reader: Reader, text: str) -> Any:
     plain, marks = zones.take_off(from_json(text, allow_inf_nan=False))
     value = reader.read(to_json(plain))
     return value if marks is None else zones.put_back(value, marks)
