@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
-from signoff.client import Workflow
+from signoff.client import AsyncClient, Workflow
 from signoff.concurrency import Concurrency
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
@@ -78,6 +78,9 @@ class Signoff:
             public_url, _ = checked_public_url(public_url)
         self.store: Store = store_at(store, namespace=namespace) if isinstance(store, str) else store
         self.group = group
+        self.client_in_tests: AsyncClient | None = (
+            None  # whose waiting lets time pass; see ``testing.environment``
+        )
         self.registry = Registry(group, public_url, operators)
 
     @property

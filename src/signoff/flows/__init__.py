@@ -3,6 +3,7 @@
 from signoff.flows.chunks import Chunk
 from signoff.flows.data import Data, Resume
 from signoff.flows.errors import (
+    AmbiguousEvent,
     ChunkFailed,
     ChunkHeld,
     DuplicateInterrupt,
@@ -20,6 +21,7 @@ from signoff.flows.executions import Execution, Executions, Interrupt
 from signoff.flows.flow import Flow
 
 __all__ = [
+    "AmbiguousEvent",
     "Chunk",
     "ChunkFailed",
     "ChunkHeld",

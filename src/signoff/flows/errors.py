@@ -149,6 +149,17 @@ class ExecutionClosed(SignoffError):
         self.what = what
 
 
+class AmbiguousEvent(SignoffError):
+    """Several interrupts of an execution wait for one event."""
+
+    def __init__(self, event: str, interrupt_ids: Sequence[str]) -> None:
+        super().__init__(
+            f"event {event!r} is waited for by {', '.join(interrupt_ids)}; answer one of them with continue_with"
+        )
+        self.event = event
+        self.interrupt_ids = list(interrupt_ids)
+
+
 class UnknownInterrupt(SignoffError, LookupError):
     """There is no such interrupt in an execution."""
 

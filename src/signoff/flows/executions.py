@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, cast
 
 from signoff.client import AsyncClient, AsyncHandle, result_of
 from signoff.errors import InvalidState, InvalidValue, NotFound, RequestConflict
-from signoff.flows.errors import ExecutionClosed, PendingInterrupts, UnknownInterrupt
+from signoff.flows.errors import AmbiguousEvent, ExecutionClosed, PendingInterrupts, UnknownInterrupt
 from signoff.flows.machine import REFUSED, SIGNAL
-from signoff.flows.pausing import INTERRUPT
+from signoff.flows.pausing import INTERRUPT, checked
 from signoff.people.questions import Question
 from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, RunState
 from signoff.snapshots import Snapshot
@@ -219,17 +219,59 @@ class Execution:
                 raise
             await answer(before)
 
-    async def emit(self, event: str, value: Any = None, *, request_id: str | None = None) -> bool:
-        """Emit an event from outside. It returns when it is durable; an event that no line begins with does nothing.
+    async def emit(
+        self,
+        event: str,
+        value: Any = None,
+        *,
+        request_id: str | None = None,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+    ) -> bool:
+        """Emit an event from outside. It returns when it is durable.
+
+        If an interrupt waits for the event (``resume_event``), this answers it, as ``continue_with`` does. An event
+        that no line begins with does nothing; the execution notes that.
+
+        Args:
+            event: The event.
+            value: Its value: the answer, if an interrupt waits for it.
+            request_id: Makes a repetition a success without effect.
+            user_id: Who answers; ``groups`` and ``roles`` are theirs.
 
         Returns:
             False if ``request_id`` says that this very event was emitted before.
 
         Raises:
             ExecutionClosed: The execution has ended.
-            RequestConflict: The request id was used with another value.
+            RequestConflict: The request id was used with another value, or for something else.
+            AmbiguousEvent: Several interrupts wait for the event.
+            WrongAnswer, NotAllowed: The interrupt does not take the answer, and stays open.
         """
-        return await self._tell({"emit": event, "value": value}, request_id, "events")
+        checked(event, "event")
+
+        async def answer(promise: Promise) -> None:
+            await self._client.answer(
+                promise.id, value, user_id=user_id, groups=groups, roles=roles, request_id=request_id
+            )
+
+        waiting = [
+            promise async for promise in self._questions(PromiseState.PENDING) if _event_of(promise) == event
+        ]
+        if len(waiting) > 1:
+            raise AmbiguousEvent(event, [_interrupt_id(each) or each.id for each in waiting])
+        try:
+            if not waiting:
+                return await self._tell({"emit": event, "value": value}, request_id, "events")
+            await answer(waiting[0])
+        except RequestConflict as conflict:
+            before = await self._question_of(conflict)
+            if before is None or _event_of(before) != event:
+                raise
+            await answer(before)
+            return False
+        return True
 
     async def close(
         self,
@@ -351,14 +393,18 @@ class Execution:
 
     async def _used_for(self, conflict: RequestConflict, interrupt_id: str) -> Promise | None:
         """Return the earlier question of an interrupt that a request was used for, such as for a vote."""
+        before = await self._question_of(conflict)
+        return before if before is not None and _interrupt_id(before) == interrupt_id else None
+
+    async def _question_of(self, conflict: RequestConflict) -> Promise | None:
+        """Return the question of this execution that a request id has answered."""
         if conflict.used_for is None:
             return None
         try:
             before = await self._client.promises.get(conflict.used_for)
         except (NotFound, InvalidValue):
             return None
-        is_here = before.run_id == self.id and before.kind is PromiseKind.QUESTION
-        return before if is_here and _interrupt_id(before) == interrupt_id else None
+        return before if before.run_id == self.id and before.kind is PromiseKind.QUESTION else None
 
     async def _at_rest(self, seconds: float) -> None:
         until, pause = monotonic() + seconds, _SOONEST
@@ -372,6 +418,14 @@ class Execution:
 
 def _is_at_rest(state: RunState) -> bool:
     return state is RunState.PAUSED or state.is_final
+
+
+def _event_of(question: Promise) -> str | None:
+    """Return the event that the answer to a question becomes, if it does."""
+    interrupt = Interrupt.of(question)
+    if interrupt is None or not isinstance(interrupt.resume_to, dict):
+        return None
+    return interrupt.resume_to["event"]
 
 
 def _interrupt_id(question: Promise) -> str | None:

@@ -32,6 +32,7 @@ from signoff.flows.graph import (
     all_operations,
 )
 from signoff.flows.mermaid import to_mermaid
+from signoff.flows.pausing import checked
 from signoff.flows.resolving import resolved
 from signoff.snapshots import Snapshot
 
@@ -86,9 +87,11 @@ class Flow:
         self.conditions: dict[str, Condition] = {}
         self.flows: dict[str, Flow] = {}
         self.required: set[str] = set()
+        self.emitted: dict[str, str] = {}
         self.migration: Migration | None = None
         self.open_ops: list[Op] = []
         self.roots: list[Root] = []
+        self._app: App | None = None
         self._bound: Executions | None = None
 
     # What it is made of
@@ -330,12 +333,18 @@ class Flow:
 
     def bind(self, app: App) -> None:
         """Have ``start`` and ``attach`` use an app; ``app.register`` does it."""
-        self._bound = Executions(AsyncClient(app), self.name)
+        self._app, self._bound = app, None
 
     @property
     def _executions(self) -> Executions:
-        if self._bound is None:
+        app = self._app
+        if app is None:
             raise RegistrationError(f"flow {self.name!r} is not registered: app.register(flow)")
+        in_tests: AsyncClient | None = getattr(app, "client_in_tests", None)
+        if in_tests is not None:
+            return Executions(in_tests, self.name)
+        if self._bound is None:
+            self._bound = Executions(AsyncClient(app), self.name)
         return self._bound
 
     async def start(self, input: Any = None, *, id: str | None = None, **options: Any) -> Execution:
@@ -403,7 +412,8 @@ class Flow:
         return name
 
     def emitter(self, event: str) -> Callable[[Data[Any]], Any]:
-        """Return the chunk that emits an event with its input."""
+        """Return the chunk that emits an event with its input. Raises RegistrationError for an empty name."""
+        checked(event, "event")
         name = f"emit {event}"
         if name not in self.chunks:
 
@@ -412,6 +422,7 @@ class Flow:
                 return data.input
 
             self.chunk(name=name)(emit)
+            self.emitted[name] = event
         return self.chunks[name].function
 
     def plain(self, value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from signoff.context import Context
@@ -17,6 +17,9 @@ SIGNAL: Final = "signoff.flow"
 
 REFUSED: Final = "signoff.flow: close refused"
 """The progress note with which an execution says that it does not close."""
+
+UNHEARD: Final = "signoff.flow: event unheard"
+"""The progress note with which an execution says that an event began no line."""
 
 COMPACT_AFTER: Final = 1_000
 """After so many signals and chunks an execution that is idle begins a new journal, with what it knows."""
@@ -58,6 +61,7 @@ class Machine:
         self._closers: list[str] = []
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
+        self._unheard: set[str] = set()
         self._top = Scope(self, parts, "")
 
     async def run(self, input: Any, memory: Memory | None) -> dict[str, Any]:
@@ -152,6 +156,18 @@ class Machine:
 
     async def _refuse(self, requests: Sequence[str]) -> None:
         await self.ctx.progress(REFUSED, requests=requests, interrupts=list(self.interrupts))
+
+    def note_unheard(self, event: str, listened: Collection[str]) -> None:
+        """Note, once, that an event began no line: perhaps its name is misspelt."""
+        if event in self._unheard:
+            return
+        self._unheard.add(event)
+        there = ", ".join(sorted(listened)) or "no event"
+        self.ctx.logger.warning("event %r begins no line of the flow; lines begin with %s", event, there)
+        self.spawn(self._note_unheard(event, sorted(listened)))
+
+    async def _note_unheard(self, event: str, listened: Sequence[str]) -> None:
+        await self.ctx.progress(UNHEARD, event=event, lines_begin_with=list(listened))
 
     def claim(self, interrupt_id: str) -> None:
         """Take a chosen interrupt id. Raises DuplicateInterrupt."""

@@ -8,7 +8,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from signoff.errors import RegistrationError
-from signoff.flows.graph import ChunkOp, CollectOp, FlowOp, Graph, IfOp, MatchOp, Root, all_operations
+from signoff.flows.graph import (
+    ChunkOp,
+    CollectOp,
+    FlowOp,
+    Graph,
+    IfOp,
+    MatchOp,
+    Root,
+    all_operations,
+    source_names,
+)
 
 if TYPE_CHECKING:
     from signoff.flows.flow import Flow
@@ -53,6 +63,7 @@ def resolved(flow: Flow, outer: tuple[str, ...] = ()) -> Graph:
                 op.graph = resolved(flow.flows[op.flow], (*outer, flow.name))
             case _:
                 pass
+    _check_heard(flow, graph)
     _check_collections(flow, graph)
     places = {op.id for op in all_operations(graph) if isinstance(op, ChunkOp)}
     for root in graph.roots:
@@ -94,6 +105,19 @@ def _check_begins(flow: Flow, root: Root, places: set[str]) -> None:
         if source.kind == "chunk" and source.name not in places:
             raise RegistrationError(
                 f"flow {flow.name!r}: when names chunk {source.name!r}, which is on no line"
+            )
+
+
+def _check_heard(flow: Flow, graph: Graph) -> None:
+    """Raise RegistrationError if a line emits an event that no line begins with."""
+    listened = source_names(graph, "event")
+    for op in all_operations(graph):
+        event = flow.emitted.get(op.chunk) if isinstance(op, ChunkOp) else None
+        if event is not None and event not in listened:
+            there = ", ".join(sorted(listened)) or "none"
+            raise RegistrationError(
+                f"flow {flow.name!r} emits {event!r}, which no line begins with: flow.when({event!r}); "
+                f"lines begin with: {there}"
             )
 
 

@@ -126,6 +126,8 @@ class Scope:
     def dispatch(self, kind: SourceKind, name: str, value: Any) -> Sequence[asyncio.Task[Any]]:
         """Begin the lines that something begins."""
         begun: list[asyncio.Task[Any]] = []
+        if kind == "event" and name not in self._listened:
+            self._machine.note_unheard(name, self._listened)
         for join, label, line in self._beginnings.get((kind, name), ()):
             given = value if join is None else join.add(label, value)
             if join is None or given is not None:

@@ -256,6 +256,7 @@ class Environment:
         """Start the workers."""
         self._app.registry.public_url = self._public_url or PUBLIC_URL
         self._app.store = self.store  # where turns of conversations read what was said before
+        self._app.client_in_tests = self.client  # with which flows start their executions
         for seat in self._seats.values():
             seat.begin(self._app, self._options)
 
@@ -266,6 +267,7 @@ class Environment:
             await seat.end()
         self._app.registry.public_url = self._public_url
         self._app.store = self._app_store
+        self._app.client_in_tests = None
 
 
 class _Seat:
