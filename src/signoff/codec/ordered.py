@@ -246,9 +246,9 @@ def in_one_order(value: Any) -> Any:
 
 
 def _order_items(held: Any) -> None:
-    keys: Iterable[Any] = list(cast("Any", held)) if isinstance(held, dict) else range(len(held))
+    keys: Iterable[Any] = list(held) if hasattr(held, "keys") else range(len(held))
     for key in keys:
-        item: object = held[key]
+        item = held[key]
         if type(item) not in EXACT:
             held[key] = in_one_order(item)
 
