@@ -225,3 +225,27 @@ async def test_options_that_contradict_each_other_are_refused(
     async with running(app) as client:
         with pytest.raises(RegistrationError):
             await (await client.start(flow)).result(60)
+
+
+@in_asyncio
+async def test_a_value_that_is_not_journaled_may_be_larger_than_one_that_is(tmp_path: Path) -> None:
+    app, ran = new_app(tmp_path), list[int]()
+
+    def download() -> dict[str, str]:
+        ran.append(1)
+        return {"body": "x" * 2**21}
+
+    @app.workflow
+    async def flow(ctx: Context) -> int:
+        page = await ctx.step(download, durable=False)
+        await ctx.wait_for_signal("go")
+        return len(page["body"])
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with doomed_worker(app):
+            await pauses(app, "r")
+        await run.signal("go")
+        async with app.worker():
+            assert await run.result(60) == 2**21
+    assert ran == [1, 1]

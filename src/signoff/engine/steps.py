@@ -180,7 +180,9 @@ async def _run(call: StepCall, number: int, threads: ThreadPoolExecutor) -> Atte
             value = await _invoke(call, threads)
         else:
             value = await _invoke_in_time(call, threads, options.timeout)
-        text, value = codec.normalize(value, options.returns, path=f"result of step {call.name!r}")
+        limit = codec.MAX_BYTES if options.durable else sys.maxsize  # only what is journaled has a limit
+        path = f"result of step {call.name!r}"
+        text, value = codec.normalize(value, options.returns, path=path, limit=limit)
     except asyncio.CancelledError as error:
         if _is_cancelled():
             raise

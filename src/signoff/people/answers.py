@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -37,8 +38,10 @@ READ_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What settled a question.
+class Answer(Mapping[str, Any]):
+    """What settled a question. Its fields are also read as those of a mapping: ``answer["approved"]``, ``{**answer}``.
+
+    ``json.dumps(answer.plain())`` writes it as JSON.
 
     Attributes:
         value: What was chosen, written or filled in; an instance of ``answer_type`` if there is one. For an approval
@@ -55,8 +58,6 @@ class Answer:
         votes: What each of several people has said, where a quorum was asked for.
         timed_out: Whether nobody answered in time, and this is the ``timeout_answer``.
         rule: The id of the rule by which it was approved in its maker's name, if it was.
-
-    ``answer["approved"]`` and ``answer.get("note", "")`` read the same fields.
     """
 
     value: Any
@@ -78,14 +79,32 @@ class Answer:
         return bool(self.others)
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self.__slots__:
+        if key not in _FIELDS:
             raise KeyError(key)
         return getattr(self, key)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FIELDS)
+
+    def __len__(self) -> int:
+        return len(_FIELDS)
+
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a field, or ``default`` if it is None or there is none of that name."""
-        value = getattr(self, key, None) if key in self.__slots__ else None
+        """Return a field, or ``default`` if it is None or no field has that name."""
+        value = getattr(self, key, None) if key in _FIELDS else None
         return default if value is None else value
+
+    def plain(self) -> dict[str, Any]:
+        """Return the fields as plain JSON data: instances become dicts, times become text.
+
+        Example::
+
+            log.info("approved: %s", json.dumps(answer.plain()))
+        """
+        return json.loads(codec.encode({key: self[key] for key in self}, path="answer", limit=sys.maxsize))
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Answer))
 
 
 def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
