@@ -60,6 +60,20 @@ WRONG: list[tuple[str, int, str]] = [
     ),
     ('schedules create s add --cron "* * * * *" --kwargs {"cron":1}', USAGE, "'cron' would be of the start"),
     ("prune --older-than -1", USAGE, "-1.0 is not in the range x>=0"),
+    ("prune --older-than nan", USAGE, "nan is not a finite number"),
+    ("prune --older-than inf", USAGE, "inf is not a finite number"),
+    ("prune --older-than 1e300", USAGE, "1e+300 days is longer than time goes back"),
+    ("start add --delay nan", USAGE, "nan is not a finite number"),
+    ("start add --delay inf", USAGE, "inf is not a finite number"),
+    ("start add --start-at 9999-12-31T23:59:59-23:00", USAGE, "is no time such as"),
+    ("start add --start-at 0001-01-01T00:00+23:00", USAGE, "is no time such as"),
+    ("start add --start-at 10000-01-01T00:00Z", USAGE, "is no time such as"),
+    ("keys create x --days nan", USAGE, "nan is not a finite number"),
+    ("move-deadline q nan", USAGE, "nan is not a finite number"),
+    (f"start add --arg {'[' * 100_000}", USAGE, "the JSON is nested too deep"),
+    (f"start add --arg {'[' * 5_000}{']' * 5_000}", USAGE, "nested"),
+    (f"start add --arg {'[' * 500}{']' * 500}", USAGE, "is nested deeper than 100 levels"),
+    (f"answer known --value {'[' * 100_000}", USAGE, "the JSON is nested too deep"),
     ("migrate --url http://x", USAGE, "http://x is a server: migrate where its database is"),
     ("migrate orders:app --store sqlite:///x.db", USAGE, "give --store or MODULE:APP, not both"),
     ("doctor orders:app --store sqlite:///x.db", USAGE, "give --store or MODULE:APP, not both"),
@@ -149,7 +163,7 @@ def words(line: str) -> list[str]:
     return [quoted or plain for quoted, plain in re.findall(r'(?<= )"([^"]* [^"]*)"|([^ ]+)', line)]
 
 
-@pytest.mark.parametrize(("line", "code", "message"), WRONG, ids=[line for line, _, _ in WRONG])
+@pytest.mark.parametrize(("line", "code", "message"), WRONG, ids=[line[:60] for line, _, _ in WRONG])
 def test_wrong_input(here: Here, messy_shop: Path, line: str, code: int, message: str) -> None:
     ended = here(*words(line), cwd=messy_shop)
     assert (ended.code, ended.out) == (code, "")
@@ -225,3 +239,26 @@ def test_texts_of_others_cannot_command_the_terminal(here: Here, shop: Path) -> 
     here("start", "add\x1b[2J", "--id", "evil", "--store", "sqlite:///signoff.db", cwd=shop)
     for command in (["runs"], ["show", "evil"]):
         assert "\x1b" not in here(*command, cwd=shop).out
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "latin-1:strict"])
+def test_a_terminal_that_cannot_show_an_emoji_shows_its_code(shop: Path, encoding: str) -> None:
+    store = ("--store", "sqlite:///signoff.db")
+    terminal = {"PYTHONIOENCODING": encoding}
+    started = signoff("start", "refund", "--arg", '"\U0001f389"', "--id", "party", *store, cwd=shop, **terminal)
+    assert started.code == 0
+    for command in (["runs"], ["show", "party"], ["inbox"]):
+        ended = signoff(*command, *store, cwd=shop, **terminal)
+        assert (ended.code, "Traceback" in ended.err) == (0, False)
+    shown = signoff("show", "party", "--json", *store, cwd=shop, **terminal)
+    assert "\U0001f389" in json.dumps(json.loads(shown.out), ensure_ascii=False)
+    wrong = signoff("start", "refund", "--arg", "\U0001f389", *store, cwd=shop, **terminal)
+    assert (wrong.code, wrong.err.count("\n")) == (USAGE, 1)
+
+
+def test_times_that_no_calendar_holds_are_spelled_in_words(here: Here, shop: Path) -> None:
+    store = ("--store", "sqlite:///signoff.db")
+    assert here("start", "add", "--delay", "1e15", "--id", "far", *store, cwd=shop).code == 0
+    for command in (["runs"], ["runs", "--json"], ["show", "far"], ["show", "far", "--json"]):
+        ended = here(*command, *store, cwd=shop)
+        assert (ended.code, "Traceback" in ended.err) == (0, False)

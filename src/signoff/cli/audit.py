@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
@@ -76,7 +76,7 @@ async def export(client: AsyncClient, out: Output, after: int) -> None:
     """Print all sealed events as JSON lines, with their hashes."""
     async for seal, event in _chain(client, after):
         line = {**asdict(seal), "event": None if event is None else to_wire(event)}
-        click.echo(to_json(line).decode())
+        out.object(from_json(to_json(line)))
 
 
 @audit.command("verify")

@@ -14,6 +14,7 @@ import click
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
 from signoff.cli.target import DEFAULT_STORE, Command, database, json_option
+from signoff.cli.values import Number
 from signoff.cli.wording import ago
 from signoff.records import Token, TokenKind
 
@@ -61,9 +62,7 @@ def _store_options(command: Command) -> Command:
     help="A group that it starts runs in, or works on; repeat for more.  [default: all]",
 )
 @click.option("--act-as", is_flag=True, help="Let the service say for which person it acts.")
-@click.option(
-    "--days", type=click.FloatRange(min=0, min_open=True), help="How long it lives.  [default: for ever]"
-)
+@click.option("--days", type=Number(min=0, min_open=True), help="How long it lives.  [default: for ever]")
 @_store_options
 @json_option
 def create(
@@ -141,7 +140,7 @@ def list_keys(namespace: str, store: str | None, out: Output) -> None:
 @click.argument("key_id", metavar="ID")
 @click.option(
     "--grace-days",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=1.0,
     show_default=True,
     help="How long the old key still opens something.",

@@ -10,7 +10,7 @@ import click
 from signoff.cli.output import Output
 from signoff.cli.people import groups_and_roles
 from signoff.cli.target import on_client
-from signoff.cli.values import login_name
+from signoff.cli.values import Number, login_name
 from signoff.cli.wording import ago, one_line
 from signoff.client import AsyncClient
 from signoff.people.links import LIFETIME_SECONDS
@@ -31,7 +31,7 @@ def links() -> None:
 @groups_and_roles
 @click.option(
     "--days",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=LIFETIME_SECONDS / _DAY_SECONDS,
     show_default=True,
     help="How long it is good; never longer than the question.",

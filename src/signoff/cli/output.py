@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ class Output:
 
     def object(self, value: Any) -> None:
         """Print one JSON object on a line of its own."""
-        print(json.dumps(value, ensure_ascii=False), flush=True)
+        _write_json(sys.stdout, value)
 
     def line(self, text: str, style: str | None = None) -> None:
         """Print a line for people."""
@@ -50,7 +51,7 @@ class Output:
         """Say on stderr why the command failed."""
         if self.as_json:
             error = {"error": {"message": message, "exit_code": code, **facts}}
-            print(json.dumps(error, ensure_ascii=False), file=sys.stderr, flush=True)
+            _write_json(sys.stderr, error)
         else:
             _print(self._stderr, f"signoff: {message}", "red")
 
@@ -75,6 +76,22 @@ class Output:
     @cached_property
     def _stderr(self) -> Console:
         return _console(sys.stderr)
+
+
+def tolerate_unencodable(*streams: TextIO) -> None:
+    """Have terminals that cannot show a character, such as an emoji, show its code instead."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _write_json(file: TextIO, value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode(file.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value)  # as escapes of JSON
+    print(text, file=file, flush=True)
 
 
 def _console(file: TextIO) -> Console:

@@ -15,7 +15,7 @@ from signoff.cli.form import ask
 from signoff.cli.output import Output
 from signoff.cli.stopping import interruptible
 from signoff.cli.target import Command, on_client
-from signoff.cli.values import login_name, parse_json
+from signoff.cli.values import Number, login_name, parse_json
 from signoff.cli.wording import ago, answered, brief, moment, one_line
 from signoff.client import AsyncClient
 from signoff.errors import AlreadySettled, NotFound, SignoffError, WrongAnswer
@@ -47,7 +47,7 @@ def _alike(command: Command) -> Command:
         click.option(
             "--alike",
             "alike_seconds",
-            type=float,
+            type=Number(),
             metavar="SECONDS",
             help="Approve all questions about the same action for so long, in your name.",
         ),
@@ -327,7 +327,7 @@ async def reassign(
 
 @click.command("move-deadline")
 @click.argument("question_id", metavar="QUESTION")
-@click.argument("seconds", type=float)
+@click.argument("seconds", type=Number())
 @click.option("--reason", help="Why.")
 @on_client
 async def move_deadline(

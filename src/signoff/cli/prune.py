@@ -8,6 +8,7 @@ import click
 
 from signoff.cli.output import Output
 from signoff.cli.target import on_client
+from signoff.cli.values import Number
 from signoff.client import AsyncClient
 
 
@@ -15,7 +16,7 @@ from signoff.client import AsyncClient
 @click.option(
     "--older-than",
     "days",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     required=True,
     metavar="DAYS",
     help="How long ago runs must have ended.",
@@ -28,7 +29,13 @@ async def prune(client: AsyncClient, out: Output, days: float) -> None:
     revoked, and notifications that ended, so long ago go, too, and workflows that no worker has announced for so long,
     and for a week at least.
     """
-    deleted = await client.prune(timedelta(days=days))
+    try:
+        older_than = timedelta(days=days)
+    except OverflowError:
+        raise click.BadParameter(
+            f"{days:g} days is longer than time goes back", param_hint="--older-than"
+        ) from None
+    deleted = await client.prune(older_than)
     if out.as_json:
         out.object({"deleted": deleted})
     else:

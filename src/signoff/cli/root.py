@@ -18,7 +18,7 @@ from signoff.cli.groups import groups
 from signoff.cli.keys import keys
 from signoff.cli.links import links
 from signoff.cli.migrate import migrate
-from signoff.cli.output import Output
+from signoff.cli.output import Output, tolerate_unencodable
 from signoff.cli.people import (
     answer,
     cancel_question,
@@ -118,6 +118,7 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
+    tolerate_unencodable(sys.stdout, sys.stderr)
     out = Output("--json" in arguments)
     try:
         ended = root.main(list(arguments), prog_name="signoff", standalone_mode=False)

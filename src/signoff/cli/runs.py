@@ -11,7 +11,7 @@ import click
 from signoff.cli.exits import CommandFailed, ExitCode, run_error
 from signoff.cli.output import Output
 from signoff.cli.target import Target, connect, default_target, json_option, on_client, place_options
-from signoff.cli.values import JsonObject, JsonValue, Moment, check_names, login_name
+from signoff.cli.values import JsonObject, JsonValue, Moment, Number, check_names, login_name
 from signoff.cli.wording import ago, duration, one_line
 from signoff.client import AsyncClient
 from signoff.records import CallKind, EntryKind, Run, RunState
@@ -32,7 +32,7 @@ _STATES = [state.value for state in RunState]
 @click.option("--id", "run_id", help="A chosen id: starting twice with one id starts once.")
 @click.option("--group", help="The group whose workers run it.  [default: default]")
 @click.option("--priority", type=int, default=0, help="Higher ones are taken sooner.  [default: 0]")
-@click.option("--delay", "delay_seconds", type=click.FloatRange(min=0), help="Seconds until it starts.")
+@click.option("--delay", "delay_seconds", type=Number(min=0), help="Seconds until it starts.")
 @click.option(
     "--start-at", type=Moment(), help="When it starts: 2026-03-01T09:00, local time or with a zone."
 )

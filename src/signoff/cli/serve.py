@@ -26,6 +26,7 @@ from signoff.cli.output import Output
 from signoff.cli.reload import Supervision, Supervisor
 from signoff.cli.stopping import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
+from signoff.cli.values import Number
 from signoff.cli.working import WorkerOptions, opened, work
 from signoff.engine.collector import relax_collector
 from signoff.engine.worker import HOT_RUNS
@@ -47,7 +48,7 @@ _ADDRESS = click.argument("address", metavar="MODULE:APP")
 _retain = click.option(
     "--retain-days",
     "retention_days",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     help="Delete runs so many days after their end.  [default: never]",
 )
 
@@ -134,7 +135,7 @@ def _serving_options(command: Command) -> Command:
 
 
 def _working_options(command: Command) -> Command:
-    seconds = click.FloatRange(min=0)
+    seconds = Number(min=0)
     count = click.IntRange(min=1)
     for option in (
         click.option(
@@ -235,7 +236,7 @@ def worker(
 )
 @click.option(
     "--worker-lease",
-    type=click.FloatRange(min=10),  # workers extend their leases every 3 s
+    type=Number(min=10),  # workers extend their leases every 3 s
     default=90.0,
     show_default=True,
     help="Seconds without a word after which the runs of a remote worker go to others.",
@@ -243,7 +244,7 @@ def worker(
 @click.option(
     "--drain",
     "drain_seconds",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=0.0,
     show_default=True,
     help="Seconds to go on serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",

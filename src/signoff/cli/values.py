@@ -36,6 +36,18 @@ class JsonObject(JsonValue):
         return parsed  # pyright: ignore[reportUnknownVariableType]
 
 
+class Number(click.FloatRange):
+    """An argument that is a number in a range, and not NaN or infinite."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
+
 class Moment(click.ParamType[datetime]):
     """An argument that is a date and time, in local time unless it says its zone."""
 
@@ -44,7 +56,7 @@ class Moment(click.ParamType[datetime]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         try:
             return datetime.fromisoformat(value).astimezone()
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, OSError):
             self.fail(f"{value!r} is no time such as 2026-03-01T09:00 or 2026-03-01T09:00+01:00", param, ctx)
 
 
@@ -67,6 +79,8 @@ def parse_json(text: str, param: click.Parameter | None = None, ctx: click.Conte
     """
     try:
         return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError:
+        raise click.BadParameter("the JSON is nested too deep", ctx=ctx, param=param) from None
     except ValueError:
         quoted = json.dumps(text, ensure_ascii=False)
         raise click.BadParameter(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any, Final, cast
 
+from signoff import moments
 from signoff.records import Origin, OriginWay
 
 _SHOWN_OF_ID: Final = 12
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 def moment(at: float) -> str:
     """Spell a time of day and its date, in local time."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return moments.spell(at, "%Y-%m-%d %H:%M:%S", local=True)
 
 
 def ago(at: float, now: float) -> str:
@@ -43,7 +43,7 @@ def ago(at: float, now: float) -> str:
 
 def iso(at: float | None) -> str | None:
     """Spell a time for machines, in UTC."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return None if at is None else moments.utc(at).isoformat(timespec="milliseconds")
 
 
 def brief(text: str | None, width: int = 80) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import quote
 
+from signoff import moments
 from signoff.deliveries import Delivery
 from signoff.people.actions import shown_beside
 from signoff.people.cases import TIMEOUT, Case
@@ -121,7 +121,7 @@ class Notice:
         if self.question is None or not self.is_open:
             return ""
         due_at = Case.of(self.question, self.now).deadline_at
-        return "" if due_at is None else f"{datetime.fromtimestamp(due_at, UTC):%Y-%m-%d %H:%M} UTC"
+        return "" if due_at is None else moments.spell(due_at, "%Y-%m-%d %H:%M UTC")
 
     @property
     def _outcome(self) -> str:

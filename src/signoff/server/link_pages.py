@@ -6,7 +6,6 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -16,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
+from signoff import moments
 from signoff.people.actions import shown_beside
 from signoff.people.attachments import Attachment
 from signoff.people.cases import Case
@@ -188,10 +188,7 @@ def _attachment(attachment: Attachment) -> dict[str, str | None]:
 
 
 def _moment(at: float) -> str:
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):
-        return "a time far away"
+    return moments.spell(at, "%Y-%m-%d %H:%M UTC")
 
 
 def _page(template: str, status: int, **more: Any) -> Response:
