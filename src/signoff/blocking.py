@@ -303,9 +303,11 @@ class Promises:
         self._async = promises
         self._background = background
 
-    def create(self, id: str, *, timeout_seconds: float | None = None, data: Any = None) -> Promise:
-        """Create a promise that belongs to no run, or find it. Raises IdConflict."""
-        work = self._async.create(id, timeout_seconds=timeout_seconds, data=data)
+    def create(
+        self, id: str, *, timeout_seconds: float | None = None, data: Any = None, returns: Any = Any
+    ) -> Promise:
+        """Create a promise that belongs to no run, or find it. See ``AsyncPromises.create``."""
+        work = self._async.create(id, timeout_seconds=timeout_seconds, data=data, returns=returns)
         return self._background.call(work, "promises.create")
 
     def get(self, id: str) -> Promise:

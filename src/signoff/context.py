@@ -44,6 +44,7 @@ from signoff.people.hours import BusinessHours
 from signoff.people.policies import UNSET, Escalation, Policy, Quorum
 from signoff.people.questions import InputType, Question
 from signoff.questioning import QuestionCall
+from signoff.returns import data_of
 
 TChild = TypeVar("TChild", bound=ChildCall)
 Function = Callable[..., Any]
@@ -246,8 +247,9 @@ class Context:
         Args:
             id: A chosen id, by default ``{run_id}.{n}``. A promise that has it already is joined.
             timeout_seconds: After how long it times out.
-            data: What to show to whoever looks at it.
-            returns: The type its value is brought back as.
+            data: What to show to those who look at it.
+            returns: The type its value comes back as. A resolution that does not fit it is refused, and the promise
+                stays open. Its JSON Schema is shown in the promise's data, as ``$returns``.
 
         Raises (when the promise is awaited):
             PromiseRejected, PromiseCancelled, PromiseTimeout
@@ -258,7 +260,7 @@ class Context:
             await ctx.step("ask", send_email, promise.id)
             answer = await promise
         """
-        text = None if data is None else codec.encode(data, path="data")
+        text = data_of(data, returns, has_data=data is not None)
         call = PromiseCall(
             self._execution, id or "", chosen_id=id, timeout=timeout_seconds, data=text, returns=returns
         )

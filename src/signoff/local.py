@@ -36,6 +36,7 @@ from signoff.records import (
     Origin,
     Promise,
     PromiseKind,
+    PromiseState,
     Rate,
     Rule,
     Run,
@@ -49,6 +50,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.request_ids import check_free, check_length
+from signoff.returns import check_value
 from signoff.snapshots import Snapshot, load, save
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
@@ -209,6 +211,9 @@ class LocalBackend:
         """Settle a promise. A question it does not find: ``answer`` checks first what comes for one."""
         check_texts(note=settlement.note)
         check_length(settlement.request_id)
+        promise = await self._store.get_promise(promise_id)
+        if promise.state is PromiseState.PENDING:
+            check_value(promise, settlement)
         return (await self._store.settle(promise_id, PromiseKind.PROMISE, settlement))[0]
 
     async def answer(

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from signoff import codec
 from signoff.records import NewPromise, Promise, PromiseState, Settlement
+from signoff.returns import data_of, warn_of_json_text
 from signoff.start_options import check_id
 
 
@@ -25,9 +26,23 @@ class AsyncPromises:
     def __init__(self, backend: PromiseBackend) -> None:
         self._backend = backend
 
-    async def create(self, id: str, *, timeout_seconds: float | None = None, data: Any = None) -> Promise:
-        """Create a promise that belongs to no run, or find it. Raises IdConflict."""
-        text = None if data is None else codec.encode(data, path="data")
+    async def create(
+        self, id: str, *, timeout_seconds: float | None = None, data: Any = None, returns: Any = Any
+    ) -> Promise:
+        """Create a promise that belongs to no run, or find it.
+
+        Args:
+            id: Its id.
+            timeout_seconds: After how long it times out.
+            data: What to show to those who look at it.
+            returns: The type, or the JSON Schema, of its value: a resolution that does not fit is refused. The schema
+                is shown in the promise's data, as ``$returns``.
+
+        Raises:
+            IdConflict: The id is taken by a question or by a promise of a run.
+            InvalidValue: The schema is not valid.
+        """
+        text = data_of(data, returns, has_data=data is not None)
         new = NewPromise(check_id(id), data=text)
         return (await self._backend.create_promise(new, timeout_seconds=timeout_seconds))[0]
 
@@ -38,7 +53,15 @@ class AsyncPromises:
     async def resolve(
         self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
     ) -> Promise:
-        """Settle a promise with a value. Raises NotFound, AlreadySettled, RequestConflict."""
+        """Settle a promise with a value.
+
+        A text that is JSON of another type, such as ``json.dumps(False)``, is warned of: pass the value itself.
+
+        Raises:
+            NotFound, AlreadySettled, RequestConflict
+            InvalidValue: It is not what the promise returns.
+        """
+        warn_of_json_text(f"promise {id!r}", value)
         return await self._settle(id, PromiseState.RESOLVED, value, by, request_id)
 
     async def reject(

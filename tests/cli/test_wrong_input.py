@@ -245,7 +245,9 @@ def test_texts_of_others_cannot_command_the_terminal(here: Here, shop: Path) -> 
 def test_a_terminal_that_cannot_show_an_emoji_shows_its_code(shop: Path, encoding: str) -> None:
     store = ("--store", "sqlite:///signoff.db")
     terminal = {"PYTHONIOENCODING": encoding}
-    started = signoff("start", "refund", "--arg", '"\U0001f389"', "--id", "party", *store, cwd=shop, **terminal)
+    started = signoff(
+        "start", "refund", "--arg", '"\U0001f389"', "--id", "party", *store, cwd=shop, **terminal
+    )
     assert started.code == 0
     for command in (["runs"], ["show", "party"], ["inbox"]):
         ended = signoff(*command, *store, cwd=shop, **terminal)

@@ -103,3 +103,20 @@ def test_an_id_that_cannot_be_one_is_refused(http: httpx.Client, id: str) -> Non
     refused = http.post("/v1/promises", json={"id": id})
     assert refused.status_code == 422
     assert list(fields(refused)) == ["id"]
+
+
+def test_a_value_that_is_not_what_a_promise_returns_is_refused(http: httpx.Client, name: str) -> None:
+    made = http.post("/v1/promises", json={"id": name, "returns": {"type": "boolean"}})
+    assert made.json()["data"] == {"$returns": {"type": "boolean"}}
+    refused = http.post(f"/v1/promises/{name}/resolve", json={"value": "false"})
+    assert refused.status_code == 422
+    assert kind(refused) == "InvalidValue"
+    assert "does not return this" in refused.text
+    assert http.get(f"/v1/promises/{name}").json()["state"] == "pending"
+    assert http.post(f"/v1/promises/{name}/resolve", json={"value": False}).json()["value"] is False
+
+
+def test_a_promise_with_a_wrong_schema_is_not_created(http: httpx.Client, name: str) -> None:
+    wrong = http.post("/v1/promises", json={"id": name, "returns": {"type": "bool"}})
+    assert wrong.status_code == 422
+    assert http.get(f"/v1/promises/{name}").status_code == 404

@@ -125,6 +125,27 @@ def schemas(declared: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, A
     return {name: made.get((name, _MODE), {}) for name in declared}, rest.get("$defs", {})
 
 
+def value_schema(annotation: object) -> dict[str, Any] | None:
+    """Return a JSON Schema of one declared type.
+
+    Returns:
+        The schema; None if everything fits, or if what is written need not fit it because models have aliases.
+    """
+    if _is_undeclared(_bare(annotation)):
+        return None
+    if any(_has_aliases(part) for part in _parts(annotation)):
+        return None
+    named, definitions = schemas({"value": annotation})
+    schema = named["value"]
+    return {**schema, "$defs": definitions} if schema and definitions else schema or None
+
+
+def _has_aliases(part: Any) -> bool:
+    if not (isinstance(part, type) and issubclass(part, BaseModel)):
+        return False
+    return any(field.alias or field.validation_alias for field in part.model_fields.values())
+
+
 class _Schema(GenerateJsonSchema):
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         """Say nothing of what is left out, such as a default that is no JSON."""

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from signoff import codec
+
 if TYPE_CHECKING:
     import jsonschema_rs
 
@@ -253,11 +255,11 @@ def _field(path: Iterable[str | int]) -> str:
 
 
 def _is_datetime(text: str) -> bool:
-    return "-" in text[1:] and _reads(datetime, text)
+    return "-" in text[1:] and _reads(datetime, codec.bare_time(text))
 
 
 def _is_time(text: str) -> bool:
-    return ":" in text and _reads(time, text)
+    return ":" in text and _reads(time, codec.bare_time(text))
 
 
 def _is_decimal(text: str) -> bool:

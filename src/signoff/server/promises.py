@@ -8,8 +8,16 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from signoff import codec
-from signoff.errors import AlreadySettled, IdConflict, NotFound, NotSerializable, RequestConflict
+from signoff.errors import (
+    AlreadySettled,
+    IdConflict,
+    InvalidValue,
+    NotFound,
+    NotSerializable,
+    RequestConflict,
+)
 from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
+from signoff.returns import data_of, warn_of_json_text
 from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, RequestId, Text
 from signoff.server.examples import example
@@ -23,7 +31,7 @@ from signoff.stores.paging import PromiseFilter
 
 router = APIRouter(prefix="/v1/promises", tags=["promises"])
 
-_SETTLED = gives(Promise, NotFound, AlreadySettled, RequestConflict, NotSerializable)
+_SETTLED = gives(Promise, NotFound, AlreadySettled, RequestConflict, NotSerializable, InvalidValue)
 
 
 class CreatePromise(Body, json_schema_extra=example(id="payment-o-1", timeout_seconds=86400)):
@@ -32,12 +40,13 @@ class CreatePromise(Body, json_schema_extra=example(id="payment-o-1", timeout_se
     id: Text
     timeout_seconds: float | None = None
     data: Any = None
+    returns: dict[str, Any] | None = None
+    """A JSON Schema that its value must fit."""
 
     def new_promise(self) -> NewPromise:
         """Return it as the store takes it."""
-        return NewPromise(
-            check_id(self.id), data=codec.encode(self.data, path="data") if self._has_data else None
-        )
+        returns = Any if self.returns is None else self.returns
+        return NewPromise(check_id(self.id), data=data_of(self.data, returns, has_data=self._has_data))
 
     @property
     def _has_data(self) -> bool:
@@ -101,6 +110,7 @@ async def resolve_promise(
     promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
     """Settle a promise with a value."""
+    warn_of_json_text(f"promise {promise_id!r}", body.value)
     return await _settle(services, actor, key, promise_id, PromiseState.RESOLVED, body, body.value)
 
 
