@@ -37,7 +37,8 @@ def data_of(data: Any, returns: Any, *, has_data: bool) -> str | None:
     if schema is None:
         return codec.encode(data, path="data") if has_data else None
     plain: Any = json.loads(codec.encode(data, path="data"))
-    shown: dict[str, Any] = plain if isinstance(plain, dict) else {DATA: plain} if has_data else {}
+    own: dict[str, Any] = {DATA: plain} if has_data else {}
+    shown = cast("dict[str, Any]", plain) if isinstance(plain, dict) else own
     return codec.encode({**shown, RETURNS: schema}, path="data")
 
 
@@ -76,7 +77,7 @@ def warn_of_json_text(what: str, value: object) -> None:
 
 def _schema(returns: Any) -> dict[str, Any] | None:
     if isinstance(returns, dict):
-        schema = cast("dict[str, Any]", json.loads(codec.encode(returns, path="returns")))
+        schema = cast("dict[str, Any]", json.loads(codec.encode(cast(Any, returns), path="returns")))
         if (wrong := schema_problem(schema)) is not None:
             raise InvalidValue("returns", f"is not a valid JSON Schema: {wrong}")
         return schema
@@ -97,22 +98,21 @@ def _kind_in_text(text: str) -> str | None:
     if not text or text[0] not in '{["tfn-0123456789' or len(text) > codec.MAX_BYTES:
         return None
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value: object = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
-    return _KINDS.get(type(value))
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), None)
 
 
 def _refuse(name: str) -> None:
     raise ValueError(name)
 
 
-_KINDS: Final[dict[type, str]] = {
-    bool: "a boolean",
-    type(None): "null",
-    dict: "an object",
-    list: "a list",
-    int: "a number",
-    float: "a number",
-    str: "a text in quotes",
-}
+_KINDS: Final = (
+    (bool, "a boolean"),
+    (type(None), "null"),
+    (dict, "an object"),
+    (list, "a list"),
+    (int | float, "a number"),
+    (str, "a text in quotes"),
+)

@@ -50,6 +50,28 @@ def test_start_says_that_no_worker_has_a_workflow_of_that_name(here: Here, open_
     assert here("start", "x", "--id", "told", "--json", cwd=open_shop).err == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("add", "'a' must be given"),
+        ("add --arg 1 --arg 2 --arg 3", "it takes 2 arguments (a, b), and 3 are given"),
+        ('add --kwargs {"a":1,"c":2}', "it takes no 'c' (a, b)"),
+        ('add --arg 1 --kwargs {"a":1}', "'a' is given by position and by name"),
+        ("add --arg true", "a: "),
+        ('add --arg "1"', "a: "),
+        ("add --arg null --arg 2", "a: "),
+    ],
+)
+def test_start_checks_the_arguments_before_it_starts(
+    here: Here, open_shop: Path, line: str, why: str
+) -> None:
+    refused = here("start", *line.split(), "--id", "never", cwd=open_shop)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"'add' does not take these arguments: {why}" in refused.err
+    assert refused.err.count("\n") == 1
+    assert here("show", "never", cwd=open_shop).code == 3
+
+
 def test_start_wait_prints_the_result(here: Here, open_shop: Path) -> None:
     ended = here("start", "add", "--kwargs", '{"a": 5, "b": 6}', "--wait", cwd=open_shop)
     assert (ended.code, ended.out) == (0, "11\n")

@@ -20,13 +20,14 @@ from signoff.codec.annotations import value_schema
 from signoff.codec.arguments import decode_arguments, encode_arguments
 from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, round_trip_error
 from signoff.codec.hints import shape_of
-from signoff.codec.parameters import description_of, parameters_schema
+from signoff.codec.parameters import REST, description_of, parameters_schema
 from signoff.codec.signatures import return_annotation
 from signoff.codec.values import MAX_BYTES, decode, digest, encode, normalize
 from signoff.codec.zones import bare as bare_time
 
 __all__ = [
     "MAX_BYTES",
+    "REST",
     "RemoteTraceback",
     "bare_time",
     "decode",
