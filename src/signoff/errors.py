@@ -114,7 +114,7 @@ class RequestConflict(SignoffError):
 class InvalidState(SignoffError):
     """The operation does not apply to a run in this state."""
 
-    def __init__(self, run_id: str, state: str, operation: str, why: str | None = None) -> None:
+    def __init__(self, run_id: str, state: str, operation: str, why: str = "") -> None:
         because = f": {why}" if why else ""
         super().__init__(f"run {run_id!r} is {state}: cannot {operation} it{because}")
         self.run_id = run_id

@@ -94,7 +94,7 @@ async def retry(
     try:
         return await store.retry(run_id, how=how, event=event, token=token)
     except InvalidState as error:
-        if how is None or error.why is not None:
+        if how is None or error.why:
             raise
         raise InvalidState(run_id, error.state, "retry", "it has changed meanwhile; look again") from None
 

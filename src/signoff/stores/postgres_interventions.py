@@ -31,7 +31,7 @@ def retry(
             raise NotFound("run", run_id)
         run = run_of(reply["run"])
         if not reply.get("done"):
-            raise InvalidState(run_id, run.state.value, "retry", OTHER_ACTIVE if "busy" in reply else None)
+            raise InvalidState(run_id, run.state.value, "retry", OTHER_ACTIVE if "busy" in reply else "")
         _note(reply, namespace, run, touched)
         return run
 
