@@ -505,6 +505,15 @@ class BusyLoop(WorkflowError):
         self.where = where
 
 
+class CallbackFailed(WorkflowError):
+    """A callback of workflow code, such as a done callback of a task, raised what would end a whole process."""
+
+    def __init__(self, run_id: str, what: str) -> None:
+        super().__init__(f"run {run_id!r} failed in a callback of its code: {what}")
+        self.run_id = run_id
+        self.what = what
+
+
 class WaitsForNothing(WorkflowError):
     """Workflow code waits for something that nothing will ever bring, such as an Event that nobody can set."""
 

@@ -329,5 +329,5 @@ def announce(event: Event) -> None:
     for subscriber in subscribers:
         try:
             subscriber(event)
-        except Exception:
+        except (Exception, SystemExit, GeneratorExit):
             log.exception("a subscriber failed at %s", type(event).__name__)

@@ -12,7 +12,7 @@ import pytest
 
 from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, interventions
 from signoff.engine.retry import NO_RETRY
-from signoff.records import EntryKind, Run
+from signoff.records import EntryKind, MessageKind, Run
 from tests.support import in_asyncio, journaled, new_app, opened, reaches, until
 
 
@@ -88,7 +88,9 @@ async def test_progress_resets_the_count_of_takeovers(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_a_suspended_run_finishes_its_steps_and_begins_nothing(tmp_path: Path) -> None:
+async def test_a_suspended_run_finishes_its_steps_and_begins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app, begun, go_on, later = new_app(tmp_path), asyncio.Event(), asyncio.Event(), 0
 
     @app.workflow
@@ -106,10 +108,20 @@ async def test_a_suspended_run_finishes_its_steps_and_begins_nothing(tmp_path: P
         later += 1
         return "b"
 
+    noticed, read = asyncio.Event(), app.store.read_messages
+
+    async def read_messages(run_ids: Any) -> Any:
+        found = await read(run_ids)
+        if any(message.kind is MessageKind.SUSPEND for message, _ in found):
+            asyncio.get_running_loop().call_later(0.05, noticed.set)
+        return found
+
+    monkeypatch.setattr(app.store, "read_messages", read_messages)
     async with working(app) as client:
         run = await client.start(flow, id="r")
         await begun.wait()
         await interventions.suspend(app.store, "r", by="user:ana", reason="look at it")
+        await noticed.wait()
         go_on.set()
         await suspended(app)
         assert [entry.name for entry in await journaled(app, "r", EntryKind.COMPLETED)] == ["first"]

@@ -22,6 +22,7 @@ from signoff.engine.branches import GROWN_FROM
 from signoff.engine.calls import SignalCall, StepCall, TimerCall
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
+from signoff.engine.fatal import as_failure, encode_failure, ends_task
 from signoff.engine.replay import replay
 from signoff.engine.report import Report
 from signoff.engine.scope import current_run
@@ -156,6 +157,10 @@ class Driver:
             raise
         except Exception as error:
             await self._give_up_after(error)
+        except BaseException as error:  # of code that the engine calls: decoders, policies, subscribers
+            if ends_task(error, asyncio.current_task()):
+                raise
+            await self._give_up_after(as_failure("code of the run", error))
         finally:
             if not self.paused and not self.ended:
                 self._report.let_go(lost=self.lost)
@@ -311,7 +316,7 @@ class Driver:
         if wait is None and call.step_options.on_failure is not None:
             execution.refuse(call.step_options.on_failure(attempt.error))
             return
-        error = codec.encode_error(attempt.error)
+        error = encode_failure(attempt.error)
         if wait is None:
             entry = self._draft.record(EntryKind.COMPLETED, call, error=error, details=details)
             execution.past.note_end(before, entry)
@@ -452,6 +457,10 @@ class Driver:
             await self._insist(self._host.confirm, self)
         try:
             attempt = await self._host.attempt(call, self.run.id, number)
+        except GeneratorExit as error:  # of a task that the step awaited: it closes what awaits it
+            if ends_task(error, asyncio.current_task()):
+                raise
+            attempt = Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
         except asyncio.CancelledError:
             if call.hush() is not None:
                 self._draft.unpublishes.append(call.n)
@@ -505,7 +514,7 @@ class Driver:
             self.lost = True
             raise error
         log.error("run %s fails, and can be retried", self.run.id, exc_info=error, extra=fields_of(self.run))
-        encoded = codec.encode_error(error)
+        encoded = encode_failure(error)
         self._draft.drop_but_steps()
         try:
             await self._fail(encoded)

@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from signoff import codec
-from signoff.engine import guard
+from signoff.engine import fatal, guard
 from signoff.engine.branches import GROWN_FROM, Branch, Numbers, by_number, first_future_of
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
@@ -38,6 +38,7 @@ from signoff.engine.past import Past, Recorded
 from signoff.engine.weight import runs_weighed
 from signoff.errors import (
     BusyLoop,
+    CallbackFailed,
     CannotRunHere,
     ContinueAsNew,
     NonDeterminism,
@@ -372,6 +373,11 @@ class Execution:
         self._timers.pop(id(call.timer), None)
         self.loop.fire(call.timer)
 
+    def fail_for(self, error: BaseException) -> None:
+        if fatal.is_ctrl_c(error):
+            raise error
+        self.failure = self.failure or CallbackFailed(self.run.id, str(fatal.as_failure("it", error)))
+
     def refuse(self, error: SignoffError) -> None:
         self.failure = self.failure or error
 
@@ -429,6 +435,10 @@ class Execution:
             error: BaseException | None = self._stopped_error()
         else:
             error = main.exception()
+        if isinstance(error, SystemExit | KeyboardInterrupt | GeneratorExit):
+            if fatal.is_ctrl_c(error):
+                raise error
+            error = fatal.as_failure("workflow code", error)
         error = _only_continuation(error) or error
         if isinstance(error, ContinueAsNew):
             self.continuation = error.arguments
@@ -442,14 +452,14 @@ class Execution:
                 if isinstance(error, RunCancelled) and main.cancelled()
                 else RunState.FAILED
             )
-            self.outcome = Outcome(state, error=codec.encode_error(error))
+            self.outcome = Outcome(state, error=fatal.encode_failure(error))
 
     def _succeed(self, result: object) -> None:
         try:
             text, _ = codec.normalize(result, codec.return_annotation(self.program.function), path="result")
             self.outcome = Outcome(RunState.SUCCEEDED, result=text)
         except SignoffError as error:
-            self.outcome = Outcome(RunState.FAILED, error=codec.encode_error(error))
+            self.outcome = Outcome(RunState.FAILED, error=fatal.encode_failure(error))
 
     def _stopped_error(self) -> SignoffError:
         if self._stopped_by is EntryKind.DEADLINE_PASSED:

@@ -62,6 +62,10 @@ class LoopOwner(Protocol):
         """Forget the timer of a cancelled callback."""
         ...
 
+    def fail_for(self, error: BaseException) -> None:
+        """Fail the run, since a callback raised what ends a process. Raises it again if it is a real Ctrl-C."""
+        ...
+
     def refuse(self, error: NotInStep) -> None:
         """Note that the code broke the rules; the run fails even if the code swallows the error."""
         ...
@@ -160,10 +164,20 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         ready = self._ready
         turns = 0
         while ready:
-            run(ready.popleft(), self)
+            callback = ready.popleft()
+            try:
+                run(callback, self)
+            except (SystemExit, KeyboardInterrupt) as error:  # asyncio has them end its loop
+                self._contain(callback, error)
             turns += 1
             if turns >= TURNS_WITHOUT_WAITING:
                 raise Stuck(self._busiest_line())
+
+    def _contain(self, callback: Callback | TimerCallback, error: BaseException) -> None:
+        """Keep in the run what would end the process. A task that raised it has it as its outcome."""
+        task = getattr(callback.function, "__self__", None)
+        if not (isinstance(task, asyncio.Task) and task.done()):
+            self._owner.fail_for(error)
 
     def advance(self, time: float) -> None:
         """Move journal time forward to ``time``; it never goes back."""

@@ -7,16 +7,17 @@ import contextvars
 import inspect
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from signoff import codec, telemetry
 from signoff.engine.calls import StepCall
+from signoff.engine.fatal import as_failure, ends_task
 from signoff.engine.given import Given
 from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.engine.scope import current_attempt
+from signoff.engine.threads import StepThreads
 from signoff.engine.voices import Voice
 from signoff.errors import OutsideWorkflow, StepTimeout
 from signoff.telemetry import (
@@ -139,7 +140,7 @@ def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio
     return asyncio.Task(running, loop=loop, name="signoff step", context=context)
 
 
-async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:
+async def run_attempt(call: StepCall, run_id: str, number: int, threads: StepThreads) -> Attempt:
     """Run attempt ``number`` of a step.
 
     An error of the step is part of the result. ``CancelledError`` comes through only if this very task was
@@ -151,7 +152,7 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: ThreadP
     return await _run(call, number, threads)
 
 
-async def _run_announced(call: StepCall, number: int, threads: ThreadPoolExecutor) -> Attempt:
+async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> Attempt:
     """Run an attempt and announce it, in the context in which the step's function is called."""
     info = AttemptInfo(
         RunInfo.of(call.run), call.n, call.name, number, call.step_options.effect, call.idempotency_key
@@ -173,13 +174,11 @@ async def _run_announced(call: StepCall, number: int, threads: ThreadPoolExecuto
             telemetry.announce(AttemptFailed(info, seconds, attempt.error, retried))
 
 
-async def _run(call: StepCall, number: int, threads: ThreadPoolExecutor) -> Attempt:
+async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
     options = call.step_options
+    task = asyncio.current_task()
     try:
-        if options.timeout is None:
-            value = await _invoke(call, threads)
-        else:
-            value = await _invoke_in_time(call, threads, options.timeout)
+        value = await _invoke(call, threads)
         limit = codec.MAX_BYTES if options.durable else sys.maxsize  # only what is journaled has a limit
         path = f"result of step {call.name!r}"
         text, value = codec.normalize(value, options.returns, path=path, limit=limit)
@@ -187,31 +186,58 @@ async def _run(call: StepCall, number: int, threads: ThreadPoolExecutor) -> Atte
         if _is_cancelled():
             raise
         return Attempt(call, number, error=RuntimeError(f"step {call.name!r} cancelled itself: {error}"))
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except Exception as error:
         return Attempt(call, number, error=error)
     except BaseException as error:
-        return Attempt(
-            call, number, error=RuntimeError(f"step {call.name!r} raised {type(error).__name__}: {error}")
-        )
+        if ends_task(error, task):
+            raise
+        return Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
     return Attempt(call, number, text, value)
 
 
-async def _invoke(call: StepCall, threads: ThreadPoolExecutor) -> Any:
+async def _invoke(call: StepCall, threads: StepThreads) -> Any:
     assert call.given is not None
     given = call.given.fresh()
     try:
-        if _is_async(given.function):
-            return await given.function(*given.args, **given.kwargs)
-        context = contextvars.copy_context()
-        value = await asyncio.get_running_loop().run_in_executor(
-            threads, lambda: context.run(_invoke_plain, call.name, given)
-        )
-        return await value if inspect.isawaitable(value) else value
+        return await _call(call, given, threads)
     finally:
         if given is not call.given:
             call.given.warn_of_changes(call.name, given)
+
+
+async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
+    seconds = call.step_options.timeout
+    if _is_async(given.function):
+        return await _in_time(call, seconds, given.function(*given.args, **given.kwargs))
+    context = contextvars.copy_context()
+    what = f"step {call.name!r} of run {call.run.id}"
+
+    def work() -> Any:
+        return context.run(_invoke_plain, call.name, given)
+
+    if seconds is None:
+        return await _with_rest(asyncio.wrap_future(threads.run_step(what, work, None)))
+    loop = asyncio.get_running_loop()
+    begun = loop.create_future()
+    running = threads.run_step(what, work, lambda: loop.call_soon_threadsafe(_begin, begun))
+    outcome = asyncio.wrap_future(running)
+    try:
+        await begun  # its time begins when it has a thread
+    except asyncio.CancelledError:
+        outcome.cancel()
+        raise
+    return await _in_time(call, seconds, _with_rest(outcome))
+
+
+def _begin(begun: asyncio.Future[None]) -> None:
+    if not begun.done():
+        begun.set_result(None)
+
+
+async def _with_rest(outcome: Awaitable[Any]) -> Any:
+    """Return what a plain function returned, and what came of it if it returned an awaitable."""
+    value = await outcome
+    return await value if inspect.isawaitable(value) else value
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -226,13 +252,19 @@ def _invoke_plain(name: str, given: Given) -> Any:
         return given.function(*given.args, **given.kwargs)
     except StopIteration as error:  # which no future can carry
         raise RuntimeError(f"step {name!r} raised StopIteration") from error
+    except Exception:
+        raise
+    except BaseException as error:
+        raise as_failure(f"step {name!r}", error) from error
 
 
-async def _invoke_in_time(call: StepCall, threads: ThreadPoolExecutor, seconds: float) -> Any:
+async def _in_time(call: StepCall, seconds: float | None, running: Awaitable[Any]) -> Any:
+    if seconds is None:
+        return await running
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
-            return await _invoke(call, threads)
+            return await running
     except TimeoutError:
         if limit.expired():
             raise StepTimeout(call.name, seconds) from None

@@ -9,7 +9,6 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,7 +24,9 @@ from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Ke
 from signoff.engine.live import Publisher
 from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
+from signoff.engine.step_tasks import contained
 from signoff.engine.steps import Attempt, run_attempt
+from signoff.engine.threads import StepThreads
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
 from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
@@ -130,14 +131,12 @@ class Worker:
         info: WorkerInfo | None = None,
         is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
         keeper: Callable[..., Keeper] = LeaseKeeper,
-        attempt: Callable[
-            [StepCall, str, int, ThreadPoolExecutor], Coroutine[Any, Any, Attempt]
-        ] = run_attempt,
+        attempt: Callable[[StepCall, str, int, StepThreads], Coroutine[Any, Any, Attempt]] = run_attempt,
         max_takeovers: int = MAX_TAKEOVERS,
         retention_days: float | None = None,
     ) -> None:
         self.store = store
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="signoff step")
+        self._threads = StepThreads(threads)
         self.draining = False
         self.info = info or host.new_worker(group, store.namespace, build)
         self.program = programs.program
@@ -187,14 +186,15 @@ class Worker:
         stop_listening = self.store.listen(self._noticed)
         keeper.start()
         try:
-            async with asyncio.TaskGroup() as services:
-                timers = TimerService(self.store, look_seconds=self._look_seconds, duties=self._duties)
-                services.create_task(timers.run())
-                services.create_task(self._take_over())
-                services.create_task(self._announcer.run())
-                if self._retention is not None:
-                    services.create_task(self._retention.run())
-                services.create_task(self._work())
+            with contained(self._loop):
+                async with asyncio.TaskGroup() as services:
+                    timers = TimerService(self.store, look_seconds=self._look_seconds, duties=self._duties)
+                    services.create_task(timers.run())
+                    services.create_task(self._take_over())
+                    services.create_task(self._announcer.run())
+                    if self._retention is not None:
+                        services.create_task(self._retention.run())
+                    services.create_task(self._work())
         finally:
             self._leases = None
             stop_listening()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 from signoff.engine.calls import StepCall
 from signoff.engine.steps import Attempt, run_attempt
+from signoff.engine.threads import StepThreads
 from signoff.stores.base import Outcome, Write
 from signoff.testing.memory import MemoryStore
 
@@ -133,7 +133,7 @@ class Mortal:
         if self.is_dead:
             await asyncio.Event().wait()  # until it is cancelled
 
-    async def attempt(self, call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:
+    async def attempt(self, call: StepCall, run_id: str, number: int, threads: StepThreads) -> Attempt:
         """Run an attempt of a step, and the places before and after it."""
         place = Place("before", "step", run_id, call.name)
         await self.reach(place)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +12,7 @@ from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
 from signoff.engine.steps import Attempt, run_attempt
+from signoff.engine.threads import StepThreads
 from signoff.engine.timers import Duty
 from signoff.engine.worker import Programs, Worker
 from signoff.errors import StoreUnavailable
@@ -220,7 +220,7 @@ def worker_of(programs: Programs, **options: Any) -> Main:
     """
 
     async def main(process: Process) -> None:
-        async def attempt(call: StepCall, run_id: str, number: int, threads: ThreadPoolExecutor) -> Attempt:
+        async def attempt(call: StepCall, run_id: str, number: int, threads: StepThreads) -> Attempt:
             process.world.observer.step_begins(run_id, call)
             return await run_attempt(call, run_id, number, threads)
 

@@ -1,0 +1,74 @@
+"""Tasks that steps make: SystemExit and KeyboardInterrupt in one of them end the step, not the worker's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from signoff.engine.fatal import as_failure, is_ctrl_c
+from signoff.engine.scope import current_attempt
+
+
+@contextmanager
+def contained(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """Have the tasks that steps make on a loop keep what they raise, while a worker runs there."""
+    before = loop.get_task_factory()
+    factory = _Factory(before)
+    loop.set_task_factory(factory)
+    try:
+        yield
+    finally:
+        if loop.get_task_factory() is factory:
+            loop.set_task_factory(before)
+        factory.is_over = True
+
+
+class _Factory:
+    """Makes tasks as the loop did before; those made by steps are contained."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+        self.is_over = False
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
+        if not self.is_over and asyncio.iscoroutine(coro) and current_attempt.get(None) is not None:
+            coro = _Contained(coro)
+        if self._before is not None:
+            return self._before(loop, coro, **more)
+        return asyncio.Task(coro, loop=loop, **more)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine that raises a RuntimeError where its inside raises what ends a process."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self._inner = inner
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._inner.send(value)
+        except (SystemExit, KeyboardInterrupt) as error:
+            _raise(error)
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._inner.throw(*error)
+        except (SystemExit, KeyboardInterrupt) as raised:
+            _raise(raised)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    if is_ctrl_c(error):
+        raise error
+    raise as_failure("a task of a step", error) from error

@@ -1,0 +1,61 @@
+"""Plain steps that fill the worker's threads: others wait without losing their time, and the worker says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from signoff import AsyncClient, Context, RetryPolicy, Signoff
+from signoff.errors import StepTimeout
+from signoff.testing import MemoryStore
+from tests.support import comes, in_asyncio
+
+
+@in_asyncio
+async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    app, hung, let_go = Signoff(MemoryStore()), threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hung.set()
+        let_go.wait(60)
+
+    @app.workflow
+    async def stuck(ctx: Context) -> None:
+        await ctx.step("hang", hang)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step("quick", lambda: "done", timeout=0.2, retry=RetryPolicy(max_attempts=1))
+
+    with caplog.at_level(logging.WARNING, "signoff.worker"):
+        async with app.worker(threads=1), AsyncClient(app) as client:
+            await client.start(stuck, id="s")
+            assert await asyncio.to_thread(hung.wait, 60)
+            runs = [await client.start(flow) for _ in range(3)]
+
+            async def warned() -> list[str]:
+                return [record.getMessage() for record in caplog.records if "threads" in record.getMessage()]
+
+            [message] = await comes(warned)
+            assert "all 1 threads for plain steps are taken" in message
+            assert "step 'hang' of run s" in message
+            await asyncio.sleep(0.3)  # longer than the timeout
+            let_go.set()
+            assert [await run.result(60) for run in runs] == ["done"] * 3
+
+
+@in_asyncio
+async def test_a_plain_step_that_has_a_thread_times_out() -> None:
+    app, let_go = Signoff(MemoryStore()), threading.Event()
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("hang", let_go.wait, 60, timeout=0.05, retry=RetryPolicy(max_attempts=1))
+
+    async with app.worker(), AsyncClient(app) as client:
+        with pytest.raises(StepTimeout):
+            await (await client.start(flow)).result(60)
+        let_go.set()
