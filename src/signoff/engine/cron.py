@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -11,8 +12,10 @@ from cronsim import CronSim, CronSimError
 from signoff.errors import InvalidValue
 
 _HOUR = 3600.0
+_MOST_HOURS = 27  # the most that a clock was ever turned back is a day
 
 
+@functools.lru_cache(maxsize=1024)
 def check_cron(cron: str, timezone: str) -> None:
     """Raise InvalidValue unless it is a cron expression of five fields that has times, in a known time zone."""
     if len(cron.split()) != 5:
@@ -50,8 +53,62 @@ def local_text(time: float, timezone: str) -> str:
 
 
 def _times(cron: str, timezone: str, after: float) -> Iterator[float]:
-    for time in CronSim(cron, datetime.fromtimestamp(after, _zone(timezone))):
-        yield time.timestamp()
+    """Find the times after ``after``, in order.
+
+    Cronsim finds the times that the clock on the wall shows. Which moments these are is decided here, by the rules of
+    Debian's cron. A fixed time of day fires once: right after the gap if the clock leaves it out, and at the first of
+    two if it comes twice. Anything else fires whenever the clock shows its time.
+    """
+    zone = _zone(timezone)
+    is_fixed = not any(field.startswith("*") for field in cron.split()[:2])
+    begin = _wall(after, zone) if is_fixed else _wall(after, zone) - _turned_back(after, zone)
+    last, twice = after, list[float]()
+    for wall in CronSim(cron, begin):
+        moments = _moments(wall, zone)
+        if len(moments) > 1 and not is_fixed:  # the second of them may come after the next time on the wall
+            twice += moments
+            continue
+        if not moments and is_fixed:
+            moments = [_end_of_gap(wall, zone)]
+        for moment in sorted({*twice, *moments[:1]}):
+            if moment > last:
+                yield moment
+                last = moment
+        twice.clear()
+
+
+def _wall(time: float, zone: tzinfo) -> datetime:
+    return datetime.fromtimestamp(time, zone).replace(tzinfo=None)
+
+
+def _turned_back(after: float, zone: tzinfo) -> timedelta:
+    """Return by how much the clock goes back soon after a moment: times before its time come once more."""
+    now = _offset(after, zone)
+    later = min(_offset(after + hour * _HOUR, zone) for hour in range(_MOST_HOURS))
+    return max(now - later, timedelta())
+
+
+def _offset(time: float, zone: tzinfo) -> timedelta:
+    return datetime.fromtimestamp(time, zone).utcoffset() or timedelta()
+
+
+def _moments(wall: datetime, zone: tzinfo) -> list[float]:
+    """Return when the clock on the wall shows a time: once, twice or never."""
+    found = sorted({wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)})
+    return [moment for moment in found if _wall(moment, zone) == wall]
+
+
+def _end_of_gap(wall: datetime, zone: tzinfo) -> float:
+    """Return when the clock goes forward past a time that it leaves out."""
+    before, after = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+    offset = _offset(after, zone)
+    while after - before > 1:
+        middle = float((before + after) // 2)
+        if _offset(middle, zone) == offset:
+            after = middle
+        else:
+            before = middle
+    return after
 
 
 def _zone(timezone: str) -> tzinfo:
