@@ -331,8 +331,11 @@ class Context:
             max_length: And at most.
             proposal: For ``approval``: a value that they approve as it is, or edit and approve, or reject.
                 ``answer.proposal`` is what was approved, ``answer.edits`` how that differs. None proposes nothing.
+                It is shown as its schema describes it: by alias, with excluded fields and secrets, without computed
+                ones.
             proposal_type: A type (or a JSON Schema) that the proposal and its edits must fit; ``answer.proposal`` is
-                then an instance. By default any JSON does.
+                then an instance. A value of the type is not validated again; an edit is, once, and what it leaves as
+                it was stays the value that was proposed. By default any JSON does.
             action: For ``approval``: what is done if it is approved: a tool, and its very arguments. Somebody who
                 approves it may have others like it approved, too, for some time; ``answer.rule`` is then the rule's id.
                 A proposal beside it must be its arguments.
@@ -344,11 +347,11 @@ class Context:
             RegistrationError: The question makes no sense, such as a select without options, a default that would be
                 no answer, or four eyes where nobody knows who the requester is.
             InvalidValue: An assignee, a number or a time is none.
-            NotSerializable: A part of it is not JSON.
+            NotSerializable: A part of it is not JSON, or JSON cannot say all of the proposal.
             SignalTimeout: (when awaited) Nobody answered in time.
             QuestionCancelled: (when awaited) Somebody has withdrawn it from outside.
             InvalidValue: (when awaited) The answer fits the JSON Schema of ``answer_type`` or ``proposal_type``, but
-                not the type itself.
+                not the type itself, or the type makes something else of what was approved.
 
         Example::
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ModelRetry
 from pydantic_ai.messages import ModelRequest, UserPromptPart
@@ -166,6 +167,33 @@ async def test_an_operator_is_asked_about_the_calls_of_a_given_history_too(
         ran = f"{fitting} a{' True' if change == 'widened' else ''}"
         assert new.done == ([ran] if old.is_run and fitting else [])
         await new.checked()
+    await new.app.store.close()
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+@in_asyncio
+async def test_what_was_shown_stays_what_was_shown_when_the_tool_is_gone(
+    tmp_path: Path, barrier: bool
+) -> None:
+    def parts(name: str) -> Parts:
+        def remove(
+            path: str, days: Annotated[int, AfterValidator(lambda weeks: weeks * 7)], force: bool = False
+        ) -> str:
+            raise AssertionError
+
+        return lambda done: {"tools": [Tool(remove, name=name, requires_approval=True)]}
+
+    script = Script(calls(("remove", {"path": "a", "days": 2})), says("done"))
+    kind = Kind(acts, options={"barrier": barrier})
+    kind.after = lambda change: parts("remove")  # pyright: ignore[reportAttributeAccessIssue]
+    await asked_before_a_deploy(tmp_path, script, kind)
+    new = Deploy(tmp_path, script, parts("erase"), barrier=barrier)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert asked(question)["metadata"]["arguments"] == {"path": "a", "days": 2}
+        await client.answer(question.id, NOTHING, user_id="olga")
+        ((_, _, outcome),) = await (await client.get("r")).result(60)
+        assert outcome == "denied"
     await new.app.store.close()
 
 

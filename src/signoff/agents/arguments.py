@@ -14,8 +14,9 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import PydanticUndefined
 
 from signoff.agents.in_workflow import function_tool
-from signoff.people.edits import is_same
-from signoff.people.shown import ABSENT, Place, Slot, hints_of, parameter_slot, show, show_slots
+from signoff.people.edits import all_edits, is_same
+from signoff.people.shown import ABSENT, show, show_slots
+from signoff.people.slots import Place, Slot, hints_of, parameter_slot
 
 LONGEST: Final = 500
 """How many characters are shown of what the model sent, beside what the tool gets."""
@@ -80,6 +81,12 @@ class Arguments:
             for name, value in self.sent.items()
             if name in self.shown and not _is_within(value, self.shown[name])
         }
+
+    @property
+    def differs(self) -> list[dict[str, Any]]:
+        """How what is shown differs from what was sent."""
+        edits = all_edits(show(self.sent).value, self.shown)
+        return [{name: part for name, part in edit.items() if name != "old"} for edit in edits]
 
     @property
     def repeatable(self) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Known:
         refused: What was wrong with the arguments of calls, by their ids.
         repeated: What to validate instead of the arguments of calls, by their ids, so that what is made anew each time,
             such as an id, is as it was.
+        shown: How what people are shown of calls differs from what the model sent, by their ids.
     """
 
     signature: str | None
@@ -62,6 +63,7 @@ class Known:
     max_retries: int | None = None
     refused: dict[str, str] = field(default_factory=dict[str, str])
     repeated: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    shown: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
 
     def facts(self) -> dict[str, Any]:
         """Return it as the journal keeps it."""
@@ -91,11 +93,16 @@ def known_of(
     outcomes = [Outcome.of(tools, tool, call.args) for call in calls]
     refused: dict[str, str] = {}
     repeated: dict[str, dict[str, Any]] = {}
+    shown: dict[str, list[dict[str, Any]]] = {}
     for call, outcome in zip(calls, outcomes, strict=True):
         if outcome.value is None:
             refused[call.tool_call_id] = str(outcome.error)
-        elif (arguments := Arguments.of(tool, name, call.args, outcome.value)).made:
+            continue
+        arguments = Arguments.of(tool, name, call.args, outcome.value)
+        if arguments.made:
             repeated[call.tool_call_id] = arguments.repeatable
+        if differs := arguments.differs:
+            shown[call.tool_call_id] = differs
     known = Known(
         signature=signature_of(definition, is_inline=inline),
         is_gated=external or requires_approval(definition) or may_ask(policy, name),
@@ -107,6 +114,7 @@ def known_of(
         max_retries=None if tool.max_retries == tools.default_max_retries else tool.max_retries,
         refused=refused,
         repeated=repeated,
+        shown=shown,
     )
     return known, outcomes
 

@@ -26,6 +26,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 from signoff.agents import pausing
 from signoff.agents.approvals import ASK, Decision, ToolCall, decide
 from signoff.agents.arguments import Arguments, plain
+from signoff.agents.call_questions import CallQuestions, answer_or_denial
 from signoff.agents.changes import Change, Known, ToolChanged, known_of
 from signoff.agents.held import Edited, held
 from signoff.agents.inline import BRANCHES, INNER, UNTOUCHED, InlineCall
@@ -37,11 +38,8 @@ from signoff.agents.story import story_of
 from signoff.agents.tools import is_external, requires_approval
 from signoff.agents.validating import Outcome, key_of, validate_once
 from signoff.context import Context, current_context
-from signoff.errors import QuestionCancelled, SignalTimeout
-from signoff.people.actions import Action
 from signoff.people.answers import Answer
-from signoff.people.edits import is_same
-from signoff.people.foreign_schemas import checkable, checked_as
+from signoff.people.edits import applied, is_same
 from signoff.people.shown import show
 
 if TYPE_CHECKING:
@@ -179,9 +177,15 @@ class Gate:
 
     def arguments_of(self, call: ToolCallPart, validated: dict[str, Any]) -> Arguments:
         """Return the arguments of a call that was validated."""
-        return Arguments.of(
-            (self.tools.tools or {}).get(call.tool_name), call.tool_name, call.args, validated
-        )
+        name = call.tool_name
+        known = held().known.get(name)
+        if (
+            known is not None and change_in(self.tools, name) is not None
+        ):  # shown as it was before the tool changed
+            sent = plain(call.args)
+            shown = applied(show(sent).value, known.shown.get(call.tool_call_id, ()))
+            return Arguments(sent, validated, cast("dict[str, Any]", shown))
+        return Arguments.of((self.tools.tools or {}).get(name), name, call.args, validated)
 
     async def check_unchanged(
         self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], known: Known
@@ -327,7 +331,7 @@ class Gate:
                 return await self.run_choice(call, sent, choice, answers=answers)
             shown = self.arguments_of(call, args).shown
             asked = pausing.ask_for(self.context, pause, call.tool_name, shown, self._about(call))
-            answer = await _answer_or_denial(asked, "answered")
+            answer = await answer_or_denial(asked, "answered")
             if isinstance(answer, ToolDenied):
                 return answer
             if pause.then == "tool":
@@ -408,7 +412,7 @@ class Gate:
         edited_by: str | None = None
         is_valid = True
         while True:
-            answer = await self._ask(call, definition, arguments, decision, problem)
+            answer = await self._questions(call, definition).ask_to_allow(arguments, decision, problem)
             if isinstance(answer, ToolDenied):
                 return answer
             if not answer.approved:
@@ -447,67 +451,16 @@ class Gate:
                 return Agreed(arguments, edited_by)
             problem = CHANGED
 
-    async def _ask(
-        self,
-        call: ToolCallPart,
-        definition: ToolDefinition,
-        arguments: Arguments,
-        decision: Decision,
-        problem: str | None,
-    ) -> Answer | ToolDenied:
-        form, unchecked = checked_as(definition.parameters_json_schema, arguments.shown)
-        noted: dict[str, Any] = {
-            "sent": arguments.converted,
-            "not_shown": arguments.places,
-            "not_checked": unchecked,
-        }
-        asked = self.context.wait_for_user(
-            decision.get("prompt") or f"{self.durable.name} wants to call {call.tool_name}",
-            assignees=decision.get("assignees", ()),
-            timeout_seconds=decision.get("timeout"),
-            quorum=decision.get("approvers", 1),
-            proposal=arguments.shown,
-            proposal_type=form,
-            action=Action(call.tool_name, arguments.shown, about=decision.get("details") or None),
-            help="\n\n".join(part for part in (problem or definition.description, _notes(noted)) if part)
-            or None,
-            metadata={
-                **decision.get("details", {}),
-                **{name: note for name, note in noted.items() if note},
-                **self._about(call),
-            },
-        )
-        return await _answer_or_denial(asked, "allowed this call")
-
     async def _result_from_outside(
         self, call: ToolCallPart, definition: ToolDefinition, arguments: Arguments, decision: Decision
     ) -> Any:
-        schema = checkable(definition.return_schema or {})[0]
-        form = {
-            "type": "object",
-            "properties": {"result": {name: value for name, value in schema.items() if name != "$defs"}},
-            "required": ["result"],
-            "additionalProperties": False,
-            "$defs": schema.get("$defs", {}),
-        }
-        asked = self.context.wait_for_user(
-            decision.get("prompt") or f"{self.durable.name} needs the result of {call.tool_name}",
-            input_type="form",
-            answer_type=form,
-            assignees=decision.get("assignees", ()),
-            timeout_seconds=decision.get("timeout"),
-            help=definition.description,
-            metadata={
-                **decision.get("details", {}),
-                **self._about(call),
-                "tool": call.tool_name,
-                "arguments": arguments.shown,
-            },
-        )
-        answer = await _answer_or_denial(asked, "given the result of this call")
+        answer = await self._questions(call, definition).ask_for_result(arguments, decision)
         if isinstance(answer, ToolDenied):
             return answer
         return await self._kept(call, arguments.sent, cast("dict[str, Any]", answer.value)["result"], answer)
+
+    def _questions(self, call: ToolCallPart, definition: ToolDefinition) -> CallQuestions:
+        return CallQuestions(self.context, self.durable.name, call, definition, self._about(call))
 
     def shown(self, call: ToolCallPart, args: dict[str, Any]) -> dict[str, Any]:
         """Return what people are shown of a call that was interrupted."""
@@ -610,41 +563,11 @@ class Gate:
             )
 
 
-def _notes(noted: Mapping[str, Any]) -> str:
-    """Say in words what of a call cannot be shown as it runs, or not be checked."""
-    said: list[str] = []
-    if noted["sent"]:
-        said.append(
-            f"The model sent {json.dumps(noted['sent'])}, which the tool gets as it is shown. An edit takes the place "
-            "of what the model sent."
-        )
-    if noted["not_shown"]:
-        said.append(f"Shown as the model sent it, not as the tool gets it: {', '.join(noted['not_shown'])}.")
-    if noted["not_checked"]:
-        said.append(f"An edit is not checked before it is sent: {noted['not_checked']}.")
-    return " ".join(said)
-
-
 def _said(answers: Sequence[Answered]) -> list[dict[str, Any]]:
     return [
         {"reason": pause.reason, "prompt": pause.prompt, "answer": answer.value, "by": answer.user_id}
         for pause, answer in answers
     ]
-
-
-async def _answer_or_denial(asked: Awaitable[Answer], what: str) -> Answer | ToolDenied:
-    """Wait for an answer. That there is none is for the model to read.
-
-    Args:
-        asked: The question.
-        what: What nobody has done, if time runs out.
-    """
-    try:
-        return await asked
-    except SignalTimeout:
-        return ToolDenied(f"Nobody has {what} in time.")
-    except QuestionCancelled as withdrawn:
-        return ToolDenied(f"The question was withdrawn: {withdrawn}")
 
 
 def _asked_by_tool(metadata: Mapping[str, Any] | None) -> Decision:

@@ -133,7 +133,7 @@ def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
     match question.input_type:
         case "approval":
             approved = kept["approved"] is True
-            proposal = _instance(kept.get("proposal"), declared, "proposal") if approved else None
+            proposal = _approved(question, kept.get("proposal"), declared) if approved else None
             edits = kept.get("edits", ()) if approved else ()
             votes = tuple(Vote.of(vote) for vote in kept.get("votes", ()))
             answer = replace(answer, value=approved, approved=approved, votes=votes, rule=kept.get("rule"))
@@ -149,6 +149,12 @@ def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
             return replace(answer, value=_instance(kept, declared, "value"))
         case "text":
             return answer
+
+
+def _approved(question: Question, plain: Any, declared: Any) -> Any:
+    if question.proposed is None:
+        return _instance(plain, declared, "proposal")
+    return question.proposed.approved(plain)
 
 
 def _instance(plain: Any, declared: Any, path: str) -> Any:

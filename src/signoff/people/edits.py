@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
@@ -45,7 +46,42 @@ def edits_between(old: Any, new: Any) -> list[Edit]:
             {"op": "replace", "path": "/amount", "value": 5, "old": 7}
         ]
     """
-    return [_without_long(edit) for edit in _edits(old, new, "")]
+    return [_without_long(edit) for edit in all_edits(old, new)]
+
+
+def applied(value: Any, edits: Iterable[Mapping[str, Any]]) -> Any:
+    """Return what edits make of a value.
+
+    Args:
+        value: Plain JSON data.
+        edits: What ``all_edits`` has found, or a part of it as JSON.
+    """
+    made = {"": deepcopy(value)}
+    for each in edits:
+        *parents, last = [
+            "",
+            *(part.replace("~1", "/").replace("~0", "~") for part in each["path"].split("/")[1:]),
+        ]
+        target: Any = made
+        for part in parents:
+            target = target[int(part) if isinstance(target, list) else part]
+        if not isinstance(target, list):
+            if each["op"] == "remove":
+                del target[last]
+            else:
+                target[last] = each["value"]
+        elif each["op"] == "add":
+            cast("list[Any]", target).insert(int(last), each["value"])
+        elif each["op"] == "remove":
+            del target[int(last)]
+        else:
+            target[int(last)] = each["value"]
+    return made[""]
+
+
+def all_edits(old: Any, new: Any) -> list[Edit]:
+    """Return the edits that make ``new`` of ``old``, with all values."""
+    return list(_edits(old, new, ""))
 
 
 def _without_long(edit: Edit) -> Edit:

@@ -16,6 +16,7 @@ from signoff.people.actions import Action, is_same
 from signoff.people.attachments import Attachment, check_attachments
 from signoff.people.callbacks import Callback, Terms
 from signoff.people.policies import Policy
+from signoff.people.proposals import Proposal
 from signoff.people.schemas import listed, problems
 from signoff.records import Promise
 
@@ -58,6 +59,7 @@ class Question:
         proposal: What they approve, as plain data. None is nothing.
         action: What is done then: ``{"tool": ..., "arguments": {...}}``. None says nothing of it.
         callback: How it is answered from elsewhere (``Terms``, as plain data); None: it is not.
+        proposed: The value that the proposal stands for, in the process that asks; it is not written.
     """
 
     text: str
@@ -73,6 +75,7 @@ class Question:
     proposal: Any = None
     action: dict[str, Any] | None = None
     callback: dict[str, Any] | None = None
+    proposed: Proposal | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def make(
@@ -144,12 +147,13 @@ class Question:
         _check_range(text, "choices", min_choices, max_choices, inf if other else len(options))
 
         does = None if action is None else action.to_data(text)
+        proposed: Proposal | None = None
         choices = _choices(text, options)
         values = [choice["value"] for choice in choices]
         with_other = other is not None
         match input_type:
             case "approval":
-                proposal, schema = _proposed(text, proposal, proposal_type)
+                proposed, schema = _proposed(text, proposal, proposal_type)
             case "text":
                 schema = forms.text_form(min_length, max_length)
             case "select":
@@ -175,9 +179,10 @@ class Question:
             default=_fitting(text, "default", default, schema),
             attachments=tuple(check_attachments(text, attachments)),
             other=other,
-            proposal=_same_as_done(text, proposal, does),
+            proposal=None if proposed is None else _same_as_done(text, proposed.shown, does),
             action=does,
             callback=None if callback is None else callback.to_data(),
+            proposed=proposed,
         )
 
     @classmethod
@@ -284,20 +289,21 @@ def _choice(text: str, option: object) -> dict[str, Any]:
     return choice
 
 
-def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a proposal as plain data, and the form of an approval of it."""
+def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Proposal | None, dict[str, Any]]:
+    """Return a proposal, and the form of an approval of it."""
     if proposal is None:
         if proposal_type is not None:
             raise RegistrationError(f"question {text!r}: there is a proposal_type, but no proposal")
         return None, forms.approval_form()
     schema = {} if proposal_type is None else forms.form_of(text, "proposal_type", proposal_type)
-    plain = _fitting(text, "proposal", proposal, schema)
-    if proposal_type is not None and not isinstance(proposal_type, dict):
-        try:
-            codec.decode(codec.encode(plain), proposal_type, path="proposal")
-        except InvalidValue as error:
-            raise RegistrationError(f"question {text!r}: {error}") from None
-    return plain, forms.approval_form(schema)
+    try:
+        proposed = Proposal.of(proposal, proposal_type)
+    except InvalidValue as error:
+        wrong = problems(schema, _plain(proposal, "proposal"))
+        problem = f"its proposal does not fit: {listed(wrong, 'proposal')}" if wrong else str(error)
+        raise RegistrationError(f"question {text!r}: {problem}") from None
+    _fitting(text, "proposal", proposed.shown, schema)
+    return proposed, forms.approval_form(schema)
 
 
 def _same_as_done(text: str, proposal: Any, action: dict[str, Any] | None) -> Any:

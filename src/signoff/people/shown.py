@@ -11,68 +11,45 @@ import base64
 import binascii
 import json
 import math
-import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from dataclasses import Field as DataclassField
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import cache, lru_cache
-from inspect import signature
+from functools import cache
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from pathlib import Path, PurePath
-from types import UnionType
-from typing import Any, Final, Union, cast, get_args, get_origin
+from typing import Any, Final, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from pydantic import (
-    AliasChoices,
-    AliasGenerator,
-    AliasPath,
     BaseModel,
     RootModel,
     SecretBytes,
     SecretStr,
     TypeAdapter,
 )
-from pydantic.fields import FieldInfo
 from pydantic.types import Secret
-from pydantic_core import PydanticUndefined
-from typing_extensions import TypeAliasType, is_typeddict
 
 from signoff.people.edits import is_same
-
-Place = tuple[str | int, ...]
-"""Where a value is: the keys and indices that lead to it."""
+from signoff.people.slots import (
+    Place,
+    Slot,
+    dataclass_slots,
+    model_slots,
+    part_type,
+    typed_dict_in,
+    typed_dict_slots,
+)
 
 DEEPEST: Final = 200
 """How deep a value may be nested; JSON that is read is not nested deeper."""
 
 ABSENT: Final = cast("Any", object())
 """What was sent where nothing was sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One named part of a value, such as a model's field or a tool's parameter.
-
-    Attributes:
-        name: Its name in Python.
-        paths: Where it is looked for in what is sent, in this order.
-        key: Its name in the schema.
-        declared: Its type.
-        is_made: Whether its default is made anew each time.
-    """
-
-    name: str
-    paths: tuple[Place, ...]
-    key: str
-    declared: Any
-    is_made: bool = False
 
 
 @dataclass(slots=True)
@@ -90,15 +67,16 @@ class Shown:
     made: list[Place] = field(default_factory=list[Place])
 
 
-def show(value: object, sent: Any = ABSENT, declared: Any = None) -> Shown:
+def show(value: object, sent: Any = ABSENT, declared: Any = None, *, bytes_as: str = "utf8") -> Shown:
     """Write a value as its schema describes it.
 
     Args:
         value: The value, as its type has validated it.
         sent: The JSON that it was made of, if it was.
         declared: Its type; needed for TypedDicts with aliases, else the value says what it is.
+        bytes_as: How bytes are written that no model says it of: ``utf8`` or ``base64``.
     """
-    writer = _Writer()
+    writer = _Writer(bytes_as)
     writer.shown.value = writer.write(value, sent, declared, ())
     return writer.shown
 
@@ -116,51 +94,10 @@ def show_slots(slots: Sequence[Slot], values: Mapping[str, Any], sent: Mapping[s
     return writer.shown
 
 
-def slot_of(
-    name: str, info: FieldInfo, generate: Any = None, *, by_name: bool = False, is_made: bool = False
-) -> Slot:
-    """Return the slot of a field.
-
-    Args:
-        name: Its name in Python.
-        info: What pydantic knows of it.
-        generate: Makes aliases of names, as ``ConfigDict(alias_generator=...)`` has it.
-        by_name: Whether it is found under its name beside its alias.
-        is_made: Whether its default is made anew each time, if ``info`` does not say so.
-    """
-    alias = info.validation_alias if info.validation_alias is not None else info.alias
-    if alias is None and generate is not None:
-        alias = _generated(generate, name)
-    paths = _paths(alias)
-    key = next((str(path[0]) for path in paths if len(path) == 1), name)
-    if not paths or by_name:
-        paths = (*paths, (name,))
-    declared = info.annotation
-    return Slot(name, paths, key, declared, is_made or info.default_factory is not None)
-
-
-def _generated(generate: Any, name: str) -> Any:
-    if not isinstance(generate, AliasGenerator):
-        return generate(name)
-    make = generate.validation_alias or generate.alias
-    return None if make is None else make(name)
-
-
-def _paths(alias: Any) -> tuple[Place, ...]:
-    match alias:
-        case str():
-            return ((alias,),)
-        case AliasPath():
-            return (tuple(alias.path),)
-        case AliasChoices():
-            return tuple(path for choice in alias.choices for path in _paths(choice))
-        case _:
-            return ()
-
-
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, bytes_as: str = "utf8") -> None:
         self.shown = Shown()
+        self._bytes_as = bytes_as
 
     def write(self, value: Any, sent: Any, declared: Any, place: Place) -> Any:
         """Return a value as JSON."""
@@ -180,7 +117,7 @@ class _Writer:
             hidden = cast("Any", value).get_secret_value()
             return self.write(hidden, sent, None, place)
         if isinstance(value, (bytes, bytearray, memoryview)):
-            return _bytes(bytes(cast("bytes", value)), sent)
+            return _bytes(bytes(cast("bytes", value)), sent, self._bytes_as)
         if isinstance(sent, str) and _is_container(value):
             return self._from_text(value, sent, declared, place)
         return self._container(value, sent, declared, place)
@@ -190,9 +127,14 @@ class _Writer:
             root = type(cast("RootModel[Any]", value)).model_fields["root"].annotation
             return self.write(cast("Any", value).root, sent, root, place)
         if isinstance(value, BaseModel):
-            slots = _model_slots(type(value))
+            slots = model_slots(type(value))
             values = {slot.name: value.__dict__[slot.name] for slot in slots if slot.name in value.__dict__}
-            return self.slots(slots, values, _object(sent), place, value.model_extra or {})
+            outside = self._bytes_as
+            self._bytes_as = type(value).model_config.get("val_json_bytes", "utf8")
+            try:
+                return self.slots(slots, values, _object(sent), place, value.model_extra or {})
+            finally:
+                self._bytes_as = outside
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass(value, _object(sent), place)
         if isinstance(value, tuple) and hasattr(cast("object", value), "_fields"):
@@ -243,7 +185,7 @@ class _Writer:
         made[slot.key] = self.write(value, ABSENT, slot.declared, where)
 
     def _dataclass(self, value: Any, sent: Mapping[str, Any], place: Place) -> dict[str, Any]:
-        slots, only_sent = _dataclass_slots(cast("Any", type(value)))
+        slots, only_sent = dataclass_slots(cast("Any", type(value)))
         values = {slot.name: getattr(value, slot.name) for slot in slots if hasattr(value, slot.name)}
         extra = {name: sent[name] for name in only_sent if name in sent}
         held: Mapping[str, Any] = getattr(value, "__dict__", {})
@@ -268,10 +210,10 @@ class _Writer:
     def _mapping(
         self, value: Mapping[Any, Any], sent: Mapping[str, Any], declared: Any, place: Place
     ) -> dict[str, Any]:
-        kind = _typed_dict_in(declared, value)
+        kind = typed_dict_in(declared, value)
         if kind is not None:
-            return self.slots(_typed_dict_slots(kind), value, sent, place, {})
-        inner = _argument(declared, 1)
+            return self.slots(typed_dict_slots(kind), value, sent, place, {})
+        inner = part_type(declared, 1)
         made: dict[str, Any] = {}
         for key, part in value.items():
             name = self._key(key, sent, place)
@@ -297,7 +239,7 @@ class _Writer:
         is_aligned = len(given) == len(value)
         return [
             self.write(
-                part, given[n] if is_aligned else ABSENT, _argument(declared, n, is_row=True), (*place, n)
+                part, given[n] if is_aligned else ABSENT, part_type(declared, n, is_row=True), (*place, n)
             )
             for n, part in enumerate(value)
         ]
@@ -400,13 +342,17 @@ def _finite(sent: Any) -> Any:
             return sent
 
 
-def _bytes(value: bytes, sent: Any) -> str:
+def _bytes(value: bytes, sent: Any, form: str) -> str:
     if isinstance(sent, str) and any(read(sent) == value for read in _READINGS):
         return sent
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return base64.urlsafe_b64encode(value).decode()
+    if form == "hex":
+        return value.hex()
+    if form == "utf8":
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            pass
+    return base64.urlsafe_b64encode(value).decode()
 
 
 def _read_base64(text: str) -> bytes | None:
@@ -475,140 +421,6 @@ def _put(made: dict[str, Any], path: Place, written: Any, sent: Mapping[str, Any
     target[path[-1]] = written
 
 
-# What is known of types
-
-
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
-
-
-@lru_cache(512)
-def _model_slots(kind: type[BaseModel]) -> tuple[Slot, ...]:
-    config = kind.model_config
-    by_name = bool(config.get("populate_by_name") or config.get("validate_by_name"))
-    return tuple(slot_of(name, info, by_name=by_name) for name, info in kind.model_fields.items())
-
-
-@lru_cache(512)
-def _dataclass_slots(kind: Any) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """Return the slots of a dataclass, and the names of what it only takes when it is made."""
-    own: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", None) or {}
-    config: Mapping[str, Any] = getattr(kind, "__pydantic_config__", None) or {}
-    by_name = bool(config.get("populate_by_name") or config.get("validate_by_name"))
-    hints = hints_of(kind)
-    slots: list[Slot] = []
-    for each in fields(kind):
-        if not each.init:
-            continue
-        info = own.get(each.name) or _info_of(each, hints.get(each.name, Any))
-        slots.append(
-            slot_of(
-                each.name,
-                info,
-                config.get("alias_generator"),
-                by_name=by_name,
-                is_made=each.default_factory is not MISSING and each.default_factory not in _STABLE,
-            )
-        )
-    known = {each.name for each in fields(kind)}
-    try:
-        taken = tuple(name for name in signature(kind).parameters if name not in known)
-    except (TypeError, ValueError):
-        taken = ()
-    return tuple(slots), taken
-
-
-_STABLE: Final[tuple[object, ...]] = (list, dict, set, frozenset, tuple, str, int, float, bool, bytes)
-
-
-def _info_of(each: DataclassField[Any], hint: Any) -> FieldInfo:
-    if isinstance(each.default, FieldInfo):
-        return FieldInfo.from_annotated_attribute(hint, each.default)
-    return FieldInfo.from_annotation(hint)
-
-
-@lru_cache(512)
-def _typed_dict_slots(kind: Any) -> tuple[Slot, ...]:
-    config: Mapping[str, Any] = getattr(kind, "__pydantic_config__", None) or {}
-    by_name = bool(config.get("populate_by_name") or config.get("validate_by_name"))
-    hints = hints_of(kind)
-    return tuple(
-        slot_of(
-            name, FieldInfo.from_annotation(_required(hint)), config.get("alias_generator"), by_name=by_name
-        )
-        for name, hint in hints.items()
-    )
-
-
-def hints_of(kind: Any) -> dict[str, Any]:
-    """Return a class's or function's annotations; none if they cannot be read."""
-    try:
-        return typing.get_type_hints(kind, include_extras=True)
-    except Exception:  # names that are imported for type checkers only, and the like
-        return {}
-
-
-def parameter_slot(name: str, hint: Any, default: Any) -> Slot:
-    """Return the slot of a function's parameter.
-
-    Args:
-        name: Its name.
-        hint: Its annotation.
-        default: Its default; ``PydanticUndefined``: there is none.
-    """
-    if default is PydanticUndefined:
-        return slot_of(name, FieldInfo.from_annotation(hint))
-    return slot_of(name, FieldInfo.from_annotated_attribute(hint, default))
-
-
-def _required(hint: Any) -> Any:
-    origin = get_origin(hint)
-    is_wrapped = origin in (typing.Required, typing.NotRequired) or getattr(origin, "_name", "") == "ReadOnly"
-    return _required(get_args(hint)[0]) if is_wrapped else hint
-
-
-def _bare(declared: Any) -> Any:
-    """Return a type without what is said beside it."""
-    while True:
-        if get_origin(declared) is typing.Annotated:
-            declared = get_args(declared)[0]
-        elif isinstance(declared, TypeAliasType):
-            declared = declared.__value__
-        elif isinstance(declared, typing.NewType):
-            declared = declared.__supertype__
-        else:
-            return declared
-
-
-def _members(declared: Any) -> list[Any]:
-    bare = _bare(declared)
-    if get_origin(bare) in (Union, UnionType):
-        return [member for each in get_args(bare) for member in _members(each)]
-    return [bare]
-
-
-def _typed_dict_in(declared: Any, value: Mapping[Any, Any]) -> Any:
-    """Return the TypedDict that a value is of, if it is of one."""
-    for each in _members(declared):
-        origin = get_origin(each) or each
-        if is_typeddict(origin) and set(value) <= set(hints_of(origin)):
-            return origin
-    return None
-
-
-def _argument(declared: Any, n: int, *, is_row: bool = False) -> Any:
-    """Return the type of the n-th part of a row, or of a mapping's values."""
-    for each in _members(declared):
-        arguments = get_args(each)
-        origin = get_origin(each)
-        if not arguments or not isinstance(origin, type):
-            continue
-        if not is_row:
-            if issubclass(origin, Mapping) and len(arguments) == 2:
-                return arguments[1]
-        elif origin is tuple and Ellipsis not in arguments:
-            return arguments[n] if n < len(arguments) else None
-        elif not issubclass(origin, Mapping):
-            return arguments[0]
-    return None
