@@ -558,8 +558,12 @@ class Context:
         """End this generation of the run and begin the next, with these arguments and an empty journal.
 
         The run keeps its id, its handles, its parent and the signals that it has not waited for yet.
+
+        Raises:
+            PayloadTooLarge: The arguments are over 16 MiB.
         """
-        raise ContinueAsNew(codec.encode_arguments(self._execution.program.function, args, kwargs))
+        function = self._execution.program.function
+        raise ContinueAsNew(codec.encode_arguments(function, args, kwargs, limit=codec.MAX_CARRIED))
 
 
 def current_context() -> Context:

@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from signoff.flows import Data, Flow
+import pytest
+
+from signoff.flows import Data, Flow, machine
 from signoff.flows.machine import COMPACT_AFTER
-from signoff.records import Entry
+from signoff.records import Entry, EntryKind
+from tests.flows.worlds import WORLDS, world
 from tests.support import comes, in_asyncio, new_app, opened
 
 
@@ -82,3 +85,62 @@ async def test_what_an_idle_execution_is_rebuilt_from_stays_short_and_nothing_is
             await execution.emit("b", "the other half")
             state = await execution.close()
         assert state == {"count": signals, "joined": [{"a": "half of a join", "b": "the other half"}]}
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+@in_asyncio
+async def test_a_state_that_is_larger_than_one_write_goes_on(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "COMPACT_AFTER", 20)
+    flow = Flow("large", auto_close_timeout=None)
+
+    @flow.chunk
+    def keep(data: Data[int]) -> None:
+        data.set_state(f"large {data.input}", "x" * 600_000)
+        data.append_state("all", "y" * 300_000)
+
+    @flow.chunk
+    def count(data: Data[Any]) -> None:
+        data.add_state("count")
+
+    flow.to(keep)
+    flow.when("more").to("keep")
+    flow.when("tick").to(count)
+    async with world(kind, tmp_path, flow) as executions:
+        execution = await executions.start(0, id="e")
+        for number in range(1, 5):
+            await execution.emit("more", number)
+        for _ in range(50):
+            await execution.emit("tick")
+        async with asyncio.timeout(60):
+            async for entry in execution.events():
+                if entry.kind is EntryKind.CONTINUED:  # it was idle
+                    break
+        state = await execution.close()
+    assert state["count"] == 50
+    assert [len(state[f"large {number}"]) for number in range(5)] == [600_000] * 5
+    assert [len(each) for each in state["all"]] == [300_000] * 5
+
+
+@in_asyncio
+async def test_what_a_chunk_changes_in_place_changes_no_state(tmp_path: Path) -> None:
+    flow, app = Flow("f", auto_close_timeout=0.0), new_app(tmp_path)
+
+    @flow.chunk
+    def begin(data: Data[Any]) -> None:
+        data.set_state("list", [[1]])
+        data.set_state("gone", 1)
+
+    @flow.chunk
+    def spoil(data: Data[Any]) -> None:
+        data.state["list"][0].append(2)
+        assert data.get_state("list") == [[1, 2]]
+        data.del_state("gone")
+        assert dict(data.state) == {"list": [[1, 2]]}
+        data.append_state("seen", sorted(data.state))
+
+    flow.to(begin).to(spoil)
+    app.register(flow)
+    async with opened(app), app.worker():
+        assert await (await flow.start(id="e")).result(60) == {"list": [[1]], "seen": [["list"]]}

@@ -22,11 +22,12 @@ from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, 
 from signoff.codec.hints import shape_of
 from signoff.codec.parameters import REST, description_of, parameters_schema
 from signoff.codec.signatures import return_annotation
-from signoff.codec.values import MAX_BYTES, decode, digest, encode, normalize
+from signoff.codec.values import MAX_BYTES, MAX_CARRIED, decode, digest, encode, normalize
 from signoff.codec.zones import bare as bare_time
 
 __all__ = [
     "MAX_BYTES",
+    "MAX_CARRIED",
     "REST",
     "RemoteTraceback",
     "bare_time",

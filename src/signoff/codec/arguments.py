@@ -19,7 +19,12 @@ class _Envelope(BaseModel):
 
 
 def encode_arguments(
-    function: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any], *, skip: int = 1
+    function: Callable[..., Any] | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    skip: int = 1,
+    limit: int = MAX_BYTES,
 ) -> str:
     """Write the arguments of a call as JSON text.
 
@@ -31,6 +36,7 @@ def encode_arguments(
         args: The arguments by position, without those that the engine passes.
         kwargs: The arguments by name.
         skip: How many leading parameters the engine passes, such as ``ctx``.
+        limit: How long the text may be, in UTF-8 bytes.
 
     Returns:
         ``{"args": [...], "kwargs": {...}}``
@@ -38,16 +44,17 @@ def encode_arguments(
     Raises:
         InvalidValue: They do not fit the function's parameters, or the types declared for these.
         NotSerializable: One of them cannot be stored.
-        PayloadTooLarge: They are over 1 MiB together.
+        PayloadTooLarge: They are over the limit together.
     """
     described = None if function is None else signature(function, skip)
     if described is None:
-        texts = [encode(value, path=f"args[{index}]") for index, value in enumerate(args)]
-        named = {name: encode(value, path=f"args.{name}") for name, value in kwargs.items()}
-        return _envelope(texts, named)
+        texts = [encode(value, path=f"args[{index}]", limit=limit) for index, value in enumerate(args)]
+        named = {name: encode(value, path=f"args.{name}", limit=limit) for name, value in kwargs.items()}
+        return _envelope(texts, named, limit)
     args, kwargs = _bind(described, args, kwargs)
-    texts = [_write(value, described.at(index)) for index, value in enumerate(args)]
-    return _envelope(texts, {name: _write(value, described.named(name)) for name, value in kwargs.items()})
+    texts = [_write(value, described.at(index), limit) for index, value in enumerate(args)]
+    named = {name: _write(value, described.named(name), limit) for name, value in kwargs.items()}
+    return _envelope(texts, named, limit)
 
 
 def decode_arguments(
@@ -86,8 +93,8 @@ def _bind(
         raise InvalidValue("args", str(error)) from None
 
 
-def _write(value: object, slot: Slot) -> str:
-    text, _ = normalize(value, slot.annotation, path=f"args.{slot.name}")
+def _write(value: object, slot: Slot, limit: int) -> str:
+    text, _ = normalize(value, slot.annotation, path=f"args.{slot.name}", limit=limit)
     return text
 
 
@@ -97,10 +104,10 @@ def _read(plain: Any, slot: Slot) -> Any:
     return decode(to_json(plain).decode(), slot.annotation, path=f"args.{slot.name}")
 
 
-def _envelope(args: list[str], kwargs: Mapping[str, str]) -> str:
+def _envelope(args: list[str], kwargs: Mapping[str, str], limit: int) -> str:
     named = ",".join(f"{encode(name, path='args')}:{kwargs[name]}" for name in sorted(kwargs))
     text = f'{{"args":[{",".join(args)}],"kwargs":{{{named}}}}}'
     size = len(text.encode())
-    if size > MAX_BYTES:
-        raise PayloadTooLarge("args", size, MAX_BYTES)
+    if size > limit:
+        raise PayloadTooLarge("args", size, limit)
     return text

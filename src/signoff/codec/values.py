@@ -25,6 +25,10 @@ log = logging.getLogger("signoff.codec")
 MAX_BYTES = 1024 * 1024
 """How long a value's JSON may be, in UTF-8 bytes."""
 
+MAX_CARRIED = 16 * MAX_BYTES
+"""How much a run may carry into its next generation, and how large the state may be that an execution of a flow ends
+with: many writes have made it, each of which had a limit."""
+
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (scalars.MAX_DIGITS + 1))
 
 _UNCHANGED = scalars.EXACT | {float}

@@ -52,6 +52,9 @@ from signoff.stores.base import Outcome
 
 T = TypeVar("T")
 
+RESULT_LIMIT: Final = "signoff_result_limit"
+"""The attribute of a workflow's function with how long its result may be as JSON, in bytes; by default 1 MiB."""
+
 _TASKS_LOOKED_AT: Final = 64
 
 _alive: weakref.WeakSet[Execution] = weakref.WeakSet()
@@ -456,7 +459,9 @@ class Execution:
 
     def _succeed(self, result: object) -> None:
         try:
-            text, _ = codec.normalize(result, codec.return_annotation(self.program.function), path="result")
+            function = self.program.function
+            limit = getattr(function, RESULT_LIMIT, codec.MAX_BYTES)
+            text, _ = codec.normalize(result, codec.return_annotation(function), path="result", limit=limit)
             self.outcome = Outcome(RunState.SUCCEEDED, result=text)
         except SignoffError as error:
             self.outcome = Outcome(RunState.FAILED, error=fatal.encode_failure(error))

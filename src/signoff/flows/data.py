@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.calling import calling_line
 from signoff.flows.errors import DuplicateInterrupt, NotACondition, PauseIgnored
@@ -108,7 +106,49 @@ Write = tuple[Change, str, Any]
 """What is done to a key of the state."""
 
 
-def written(state: dict[str, Any], writes: Sequence[Write]) -> None:
+class _Copy(MutableMapping[str, Any]):
+    """A state of a chunk's own. A value is copied when it is looked at: a large state costs only what is used of it."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self._state = state
+        self._own: dict[str, Any] = {}
+        self._keys = dict.fromkeys(state)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        if key not in self._own:
+            self._own[key] = copied(self._state[key])
+        return self._own[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._keys[key] = None
+        self._own[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._keys[key]
+        self._own.pop(key, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def copied(plain: Any) -> Any:
+    """Return a copy of plain data."""
+    if isinstance(plain, dict):
+        return {key: copied(value) for key, value in cast("dict[str, Any]", plain).items()}
+    if isinstance(plain, list):
+        return [copied(value) for value in cast("list[Any]", plain)]
+    return plain
+
+
+def written(state: MutableMapping[str, Any], writes: Sequence[Write]) -> None:
     """Do to a state what a chunk has done to it.
 
     Raises:
@@ -166,7 +206,7 @@ class Data(Generic[T]):
         self.resume = resume
         self.execution_id = around.execution_id
         self._around = around
-        self._state = {key: json.loads(codec.encode(value)) for key, value in around.state.items()}
+        self._state = _Copy(around.state)
         self.record = Record()
         self.paused: Paused | None = None
         self.misused: Exception | None = None

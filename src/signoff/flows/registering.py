@@ -8,6 +8,7 @@ from typing import Any
 from signoff import codec
 from signoff.client import App
 from signoff.context import Context
+from signoff.engine.execution import RESULT_LIMIT
 from signoff.errors import RegistrationError
 from signoff.flows.errors import MissingResource
 from signoff.flows.flow import Flow
@@ -44,9 +45,11 @@ def register(
         if missing:
             raise MissingResource(flow.name, missing)
         state = await Machine(ctx, parts, provided, flow.auto_close_timeout).run(input, memory)
-        return codec.decode(codec.encode(state, path="state"), flow.output, path="state")
+        text = codec.encode(state, path="state", limit=codec.MAX_CARRIED)
+        return codec.decode(text, flow.output, path="state")
 
     execution.__name__ = execution.__qualname__ = flow.name
+    setattr(execution, RESULT_LIMIT, codec.MAX_CARRIED)
     execution.__doc__ = f"An execution of flow {flow.name!r}."
     execution.__annotations__ = {
         "ctx": Context,
