@@ -25,7 +25,7 @@ class SavedRequest:
     run_id: str
     request_id: str
     name: str  # of the signal; of an answer, the promise's id
-    value: str | None  # JSON; None: of an answer
+    value: str | None = None  # JSON; None: of an answer
 
 
 @dataclass(frozen=True, slots=True)
