@@ -146,10 +146,8 @@ def journaled_steps(snapshot: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize(
     ("from_kind", "to_kind"),
     [
-        ("sqlite", "sqlite"),
         ("sqlite", "postgres"),
         ("postgres", "sqlite"),
-        ("postgres", "postgres"),
         ("memory", "sqlite"),
         ("postgres", "memory"),
     ],

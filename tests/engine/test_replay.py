@@ -323,7 +323,7 @@ def test_any_program_stopped_at_any_length_of_its_journal_goes_on_the_same(tmp_p
         runner.run(worker_context.__aenter__())
 
         @seed(SEED)
-        @settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=80, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(chances=st.integers(0, 2**64), leaves=st.integers(1, 12))
         def check(chances: int, leaves: int) -> None:
             nonlocal count
@@ -344,4 +344,4 @@ def test_any_program_stopped_at_any_length_of_its_journal_goes_on_the_same(tmp_p
         finally:
             runner.run(worker_context.__aexit__(None, None, None))
             runner.run(client_context.__aexit__(None, None, None))
-    assert count >= 200
+    assert count >= 80

@@ -1,6 +1,6 @@
 """Whatever goes wrong, the promises of design section 7 hold: thousands of seeds, each played to its end.
 
-    SIGNOFF_SIMULATION_SEEDS    how many seeds to play (400)
+    SIGNOFF_SIMULATION_SEEDS    how many seeds to play (200)
     SIGNOFF_SIMULATION_FIRST    the first of them (0)
     SIGNOFF_SIMULATION_SECONDS  stop after so long, however many were played (no limit)
 
@@ -23,7 +23,7 @@ from signoff.testing.simulation import Faults
 from tests.simulation import mutants
 from tests.simulation.play import Played, play
 
-SEEDS = int(os.environ.get("SIGNOFF_SIMULATION_SEEDS", "400"))
+SEEDS = int(os.environ.get("SIGNOFF_SIMULATION_SEEDS", "200"))
 FIRST = int(os.environ.get("SIGNOFF_SIMULATION_FIRST", "0"))
 SECONDS = float(os.environ.get("SIGNOFF_SIMULATION_SECONDS", "inf"))
 SHARES = 4  # for pytest's processes
