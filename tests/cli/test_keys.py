@@ -1,55 +1,57 @@
-"""``signoff keys`` and SIGNOFF_KEY, as real processes."""
+"""``signoff keys`` and SIGNOFF_KEY. Servers are real processes; commands are, where a server takes what they say."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from signoff.records import Token
 from signoff.stores.sqlite import SqliteStore
 from tests.cli.commands import Running, signoff
-from tests.support import in_asyncio
+from tests.cli.conftest import Here
 
 SERVER = ("server", "--port", "0")
 ISSUER, CLIENT = ("--oidc-issuer",), ("--oidc-client-id", "signoff")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, here: Here) -> Path:
     """A folder with an empty database."""
-    assert signoff("migrate", "--store", "sqlite:///signoff.db", cwd=tmp_path).code == 0
+    assert here("migrate", "--store", "sqlite:///signoff.db", cwd=tmp_path).code == 0
     return tmp_path
 
 
-def made(here: Path, *options: str) -> dict[str, Any]:
-    return signoff("keys", "create", *options, "--json", cwd=here).json
+def made(here: Here, folder: Path, *options: str) -> dict[str, Any]:
+    return here("keys", "create", *options, "--json", cwd=folder).json
 
 
-def test_a_service_works_with_its_key_until_it_is_revoked(here: Path) -> None:
-    key = made(here, "deploy", "--role", "operator", "--group", "deploy")
-    with Running(*SERVER, cwd=here) as server:
+def test_a_service_works_with_its_key_until_it_is_revoked(here: Here, folder: Path) -> None:
+    key = made(here, folder, "deploy", "--role", "operator", "--group", "deploy")
+    with Running(*SERVER, cwd=folder) as server:
         url = server.wait_for("listening")["url"]
-        assert signoff("runs", "--url", url, cwd=here).code == 4
+        assert signoff("runs", "--url", url, cwd=folder).code == 4
         known = {"SIGNOFF_KEY": key["key"], "SIGNOFF_URL": url}
-        assert signoff("start", "add", "--arg", "1", "--group", "deploy", cwd=here, **known).code == 0
-        assert signoff("start", "add", "--arg", "1", cwd=here, **known).code == 4
-        [run] = signoff("runs", "--json", cwd=here, **known).json["items"]
+        assert signoff("start", "add", "--arg", "1", "--group", "deploy", cwd=folder, **known).code == 0
+        assert signoff("start", "add", "--arg", "1", cwd=folder, **known).code == 4
+        [run] = signoff("runs", "--json", cwd=folder, **known).json["items"]
         assert run["started_by"] == "service:deploy"
-        assert signoff("cancel", run["id"], cwd=here, **known).code == 0
-        assert signoff("keys", "revoke", key["id"], cwd=here).code == 0
-        refused = signoff("runs", cwd=here, **known)
+        assert signoff("cancel", run["id"], cwd=folder, **known).code == 0
+        assert here("keys", "revoke", key["id"], cwd=folder).code == 0
+        refused = signoff("runs", cwd=folder, **known)
         assert refused.code == 4
         assert "has ended" in refused.err
         assert key["key"] not in refused.err
 
 
-def test_keys_are_listed_and_rotated_without_their_secrets(here: Path) -> None:
-    key = made(here, "billing", "--role", "viewer", "--act-as", "--days", "30")
-    worker = made(here, "gpu-1", "--worker", "--group", "gpu")
-    new = signoff("keys", "rotate", key["id"], "--grace-days", "0", "--json", cwd=here).json
-    listed = signoff("keys", "list", cwd=here).out
+def test_keys_are_listed_and_rotated_without_their_secrets(here: Here, folder: Path) -> None:
+    key = made(here, folder, "billing", "--role", "viewer", "--act-as", "--days", "30")
+    worker = made(here, folder, "gpu-1", "--worker", "--group", "gpu")
+    new = here("keys", "rotate", key["id"], "--grace-days", "0", "--json", cwd=folder).json
+    listed = here("keys", "list", cwd=folder).out
     for line, words in zip(
         listed.splitlines()[1:],
         (
@@ -61,25 +63,25 @@ def test_keys_are_listed_and_rotated_without_their_secrets(here: Path) -> None:
     ):
         assert line.split() == words
     assert not any(secret in listed for secret in (key["key"], new["key"], worker["key"]))
-    assert len(signoff("keys", "list", "--json", cwd=here).json["items"]) == 3
-    assert signoff("keys", "list", "--namespace", "other", "--json", cwd=here).json["items"] == []
+    assert len(here("keys", "list", "--json", cwd=folder).json["items"]) == 3
+    assert here("keys", "list", "--namespace", "other", "--json", cwd=folder).json["items"] == []
 
 
-def test_a_key_for_people_is_one_line_that_is_the_key(here: Path) -> None:
-    printed = signoff("keys", "create", "deploy", "--role", "viewer", cwd=here)
+def test_a_key_for_people_is_one_line_that_is_the_key(here: Here, folder: Path) -> None:
+    printed = here("keys", "create", "deploy", "--role", "viewer", cwd=folder)
     assert printed.out.startswith("sgk_")
     assert len(printed.out.splitlines()) == 1
     assert "ask for keys" in printed.err
 
 
-def test_a_worker_works_with_a_key_of_the_database_until_it_is_revoked(here: Path) -> None:
-    key = made(here, "w", "--worker")
-    with Running(*SERVER, cwd=here) as server:
+def test_a_worker_works_with_a_key_of_the_database_until_it_is_revoked(here: Here, folder: Path) -> None:
+    key = made(here, folder, "w", "--worker")
+    with Running(*SERVER, cwd=folder) as server:
         url = server.wait_for("listening")["url"]
         doctor = ("doctor", "--url", url)
-        assert signoff(*doctor, "--key", key["key"], cwd=here).code == 0
-        assert signoff("keys", "revoke", key["id"], cwd=here).code == 0
-        assert signoff(*doctor, "--key", key["key"], cwd=here).code != 0
+        assert here(*doctor, "--key", key["key"], cwd=folder).code == 0
+        assert here("keys", "revoke", key["id"], cwd=folder).code == 0
+        assert here(*doctor, "--key", key["key"], cwd=folder).code != 0
 
 
 @pytest.mark.parametrize(
@@ -96,27 +98,27 @@ def test_a_worker_works_with_a_key_of_the_database_until_it_is_revoked(here: Pat
     ],
     ids=" ".join,
 )
-def test_a_key_that_makes_no_sense_is_not_made(here: Path, options: list[str]) -> None:
-    assert signoff("keys", "create", *options, cwd=here).code == 2
-    assert signoff("keys", "list", "--json", cwd=here).json["items"] == []
+def test_a_key_that_makes_no_sense_is_not_made(here: Here, folder: Path, options: list[str]) -> None:
+    assert here("keys", "create", *options, cwd=folder).code == 2
+    assert here("keys", "list", "--json", cwd=folder).json["items"] == []
 
 
-def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    assert signoff("keys", "create", "x", "--role", "viewer", cwd=tmp_path).code == 5
-    assert signoff("keys", "revoke", "none", cwd=tmp_path).code == 5
+def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, here: Here) -> None:
+    assert here("keys", "create", "x", "--role", "viewer", cwd=tmp_path).code == 5
+    assert here("keys", "revoke", "none", cwd=tmp_path).code == 5
     assert not list(tmp_path.iterdir())
 
 
-def test_a_key_that_is_not_there_is_not_found(here: Path) -> None:
-    assert signoff("keys", "revoke", "none", cwd=here).code == 3
-    assert signoff("keys", "rotate", "none", cwd=here).code == 3
+def test_a_key_that_is_not_there_is_not_found(here: Here, folder: Path) -> None:
+    assert here("keys", "revoke", "none", cwd=folder).code == 3
+    assert here("keys", "rotate", "none", cwd=folder).code == 3
 
 
-def test_a_server_that_is_to_ask_asks_from_the_start(here: Path) -> None:
-    with Running(*SERVER, "--require-auth", cwd=here) as server:
+def test_a_server_that_is_to_ask_asks_from_the_start(here: Here, folder: Path) -> None:
+    with Running(*SERVER, "--require-auth", cwd=folder) as server:
         url = server.wait_for("listening")["url"]
-        assert signoff("runs", "--url", url, cwd=here).code == 4
-        with_wrong = signoff("runs", "--url", url, cwd=here, SIGNOFF_KEY="sgk_wrong key")
+        assert here("runs", "--url", url, cwd=folder).code == 4
+        with_wrong = here("runs", "--url", url, cwd=folder, SIGNOFF_KEY="sgk_wrong key")
         assert with_wrong.code == 2
         assert "sgk_" not in with_wrong.err
 
@@ -156,21 +158,21 @@ def test_a_server_that_is_to_ask_asks_from_the_start(here: Path) -> None:
     ids=str,
 )
 def test_a_provider_that_is_half_set_up_is_not_started_with(
-    here: Path, options: list[str], variables: dict[str, str]
+    here: Here, folder: Path, options: list[str], variables: dict[str, str]
 ) -> None:
-    refused = signoff(*SERVER, *options, cwd=here, **variables)
+    refused = here(*SERVER, *options, cwd=folder, **variables)
     assert refused.code == 2, refused.err
 
 
-def test_a_server_sends_people_to_its_provider(here: Path) -> None:
-    (here / "secret").write_text("s3cret\n")
+def test_a_server_sends_people_to_its_provider(here: Here, folder: Path) -> None:
+    (folder / "secret").write_text("s3cret\n")
     variables = {
         "SIGNOFF_OIDC_ISSUER": "http://127.0.0.1:9",  # nobody is there
         "SIGNOFF_OIDC_CLIENT_ID": "signoff",
         "SIGNOFF_OIDC_CLIENT_SECRET_FILE": "secret",
         "SIGNOFF_PUBLIC_URL": "http://localhost:8000",
     }
-    with Running(*SERVER, cwd=here, **variables) as server:
+    with Running(*SERVER, cwd=folder, **variables) as server:
         url = server.wait_for("listening")["url"]
         page = httpx.get(f"{url}/v1/runs", headers={"accept": "text/html"}, trust_env=False, timeout=60)
         assert (page.status_code, page.headers["location"]) == (303, "/login?next=%2Fv1%2Fruns")
@@ -179,14 +181,17 @@ def test_a_server_sends_people_to_its_provider(here: Path) -> None:
         assert "s3cret" not in away.text
 
 
-@in_asyncio
-async def test_no_key_is_in_the_database_as_it_was_told(here: Path) -> None:
-    key = made(here, "deploy", "--role", "viewer")
-    store = SqliteStore(here / "signoff.db")
-    try:
+def test_no_key_is_in_the_database_as_it_was_told(here: Here, folder: Path) -> None:
+    key = made(here, folder, "deploy", "--role", "viewer")
+    store = SqliteStore(folder / "signoff.db")
+
+    async def kept() -> Token:
         await store.open()
-        token = await store.get_token(key["id"])
-    finally:
-        await store.close()
+        try:
+            return await store.get_token(key["id"])
+        finally:
+            await store.close()
+
+    token = asyncio.run(kept())
     assert key["key"] not in repr(token)
     assert token.hash not in repr(token)
