@@ -215,6 +215,11 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "read_live": lambda store: store.read_live("theirs"),
     "cancel": lambda store: store.cancel("theirs"),
     "retry": lambda store: store.retry("theirs"),
+    "suspend": lambda store: store.suspend("theirs", NewAuditEvent("s", AuditKind.SUSPENDED, "", "theirs")),
+    "resume": lambda store: store.resume("theirs", NewAuditEvent("r", AuditKind.RESUMED, "", "theirs")),
+    "terminate": lambda store: store.terminate(
+        "theirs", NewAuditEvent("t", AuditKind.TERMINATED, "", "theirs")
+    ),
     "signal": lambda store: store.signal("theirs", "go", "1"),
     "claim": lambda store: store.claim("w", "default", ["refund"], 1),
     "append": lambda store: store.append(_write("theirs")),

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
+import pytest
 
+from signoff import Signoff
+from signoff.engine import timers
+from signoff.errors import StoreUnavailable
+from signoff.records import TokenKind
 from signoff.server import Server
+from signoff.server.probes import Probes
+from signoff.stores.paging import TokenFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
+from signoff.testing import MemoryStore
 from tests.cli.commands import Running, until
 from tests.postgres.databases import fresh_database
 from tests.postgres.processes import frozen
@@ -127,3 +137,130 @@ def test_draining_ends_after_its_time(tmp_path: Path) -> None:
         server.wait_for("listening")
         server.signal(signal.SIGTERM)
         assert server.ends() == 0
+
+
+# A store that takes no writes
+
+
+def only_reads(file: sqlite3.Connection) -> None:
+    file.execute("PRAGMA query_only = 1")
+
+
+def full(file: sqlite3.Connection) -> None:
+    """No page can be added, and none is free."""
+    file.execute(f"PRAGMA max_page_count = {file.execute('PRAGMA page_count').fetchone()[0]}")
+
+
+def mended(file: sqlite3.Connection) -> None:
+    file.execute("PRAGMA query_only = 0")
+    file.execute("PRAGMA max_page_count = 1000000000")
+
+
+@pytest.mark.parametrize(("breaks", "problem"), [(only_reads, "StoreReadOnly"), (full, "StoreFull")])
+@in_asyncio
+async def test_a_file_that_takes_no_writes_is_told_of_and_so_it_is_by_the_metrics(
+    tmp_path: Path, breaks: Callable[[sqlite3.Connection], None], problem: str
+) -> None:
+    store = SqliteStore(tmp_path / "signoff.db")
+    async with asking(store) as http:
+        await _until_ready(http)
+        assert await _metric(http, "signoff_store_up") == 1.0
+        with closing(sqlite3.connect(store.path)) as other:  # the probes have left free pages
+            other.execute("VACUUM")
+        await _on_the_writer(store, breaks)
+        refused = await http.get("/ready")
+        assert (refused.status_code, kind(refused)) == (503, problem)
+        async with asyncio.timeout(60):  # what was read is told again for a second
+            while await _metric(http, "signoff_store_up") != 0.0:
+                await asyncio.sleep(0.05)
+        assert (await http.get("/v1/runs")).status_code == 200, "it can be read still"
+        await _on_the_writer(store, mended)
+        await _until_ready(http)
+
+
+async def _on_the_writer(store: SqliteStore, work: Callable[[sqlite3.Connection], None]) -> None:
+    writer = store._file.writer
+    with writer._lock:
+        work(writer._committer.db)
+
+
+async def _metric(http: httpx.AsyncClient, name: str) -> float:
+    text = (await http.get("/metrics")).text
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} "))
+
+
+@in_asyncio
+async def test_a_file_that_another_process_keeps_locked_is_told_of(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "signoff.db")
+    async with asking(store) as http:
+        await _until_ready(http)
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            refused = await http.get("/ready")
+            assert refused.status_code == 503
+            other.execute("ROLLBACK")
+        await _until_ready(http)
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres", "memory"])
+@in_asyncio
+async def test_a_look_leaves_nothing_behind_in_any_store(tmp_path: Path, place: str) -> None:
+    with fresh_database() if place == "postgres" else nullcontext("") as url:
+        stores: dict[str, Callable[[], Any]] = {
+            "sqlite": lambda: SqliteStore(tmp_path / "signoff.db"),
+            "postgres": lambda: PostgresStore(url),
+            "memory": MemoryStore,
+        }
+        store = stores[place]()
+        await store.open()
+        try:
+            await asyncio.gather(*(store.check_writable() for _ in range(5)))
+            for kind in TokenKind:
+                assert (await store.list_tokens(TokenFilter(kind))).items == ()
+        finally:
+            await store.close()
+
+
+@in_asyncio
+async def test_deadlines_that_do_not_fire_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A duty that hangs, or a store that fails at it, holds up all that time brings."""
+    store = SqliteStore(tmp_path / "signoff.db")
+    async with asking(store) as http:
+        await _until_ready(http)
+        monkeypatch.setattr(timers, "LATE_SECONDS", 0.2)
+
+        async def fails(limit: int = 1000) -> float | None:
+            raise StoreUnavailable("here", "it is out of order")
+
+        monkeypatch.setattr(store, "due", fails)
+        async with asyncio.timeout(60):
+            while (refused := await http.get("/ready")).status_code == 200:
+                await asyncio.sleep(0.05)
+        assert "deadlines have not fired for" in refused.json()["detail"]
+        async with asyncio.timeout(60):
+            while await _metric(http, "signoff_timers_alive") != 0.0:
+                await asyncio.sleep(0.05)
+        monkeypatch.undo()
+        await _until_ready(http)
+
+
+@in_asyncio
+async def test_a_worker_whose_store_takes_no_writes_is_not_ready(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "signoff.db")
+    app = Signoff(store)
+    await store.open()
+    try:
+        async with (
+            app.worker() as worker,
+            Probes(worker, "127.0.0.1", 0) as probes,
+            httpx.AsyncClient(base_url=probes.url, trust_env=False, timeout=60) as http,
+        ):
+            await _until_ready(http)
+            await _on_the_writer(store, only_reads)
+            assert (await http.get("/ready")).status_code == 503
+            await _on_the_writer(store, mended)
+            await _until_ready(http)
+    finally:
+        await store.close()

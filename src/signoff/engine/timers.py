@@ -14,6 +14,9 @@ log = logging.getLogger("signoff.timers")
 
 LOOK_EVERY_SECONDS = 1.0  # what another process makes due sooner than we knew is found within this time
 
+LATE_SECONDS = 10.0
+"""How long deadlines may not fire before a process says that it is not ready."""
+
 
 Duty = Callable[[Store], Awaitable[float | None]]
 """Does what is due in a store, and returns when to do it again, in unix seconds; None: whenever others look."""
@@ -39,11 +42,26 @@ class TimerService:
         self._look_seconds = look_seconds
         self._loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
+        self._served_at = self._loop.time()
+        self._trouble: str | None = None
         self._stop_listening = store.listen(self._noticed)
 
     def _noticed(self, change: Change) -> None:
         if change.due:
             self._loop.call_soon_threadsafe(self._look.set)
+
+    @property
+    def lateness(self) -> float:
+        """For how many seconds nothing was served that should have been."""
+        return max(0.0, self._loop.time() - self._served_at - self._look_seconds)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why deadlines do not fire now; None if they do."""
+        if self.lateness <= LATE_SECONDS:
+            return None
+        reason = "" if self._trouble is None else f": {self._trouble}"
+        return f"deadlines have not fired for {self.lateness:.0f} s{reason}"
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -60,8 +78,10 @@ class TimerService:
             times = [await self._store.due(), *[await self._do(duty) for duty in self._duties]]
             now = self._store.clock.now()
             wait = min([wait, *(max(0.0, time - now) for time in times if time is not None)])
+            self._served_at, self._trouble = self._loop.time(), None
         except StoreUnavailable as trouble:
             log.error("timers wait: %s", trouble)
+            self._trouble = trouble.reason
         try:
             async with asyncio.timeout(wait):
                 await self._look.wait()

@@ -162,13 +162,14 @@ def create_server_app(
         dispatcher = Dispatcher(store, channels, redaction=redaction)
         inboxes = Inboxes(store, redaction)
         duties = (*DUTIES, inboxes.look, *([dispatcher.serve] if channels else []))
-        timers = asyncio.create_task(TimerService(store, duties=duties).run(), name="signoff timers")
+        service = TimerService(store, duties=duties)
+        timers = asyncio.create_task(service.run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
         pruning = (
             None if retention is None else asyncio.create_task(retention.run(), name="signoff retention")
         )
         feeds = Feeds(store)
-        scrape = Scrape(store, lambda: not timers.done())
+        scrape = Scrape(store, lambda: not timers.done() and service.trouble is None)
         ways.required |= await keyring.look()
         services = Services(
             store,
@@ -188,6 +189,7 @@ def create_server_app(
             scrape,
             redaction,
             {channel.name: channel for channel in channels},
+            timer_service=service,
         )
         api.state.services = services
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from starlette.applications import Starlette
@@ -11,9 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from signoff.engine.worker import Worker
+from signoff.errors import StoreUnavailable
 from signoff.http_connection import is_loopback
 from signoff.metrics import collecting
 from signoff.server.hosts import HostCheck
+from signoff.server.readiness import Readiness
 from signoff.server.replies import reply
 from signoff.server.scrape import Scrape
 from signoff.server.serving import Serving, bind, url_of
@@ -36,6 +39,7 @@ class Probes:
         self.port = port
         self._worker = worker
         self._scrape = Scrape()
+        self._readiness = Readiness(worker.store, None, asyncio.Event())
         self._stack = AsyncExitStack()
 
     @property
@@ -49,6 +53,7 @@ class Probes:
         self.port = listener.getsockname()[1]
         self._stack.callback(listener.close)
         self._stack.enter_context(collecting())
+        self._stack.push_async_callback(self._readiness.close)
         serving = Serving(self._app(), listener)
         self._stack.push_async_callback(serving.stop)
         await serving.listening.wait()
@@ -70,9 +75,13 @@ class Probes:
         return reply({"status": "ok"})
 
     async def _ready(self, _: Request) -> Response:
-        if self._worker.is_ready:
-            return reply({"status": "ok"})
-        return reply({"status": "draining" if self._worker.draining else "not ready"}, 503)
+        if not self._worker.is_ready:
+            return reply({"status": "draining" if self._worker.draining else "not ready"}, 503)
+        try:
+            await self._readiness.check()
+        except StoreUnavailable as trouble:
+            return reply({"status": "not ready", "detail": trouble.reason}, 503)
+        return reply({"status": "ok"})
 
     async def _metrics(self, request: Request) -> Response:
         return await self._scrape.answer(request.headers.get("accept", ""))

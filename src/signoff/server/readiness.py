@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from signoff.engine.timers import TimerService
 from signoff.errors import StoreUnavailable
 from signoff.stores.base import Store
 
 ANSWER_SECONDS: Final = 2.0
 """How long the store may take to answer."""
-
-NOBODY: Final = "signoff readiness"  # a worker that never was
 
 
 class Readiness:
@@ -21,14 +20,22 @@ class Readiness:
 
     Args:
         store: The open store.
-        timers: What has deadlines fire.
+        timers: What has deadlines fire; None: another process does.
         stopping: Set when the server stops.
+        service: What ``timers`` runs, which knows how late it is.
     """
 
-    def __init__(self, store: Store, timers: asyncio.Task[None], stopping: asyncio.Event) -> None:
+    def __init__(
+        self,
+        store: Store,
+        timers: asyncio.Task[None] | None,
+        stopping: asyncio.Event,
+        service: TimerService | None = None,
+    ) -> None:
         self._store = store
         self._timers = timers
         self._stopping = stopping
+        self._service = service
         self._is_draining = False
         self._looking: asyncio.Task[None] | None = None
 
@@ -41,7 +48,7 @@ class Readiness:
         location = self._store.location
         if self._is_draining or self._stopping.is_set():
             raise StoreUnavailable(location, "this server is stopping, ask another one")
-        if self._timers.done():
+        if self._timers is not None and self._timers.done():
             raise StoreUnavailable(location, "deadlines no longer fire, restart the server")
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(), name="signoff readiness")
@@ -50,6 +57,8 @@ class Readiness:
         if not self._looking.done():
             raise StoreUnavailable(location, f"it has not answered for {ANSWER_SECONDS:g} s")
         self._looking.result()
+        if self._service is not None and (trouble := self._service.trouble) is not None:
+            raise StoreUnavailable(location, trouble)
 
     async def close(self) -> None:
         """End a look that is under way."""
@@ -59,7 +68,7 @@ class Readiness:
 
     async def _look(self) -> None:
         await self._store.list_workers()
-        await self._store.release(NOBODY)  # changes nothing, but fails where nothing can be changed
+        await self._store.check_writable()
 
 
 def _note(looking: asyncio.Task[None]) -> None:

@@ -72,7 +72,7 @@ class Scrape:
     async def _read(self, store: Store) -> Sequence[Metric]:
         metrics: list[Metric] = []
         if self._timers_alive is not None:
-            alive = GaugeMetricFamily("signoff_timers_alive", "Whether this server has deadlines fire.")
+            alive = GaugeMetricFamily("signoff_timers_alive", "Whether deadlines fire in this server.")
             alive.add_metric((), float(self._timers_alive()))
             metrics.append(alive)
         try:
@@ -82,7 +82,7 @@ class Scrape:
             return [*metrics, _up(False)]
         return [
             *metrics,
-            _up(True),
+            _up(await _takes_writes(store)),
             *_of_groups(store.namespace, groups),
             _of_workers(store.namespace, workers),
         ]
@@ -99,8 +99,17 @@ class _Both(Collector):
         yield from self._more
 
 
+async def _takes_writes(store: Store) -> bool:
+    try:
+        await store.check_writable()
+    except SignoffError as error:
+        log.warning("the store takes no writes: %s", error)
+        return False
+    return True
+
+
 def _up(is_up: bool) -> Metric:
-    return GaugeMetricFamily("signoff_store_up", "Whether the store could be read.", float(is_up))
+    return GaugeMetricFamily("signoff_store_up", "Whether the store could be read and written.", float(is_up))
 
 
 def _of_groups(namespace: str, groups: Sequence[Group]) -> Sequence[Metric]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from starlette.types import Scope
 
+from signoff.engine.timers import TimerService
 from signoff.local import LocalBackend
 from signoff.people.channels.channel import Channel
 from signoff.records import Origin
@@ -43,6 +44,7 @@ class Services:
         backend: The way to it.
         group: The group that runs are started in unless the caller says another.
         timers: What has deadlines fire.
+        timer_service: What ``timers`` runs.
         function: Finds a workflow's code by its name, if the server was started with an app that has it.
         keyring: The keys that services and remote workers prove themselves by.
         ways: How requests say whose they are.
@@ -80,6 +82,7 @@ class Services:
     scrape: Scrape
     redaction: Redaction
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
+    timer_service: TimerService | None = None
     remote_clients: RemoteClients = field(default_factory=RemoteClients)
     link_limits: LinkLimits = field(default_factory=LinkLimits)
     callback_limits: CallbackLimits = field(default_factory=CallbackLimits)
@@ -88,7 +91,8 @@ class Services:
     _others: dict[str, Services] = field(default_factory=dict[str, "Services"], init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "readiness", Readiness(self.store, self.timers, self.stopping))
+        readiness = Readiness(self.store, self.timers, self.stopping, self.timer_service)
+        object.__setattr__(self, "readiness", readiness)
 
     def within(self, namespace: str | None) -> Services:
         """Return the same for another namespace; None: this one."""

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from signoff.clock import Clock
 from signoff.records import (
@@ -161,6 +161,10 @@ class Change:
     ended: frozenset[str] = frozenset()
     ready: bool = True
     due: bool = True
+
+
+PROBE: Final = "signoff:writable"
+"""What ``check_writable`` writes. No worker and no token is called so."""
 
 
 class Store(
@@ -606,6 +610,14 @@ class Store(
 
         Returns:
             The run ids that are not this worker's any more, or not in that epoch.
+        """
+        ...
+
+    async def check_writable(self) -> None:
+        """Write some kilobytes and take them back: nothing is left, and nobody is told.
+
+        Raises:
+            StoreUnavailable: The store takes no writes now: it is full, read-only, locked, or does not answer.
         """
         ...
 

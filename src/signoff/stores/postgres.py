@@ -50,6 +50,7 @@ from signoff.stores import postgres_sessions as sessions
 from signoff.stores import postgres_snapshots as snapshots
 from signoff.stores import postgres_tokens as tokens
 from signoff.stores import postgres_workflows as registered
+from signoff.stores import postgres_writable as writable
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
 from signoff.stores.limits import check_deliveries, check_events, check_limits, check_report, check_token
@@ -472,6 +473,9 @@ class PostgresStore:
             return set()
         lease_now = self._database.lease_now()
         return await self._read(leases.heartbeat, worker_id, held, lease_now, self.lease_seconds)
+
+    async def check_writable(self) -> None:
+        await self._read(writable.check)
 
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
         return await self._database.release(worker_id, dead=dead)

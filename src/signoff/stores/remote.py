@@ -34,7 +34,7 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
-from signoff.stores.base import Change, Claim, Outcome, Write
+from signoff.stores.base import PROBE, Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
 from signoff.stores.limits import (
     check_amendment,
@@ -486,6 +486,10 @@ class RemoteStore:
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         """As in the contract. It gives up soon: the next one knows better what is held."""
         return await self._ask("heartbeat", is_patient=False, worker_id=worker_id, held=held)
+
+    async def check_writable(self) -> None:
+        """Ask the server for something that changes nothing, but fails where nothing can be changed."""
+        await self.release(PROBE)
 
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
         """As in the contract. It gives up soon: nobody who wants to stop should wait for a server that is gone."""

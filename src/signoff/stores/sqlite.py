@@ -56,6 +56,7 @@ from signoff.stores import sqlite_sessions as sessions
 from signoff.stores import sqlite_snapshots as snapshots
 from signoff.stores import sqlite_tokens as tokens
 from signoff.stores import sqlite_workflows as registered
+from signoff.stores import sqlite_writable as writable
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
 from signoff.stores.limits import (
@@ -483,6 +484,9 @@ class SqliteStore:
         if not held:
             return set()
         return await self._write(leases.heartbeat, worker_id, held, self.lease_seconds)
+
+    async def check_writable(self) -> None:
+        await self._write(writable.check)
 
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
         return await self._write(leases.release, worker_id, dead)

@@ -492,6 +492,9 @@ class MemoryStore:
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         return self._do(self.model.heartbeat, worker_id, held)
 
+    async def check_writable(self) -> None:
+        pass
+
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
         return self._do(lambda _: self.model.release(worker_id, dead))
 
