@@ -32,3 +32,9 @@ def test_the_image_has_one_of_them() -> None:
     assert set(re.findall(r"^FROM python:([\d.]+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)) <= set(
         VERSIONS
     )
+
+
+def test_what_is_tried_on_each_version_is_there() -> None:
+    listed = re.search(r"^on_every_version=\(([^)]*)\)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    assert listed is not None
+    assert [path for path in listed[1].split() if not (ROOT / path).exists()] == []
