@@ -7,7 +7,7 @@ Each message says what happened, to what, and what to do. Control flow that a us
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 
 class SignoffError(Exception):
@@ -534,7 +534,12 @@ class CannotRunHere(WorkflowError):
 
         if "refund_flow" not in supported:
             raise CannotRunHere("this build has no refunds; retry the run when one that has is deployed")
+
+    Attributes:
+        may_run_elsewhere: Whether another worker of the group, if there is one, should try first. A subclass says so.
     """
+
+    may_run_elsewhere: ClassVar[bool] = False
 
 
 class PauseSwallowed(CannotRunHere):

@@ -7,6 +7,7 @@ every journal entry that led to it is durable. What one pass over the events bri
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import math
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from itertools import dropwhile
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from signoff import codec
 from signoff.engine.agenda import Agenda, Interviewer
@@ -39,7 +40,7 @@ from signoff.errors import (
     WaitsForNothing,
 )
 from signoff.logs import fields_of
-from signoff.records import Entry, EntryKind, Message, MessageKind, PromiseState, RunState
+from signoff.records import Entry, EntryKind, Message, MessageKind, PromiseState, Run, RunState
 from signoff.stores.base import Claim, Outcome, Store, Write
 from signoff.stores.retries import without_dropped
 
@@ -53,6 +54,9 @@ _FINAL_ENTRY = {
     RunState.FAILED: EntryKind.FAILED,
     RunState.CANCELLED: EntryKind.CANCELLED,
 }
+
+LEFT_SECONDS: Final = 0.5
+"""After how long a run that one worker has left may be claimed by another."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,6 +74,10 @@ class Host(Interviewer, Protocol):
 
     async def confirm(self, driver: Driver) -> None:
         """Ask the store whether a run is still held; if it is not, its driver is cancelled."""
+        ...
+
+    async def leaves_to_others(self, run: Run) -> bool:
+        """Whether a run that cannot be run here is left to other workers, which claim it while this one does not."""
         ...
 
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
@@ -500,9 +508,30 @@ class Driver:
 
     async def _give_up(self, execution: Execution) -> None:
         """The code is at fault: keep everything as it is, so that the run can be retried with other code."""
-        assert execution.failure is not None
-        log.error("%s", execution.failure)
-        await self._fail(codec.encode_error(execution.failure))
+        failure = execution.failure
+        assert failure is not None
+        may_leave = isinstance(failure, CannotRunHere) and failure.may_run_elsewhere
+        if may_leave and await self._insist(self._host.leaves_to_others, self.run):
+            await self._leave(execution)
+            return
+        log.error("%s", failure)
+        await self._fail(codec.encode_error(failure))
+
+    async def _leave(self, execution: Execution) -> None:
+        """Leave the run as it was claimed to another worker, which claims it in a moment."""
+        log.warning("run %s is left to another worker: %s", self.run.id, execution.failure)
+        self._stop_steps()
+        write, wake_at = Write(self.run.id, self.epoch), self._store.clock.now() + LEFT_SECONDS
+        while not self.paused:
+            self.paused = await self._insist(
+                functools.partial(self._store.pause, write, wakes=self.wakes, wake_at=wake_at)
+            )
+            if not self.paused:
+                for _, wakes in await self._insist(self._store.read_messages, [self.run.id]):
+                    self.wakes = max(self.wakes, wakes)
+        self._report.paused()
+        execution.discard()
+        self.execution = None
 
     async def _fail(self, error: str) -> None:
         self._draft.add(EntryKind.FAILED, error=error, details={"retryable": True})

@@ -28,7 +28,7 @@ from signoff.engine.step_tasks import contained
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.threads import StepThreads
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
-from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
+from signoff.errors import AccessDenied, LeaseLost, MissingKey, StoreUnavailable
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
 from signoff.telemetry import WorkerTakenOver
@@ -38,6 +38,10 @@ log = logging.getLogger("signoff.worker")
 CLAIM_AT_ONCE = 100
 HOT_RUNS = 5000
 MAX_TAKEOVERS = 5
+LEAVES_AT_MOST = 3
+"""How often a worker leaves one run that it cannot run to others, before the run fails and can be retried."""
+AVOIDS_SECONDS = 3.0
+"""For how long a worker claims no run of a workflow after it has left one to others."""
 
 
 class Programs(Protocol):
@@ -167,6 +171,8 @@ class Worker:
         self._changed: set[str] = set()
         self._look_at_all = False
         self._may_claim = True
+        self._left: dict[str, int] = {}  # how often each run was left to others
+        self._left_until: dict[str, float] = {}  # until when runs of a workflow are not claimed
         self._wake = asyncio.Event()
         self._leases: Leases | None = None  # while it works
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -294,7 +300,7 @@ class Worker:
                 return
             self._may_claim = False
             began = asyncio.get_running_loop().time()
-            claims = await self.store.claim(self.info.id, self._group, self._programs.names(), room)
+            claims = await self.store.claim(self.info.id, self._group, self._claimed_names(began), room)
             for claim in claims:
                 if is_encrypted(claim.run.arguments):  # it would fail for what is wrong with us
                     raise MissingKey(self.store.location, "there are no keys here")
@@ -304,6 +310,36 @@ class Worker:
                     self._start(claim, began + self.store.lease_seconds)
             if len(claims) == room:
                 self._may_claim = True
+
+    def _claimed_names(self, now: float) -> Sequence[str]:
+        """Return which workflows are claimed: but for those of which runs were just left to others."""
+        names = self._programs.names()
+        if not self._left_until:
+            return names
+        self._left_until = {name: until for name, until in self._left_until.items() if until > now}
+        return [name for name in names if name not in self._left_until]
+
+    async def leaves_to_others(self, run: Run) -> bool:
+        """Whether a run that cannot be run here is left to other workers, which claim it while this one does not."""
+        times = self._left.pop(run.id, 0)
+        try:
+            workers = await self.store.list_workers()
+        except AccessDenied:  # a worker for some groups sees no others
+            workers = ()
+        others = [each for each in workers if each.group == self._group and each.id != self.info.id]
+        if not others or times >= LEAVES_AT_MOST:
+            return False
+        if len(self._left) >= 10_000:  # they went on elsewhere
+            self._left.clear()
+        self._left[run.id] = times + 1
+        loop = asyncio.get_running_loop()
+        self._left_until[run.workflow] = loop.time() + AVOIDS_SECONDS
+        loop.call_later(AVOIDS_SECONDS + 0.01, self._claim_again)
+        return True
+
+    def _claim_again(self) -> None:
+        self._may_claim = True
+        self._wake.set()
 
     async def _set_aside(self, run: Run) -> None:
         """Have an operator look at a run that gets nowhere: it blocks or kills one worker after the other."""

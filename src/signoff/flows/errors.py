@@ -99,7 +99,12 @@ class DuplicateInterrupt(SignoffError, ValueError):
 
 
 class MissingResource(CannotRunHere):
-    """A worker runs an execution without a resource that the flow requires. Retry the run where it is provided."""
+    """A worker runs an execution without a resource that the flow requires. Retry the run where it is provided.
+
+    Other workers of the group try first.
+    """
+
+    may_run_elsewhere = True
 
     def __init__(self, flow: str, names: Sequence[str]) -> None:
         super().__init__(
@@ -111,12 +116,14 @@ class MissingResource(CannotRunHere):
 
 
 class FlowChanged(CannotRunHere):
-    """An execution began with another graph than its flow has now. Nothing of it is lost.
+    """An execution began with another graph than its flow has now. Nothing of it is lost; other workers try first.
 
     Attributes:
         flow: The flow.
         changes: What differs, a line each; ``-`` was there, ``+`` is there now.
     """
+
+    may_run_elsewhere = True
 
     def __init__(self, flow: str, changes: Sequence[str]) -> None:
         told = "\n  ".join(changes)
