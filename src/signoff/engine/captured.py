@@ -27,7 +27,8 @@ _MOST_ITEMS: Final = 100
 _NONE: Final = frozenset[str]()
 
 # By identity: two functions of different files may have equal code. The code is kept, so that its id stays its own.
-_owned: dict[int, tuple[CodeType, frozenset[str]]] = {}
+# Beside its variables it says whether the function itself is made by code of the run.
+_owned: dict[int, tuple[CodeType, frozenset[str], bool]] = {}
 
 
 def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) -> None:
@@ -39,13 +40,14 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
     """
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
-    if not isinstance(function, FunctionType) or not function.__closure__:
+    if not isinstance(function, FunctionType) or not (function.__closure__ or _is_local(function)):
         return
     code = function.__code__
     if id(code) not in _owned:
         if len(_owned) >= _MOST_KNOWN:
             _owned.clear()
-        _owned[id(code)] = (code, frozenset(_names_of(code, codes())))
+        paths = [path for root in codes() if (path := _path(root, code))]
+        _owned[id(code)] = (code, frozenset(_names_of(code, paths)), bool(paths))
     for _, value in _cells(function):
         if isinstance(value, FunctionType) and id(value.__code__) not in _owned:
             note_variables(value, codes)
@@ -80,7 +82,7 @@ def detached(function: Function, memo: Memo) -> Function:
         if is_same and all(kwargs[name] is each for name, each in made.keywords.items()):
             return made
         return functools.partial(inner, *args, **kwargs)
-    if not isinstance(function, FunctionType) or not function.__closure__ or not _owned_by(function):
+    if not isinstance(function, FunctionType) or not (_owned_by(function) or _has_own_defaults(function)):
         return function
     known = memo.get(id(function))
     return _detached_function(function, memo) if known is None else known[1]
@@ -123,11 +125,15 @@ def _detached_function(function: FunctionType, memo: Memo) -> FunctionType:
     names = function.__code__.co_freevars
     pairs = zip(names, closure, strict=True)
     cells = [types.CellType() if name in owned else cell for name, cell in pairs]
+    defaults, named = function.__defaults__, function.__kwdefaults__
+    if _has_own_defaults(function):
+        defaults = defaults and tuple(copied(each, memo) for each in defaults)
+        named = named and {name: copied(each, memo) for name, each in named.items()}
     made = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, tuple(cells)
+        function.__code__, function.__globals__, function.__name__, defaults, tuple(cells) or None
     )
     memo[id(function)] = (function, made)  # it may refer to itself
-    made.__kwdefaults__ = function.__kwdefaults__
+    made.__kwdefaults__ = cast("Any", named)
     made.__qualname__, made.__module__, made.__doc__ = (
         function.__qualname__,
         function.__module__,
@@ -146,7 +152,7 @@ def _detached_function(function: FunctionType, memo: Memo) -> FunctionType:
 
 def _add_captured(function: FunctionType, found: dict[str, str], prefix: str, seen: set[int]) -> None:
     seen.add(id(function))
-    if "<locals>" in function.__qualname__:
+    if _has_own_defaults(function):
         for name, value in _defaults(function).items():
             if (text := _short_text(value)) is not None:
                 found[prefix + name] = text
@@ -205,15 +211,24 @@ def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
             continue
 
 
+def _is_local(function: FunctionType) -> bool:
+    return "<locals>" in function.__qualname__ and bool(function.__defaults__ or function.__kwdefaults__)
+
+
+def _has_own_defaults(function: FunctionType) -> bool:
+    """Whether a function has defaults that code of the run has given it."""
+    known = _owned.get(id(function.__code__))
+    return known is not None and known[2] and _is_local(function)
+
+
 def _owned_by(function: FunctionType) -> frozenset[str]:
     known = _owned.get(id(function.__code__))
     return _NONE if known is None else known[1]
 
 
-def _names_of(code: CodeType, roots: Sequence[CodeType]) -> Iterator[str]:
+def _names_of(code: CodeType, paths: Sequence[Sequence[CodeType]]) -> Iterator[str]:
     """Name the variables of a function that belong to code around it, which is the run's."""
-    for root in roots:
-        path = _path(root, code)
+    for path in paths:
         for name in code.co_freevars:
             if any(name in outer.co_cellvars for outer in _passing(path, name)):
                 yield name

@@ -57,7 +57,10 @@ def copied(value: Any, memo: Memo) -> Any:
     known = memo.get(id(value))
     if known is not None:
         return known[1]
-    made = _made(value, kind, memo)
+    try:
+        made = _made(value, kind, memo)
+    except Exception:  # its class does not let itself be copied
+        made = value
     memo[id(value)] = (value, made)  # the value is kept, so that its id stays its own
     return made
 
@@ -111,10 +114,7 @@ def _of_model(value: Any, memo: Memo) -> Any:
 
 
 def _of_dataclass(value: Any, memo: Memo) -> Any:
-    try:
-        made = copy.copy(value)
-    except Exception:  # its class does not let itself be copied
-        return value
+    made = copy.copy(value)
     memo[id(value)] = (value, made)
     names = {field.name for field in fields(value)} | set(getattr(made, "__dict__", ()))
     for name in names:

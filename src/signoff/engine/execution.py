@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import inspect
 import itertools
 import json
@@ -217,7 +218,8 @@ class Execution:
     def discard(self) -> None:
         """Let go of the code where it stands. Nothing of it runs any more."""
         self.is_discarded = True
-        discard([task.get_coro() for task in self.loop.tasks], (Execution, WorkflowLoop))
+        coroutines = [task.get_coro() for task in self.loop.tasks]
+        discard([*coroutines, *self.loop.generators.kept], (Execution, WorkflowLoop))
         forget(list(self.loop.tasks))
         self.loop.drop()
         self._main = None
@@ -432,6 +434,9 @@ class Execution:
             task.cancel()
         if rest:
             await asyncio.gather(*rest, return_exceptions=True)
+        for generator in self.loop.generators.left():
+            with contextlib.suppress(Exception):  # as asyncio does, whose log would say it
+                await generator.aclose()
 
     def _end(self, main: asyncio.Task[Any]) -> None:
         if main.cancelled():

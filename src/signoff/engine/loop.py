@@ -28,11 +28,15 @@ from typing import Any, Final, NoReturn, Protocol, cast
 from signoff import private_names
 from signoff.engine.branches import current_branch
 from signoff.engine.callbacks import Callback, TimerCallback, run
+from signoff.engine.generators import Generators, is_collecting
 from signoff.errors import NotInStep
 
 log = logging.getLogger("signoff.workflow")
 
 TURNS_WITHOUT_WAITING = 100_000
+TURNS_OF_EACH = (
+    10  # that it takes to begin and end a task or a call, of which there may be any number at once
+)
 
 UNKNOWN_LINE: Final = "an unknown line"
 RUNS_GENERATOR: Final = "run_generator"
@@ -119,10 +123,14 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._ready: deque[Callback | TimerCallback] = deque()
         self._numbers = itertools.count(first_number)
         self._entered_by: int | None = None
+        self._made = 0  # futures and tasks
         self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.generators = Generators()
+        self._is_dropped = False
 
     def next_number(self) -> int:
         """Number a future or task of this loop, among those of the branch that makes it."""
+        self._made += 1
         branch = current_branch.get()
         return next(self._numbers if branch is None else branch.futures)
 
@@ -133,7 +141,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """Be the running loop of the calling thread: for a replay once, instead of for each of its entries."""
         hooks = sys.get_asyncgen_hooks()
         with private_names.running(self):
-            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finish_generator)
+            sys.set_asyncgen_hooks(firstiter=self.generators.begin, finalizer=self._finish_generator)
             self._entered_by = threading.get_ident()
             try:
                 yield
@@ -170,7 +178,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             except (SystemExit, KeyboardInterrupt) as error:  # asyncio has them end its loop
                 self._contain(callback, error)
             turns += 1
-            if turns >= TURNS_WITHOUT_WAITING:
+            if turns >= TURNS_WITHOUT_WAITING + TURNS_OF_EACH * self._made:
                 raise Stuck(self._busiest_line())
 
     def _contain(self, callback: Callback | TimerCallback, error: BaseException) -> None:
@@ -187,9 +195,17 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """Forget everything scheduled. The tasks' code is left where it stands."""
         self._ready.clear()
         self.tasks.clear()
+        self.generators.drop()
+        self._is_dropped = True
 
     def _finish_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self.create_task(generator.aclose())
+        """Close a generator that was dropped. One that the collector has found is closed when the run ends."""
+        if self._is_dropped:
+            return
+        if is_collecting() or not self.is_running_here():
+            self.generators.keep(generator)
+        else:
+            self.create_task(generator.aclose())
 
     def _busiest_line(self) -> str:
         for callback in self._ready:

@@ -110,6 +110,7 @@ class Attempt:
     value: Any = None
     error: Exception | None = None
     started_at: float = 0.0  # unix seconds; whoever made the attempt says so
+    is_final: bool = False  # it returned what cannot be kept: its effect has happened, and would happen again
     waits: list[float | None] = field(default_factory=list["float | None"], repr=False)
 
     @property
@@ -124,7 +125,11 @@ class Attempt:
 
     def _wait_by_policy(self) -> float | None:
         options = self.call.step_options
-        if self.error is None or isinstance(self.error, (*NEVER_RETRIED, *options.non_retryable)):
+        if (
+            self.error is None
+            or self.is_final
+            or isinstance(self.error, (*NEVER_RETRIED, *options.non_retryable))
+        ):
             return None
         policy = NO_RETRY if options.effect == "once" else options.retry or DEFAULT_RETRY
         return policy.wait_after_error(self.error, self.number)
@@ -175,13 +180,9 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> A
 
 
 async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
-    options = call.step_options
     task = asyncio.current_task()
     try:
-        value = await _invoke(call, threads)
-        limit = codec.MAX_BYTES if options.durable else sys.maxsize  # only what is journaled has a limit
-        path = f"result of step {call.name!r}"
-        text, value = codec.normalize(value, options.returns, path=path, limit=limit)
+        return _attempt_with(call, number, await _invoke(call, threads))
     except asyncio.CancelledError as error:
         if _is_cancelled():
             raise
@@ -192,6 +193,17 @@ async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
         if ends_task(error, task):
             raise
         return Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
+
+
+def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
+    """Return what came of an attempt that returned. A value that cannot be kept is not tried for again."""
+    options = call.step_options
+    limit = codec.MAX_BYTES if options.durable else sys.maxsize  # only what is journaled has a limit
+    path = f"result of step {call.name!r}"
+    try:
+        text, value = codec.normalize(value, options.returns, path=path, limit=limit)
+    except Exception as error:
+        return Attempt(call, number, error=error, is_final=True)
     return Attempt(call, number, text, value)
 
 
