@@ -9,12 +9,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.bodies import LocalCall, function_name, is_workflow_code
 from signoff.calling_back import CallbackCall, CallbackOpening
 from signoff.concurrency import slot_of
+from signoff.engine.arity import check_step
 from signoff.engine.branches import Branch
 from signoff.engine.calls import (
     UNSAID,
@@ -164,8 +165,11 @@ class Context:
         if callable(name):
             args = args if function is None else (function, *args)
             name, function = function_name(name), name
+        if function is None and not isinstance(cast("object", name), str):
+            check_step("", name, ())
         if function is None:
             raise RegistrationError(f"step {name!r} has no function: ctx.step(name, function, *args)")
+        check_step(name, function, args)
         options = StepOptions(
             retry=retry,
             timeout=timeout,
@@ -192,9 +196,10 @@ class Context:
         child = Context(self._execution, self._names)
         if is_workflow_code(function):
             return LocalCall(self._execution, child, function, args, kwargs)
+        name = function_name(function)
+        check_step(name, function, (child, *args), kwargs)
         options = StepOptions(returns=codec.return_annotation(function))
         note_variables(function, self._execution.codes)
-        name = function_name(function)
         return StepCall(self._execution, name, function, (child, *args), kwargs, options, child)
 
     def lfi(self, function: Function, *args: Any, **kwargs: Any) -> Invocation[Any]:

@@ -445,6 +445,18 @@ class ChildCall(Call[Any]):
         self.start_at: float | None = None
         self.delay: float | None = None
 
+    def _check_circle(self, id: str) -> str:
+        """Refuse to wait for a run that waits for this one: both would wait without end."""
+        run = self.run
+        if self.kind is CallKind.CHILD and id == run.id:
+            raise RegistrationError(f"run {id!r} would wait for itself: choose another id for its child run")
+        if self.kind is CallKind.CHILD and id == run.parent_id and run.parent_n is not None:
+            raise RegistrationError(
+                f"run {run.id!r} would wait for {id!r}, which waits for {run.id!r} as its child: "
+                "neither could go on. Choose another id for the child run"
+            )
+        return id
+
     @property
     def id(self) -> str:
         """The child run's id."""
@@ -515,7 +527,7 @@ class ChildCall(Call[Any]):
         if self.future is not None:
             raise RegistrationError(f"child {self.name!r} is under way: options come before the await")
         with self._dropped_if_refused():
-            self.chosen_id = check_id(id) if id else self.chosen_id
+            self.chosen_id = self._check_circle(check_id(id)) if id else self.chosen_id
             self.group = group_of(target) if target else self.group
             self.timeout = self.timeout if timeout is None else check_seconds("timeout", timeout)
             self.returns = self.returns if returns is None else returns

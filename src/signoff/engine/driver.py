@@ -23,7 +23,7 @@ from signoff.engine.branches import GROWN_FROM
 from signoff.engine.calls import SignalCall, StepCall, TimerCall
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
-from signoff.engine.fatal import as_failure, encode_failure, ends_task
+from signoff.engine.fatal import as_failure, encode_failure, ends_task, text_of
 from signoff.engine.replay import replay
 from signoff.engine.report import Report
 from signoff.engine.scope import current_run
@@ -67,6 +67,11 @@ class Host(Interviewer, Protocol):
 
     store: Store
     draining: bool
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no other run has room beside those that are driven."""
+        ...
 
     def program(self, workflow: str, version: str | None) -> Program:
         """Return the code of a workflow: that version if it is here, else the newest."""
@@ -114,6 +119,7 @@ class Driver:
         self.ended = False
         self.lost = False
         self._suspending = False
+        self._held_seconds = 0.0  # idle, for short timers
         self.sure_until = sure_until
         self._host = host
         self._store = host.store
@@ -216,7 +222,7 @@ class Driver:
             if not execution.open:
                 execution.failure = WaitsForNothing(self.run.id, execution.waiting_line())
                 return True
-            if self._agenda.due_at(execution) - self._store.clock.now() > HOLD_SECONDS:
+            if self._agenda.due_at(execution) - self._store.clock.now() > self._may_hold:
                 return not await self._pause(execution)
         self._agenda.announce_once_steps()
         if self._draft:
@@ -247,12 +253,20 @@ class Driver:
         if due_at < math.inf:
             delay = max(0.0, due_at - self._store.clock.now())
             alarm = self._loop.call_later(min(delay, 3600.0), self.poke)
+        is_idle, began = self._is_idle(), self._loop.time()
         try:
             await self._waiter
         finally:
             self._waiter = None
+            if is_idle:
+                self._held_seconds += self._loop.time() - began
             if alarm is not None:
                 alarm.cancel()
+
+    @property
+    def _may_hold(self) -> float:
+        """For how many seconds it may keep its slot while it waits for a timer: others may wait for the slot."""
+        return 0.0 if self._host.is_full else HOLD_SECONDS - self._held_seconds
 
     async def _be_fair(self) -> None:
         """Give the loop a turn now and then, where steps end as soon as they begin."""
@@ -325,6 +339,7 @@ class Driver:
             execution.refuse(call.step_options.on_failure(attempt.error))
             return
         error = encode_failure(attempt.error)
+        self._log_failure(attempt, wait)
         if wait is None:
             entry = self._draft.record(EntryKind.COMPLETED, call, error=error, details=details)
             execution.past.note_end(before, entry)
@@ -336,6 +351,20 @@ class Driver:
         execution.past.note_end(before, entry)
         execution.past.attempts[call.n] = (attempt.number, next_at)
         self._agenda.remind(next_at, call.n)
+
+    def _log_failure(self, attempt: Attempt, wait: float | None) -> None:
+        """Log an attempt that failed: whoever looks at a slow run wants to know what it retries."""
+        assert attempt.error is not None
+        what = f"{type(attempt.error).__name__}: {text_of(attempt.error)}"
+        log.warning(
+            "step %r of run %s failed in attempt %d: %.500s; %s",
+            attempt.call.name,
+            self.run.id,
+            attempt.number,
+            what,
+            "it is not tried again" if wait is None else f"next attempt in {wait:.1f} s",
+            extra=fields_of(self.run),
+        )
 
     def _take_message(self, execution: Execution, message: Message) -> None:
         if message.n in execution.past.asked and execution.numbers.is_held(message.n):

@@ -225,6 +225,11 @@ class Worker:
         return self._leases is not None and self._leases.are_kept and not self.draining
 
     @property
+    def is_full(self) -> bool:
+        """Whether no other run has room beside those that it holds."""
+        return len(self._held) >= self._concurrency
+
+    @property
     def held(self) -> Sequence[str]:
         """The ids of the runs it holds."""
         return list(self._held)

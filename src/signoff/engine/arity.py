@@ -1,0 +1,54 @@
+"""Refusing a step that could never be called: no function, or arguments that do not fit."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, MethodType
+from typing import Any
+
+from signoff.errors import RegistrationError
+
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+def check_step(
+    name: str, function: object, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> None:
+    """Check that a step's function can be called with these arguments.
+
+    Raises:
+        RegistrationError: It is not callable, such as the result of a call, or the arguments do not fit.
+    """
+    if not callable(function):
+        if asyncio.iscoroutine(function):
+            function.close()
+        what = type(function).__name__
+        raise RegistrationError(
+            f"step {name!r} was given a {what}, not a function: pass the function and its arguments, "
+            f"ctx.step({name!r}, function, *args), instead of calling it"
+        )
+    if not kwargs and _fits(function, len(args)):
+        return
+    try:
+        shape = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin that Python cannot describe
+        return
+    try:
+        shape.bind(*args, **(kwargs or {}))
+    except TypeError as error:
+        shown = getattr(function, "__qualname__", None) or type(function).__name__
+        raise RegistrationError(f"step {name!r} cannot call {shown}{shape}: {error}") from None
+
+
+def _fits(function: Callable[..., Any], count: int) -> bool:
+    """Whether a plain function surely takes so many positional arguments: quick, since each step asks."""
+    if isinstance(function, MethodType):
+        return _fits(function.__func__, count + 1)
+    if type(function) is not FunctionType:
+        return False
+    code = function.__code__
+    if code.co_flags & _VARIADIC or code.co_kwonlyargcount:
+        return False
+    return code.co_argcount - len(function.__defaults__ or ()) <= count <= code.co_argcount

@@ -1,0 +1,171 @@
+"""Calls that could never work are refused at once, and what fails is logged; short waits give up their slot."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from signoff import AsyncClient, Context, RetryPolicy, Signoff
+from signoff.engine.arity import check_step
+from signoff.errors import RegistrationError
+from signoff.testing import MemoryStore
+from tests.support import in_asyncio
+
+
+async def fetch(order: int, *, deep: bool = False) -> int:
+    return order
+
+
+class Client:
+    def get(self, a: int, b: int = 2) -> int:
+        return a + b
+
+    def __call__(self, a: int) -> int:
+        return a
+
+    @classmethod
+    def made(cls, a: int) -> int:
+        return a
+
+    @staticmethod
+    def plain(a: int) -> int:
+        return a
+
+
+FITS: list[tuple[Any, tuple[Any, ...]]] = [
+    (fetch, (1,)),
+    (Client().get, (1,)),
+    (Client().get, (1, 2)),
+    (Client(), (1,)),
+    (Client.made, (1,)),
+    (Client.plain, (1,)),
+    (functools.partial(fetch, 1), ()),
+    (lambda *args: args, (1, 2, 3)),
+    (print, (1,)),
+    (len, ([],)),
+    (dict, ()),
+]
+
+FAILS: list[tuple[Any, tuple[Any, ...], str]] = [
+    (5, (), "was given a int, not a function"),
+    ({"a": 1}, (), "was given a dict"),
+    (fetch, (), "missing a required argument: 'order'"),
+    (fetch, (1, 2), "too many positional"),
+    (Client().get, (), "missing a required argument: 'a'"),
+    (Client(), (1, 2), "too many positional"),
+    (Client.made, (), "missing a required argument"),
+    (functools.partial(fetch, 1), (2,), "too many positional"),
+    (lambda *, key: key, (), "missing a required.* argument: 'key'"),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), FITS)
+def test_what_can_be_called_is_not_refused(function: Any, args: tuple[Any, ...]) -> None:
+    check_step("s", function, args)
+
+
+@pytest.mark.parametrize(("function", "args", "why"), FAILS)
+def test_what_can_never_be_called_is_refused(function: Any, args: tuple[Any, ...], why: str) -> None:
+    with pytest.raises(RegistrationError, match=why):
+        check_step("s", function, args)
+
+
+async def coroutine(ctx: Context) -> None:
+    await ctx.step("x", fetch(1))  # type: ignore[arg-type]
+
+
+async def unnamed_coroutine(ctx: Context) -> None:
+    await ctx.step(fetch(1))  # type: ignore[arg-type]
+
+
+async def too_many(ctx: Context) -> None:
+    await ctx.step("x", fetch, 1, 2)
+
+
+async def in_lfc(ctx: Context) -> None:
+    await ctx.lfc(lambda ctx, a: a, b=1)
+
+
+async def itself(ctx: Context) -> None:
+    await ctx.rfc("itself").options(id="r")
+
+
+async def its_parent(ctx: Context, depth: int = 0) -> None:
+    if depth:
+        await ctx.rfc("its_parent", 0).options(id="r")
+    await ctx.rfc("its_parent", 1).options(id="child")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (coroutine, "instead of calling it"),
+        (unnamed_coroutine, "instead of calling it"),
+        (too_many, "too many positional"),
+        (in_lfc, "missing a required argument: 'a'"),
+        (itself, "would wait for itself"),
+        (its_parent, "which waits for 'child' as its child"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+@in_asyncio
+async def test_a_run_fails_at_once_by_a_call_that_can_never_work(code: Callable[..., Any], why: str) -> None:
+    app = Signoff(MemoryStore())
+    app.workflow(code)
+    async with app.worker(), AsyncClient(app) as client:
+        with pytest.raises(RegistrationError, match=why):
+            await (await client.start(code, id="r")).result(60)
+
+
+@in_asyncio
+async def test_each_attempt_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        def charge() -> None:
+            raise ValueError("card declined")
+
+        await ctx.step("charge", charge, retry=RetryPolicy(0.01, max_attempts=2, jitter=False))
+
+    with caplog.at_level(logging.WARNING, "signoff.worker"):
+        async with app.worker(), AsyncClient(app) as client:
+            with pytest.raises(ValueError, match="declined"):
+                await (await client.start(flow, id="r")).result(60)
+    said = [record.getMessage() for record in caplog.records if "attempt" in record.getMessage()]
+    assert said == [
+        "step 'charge' of run r failed in attempt 1: ValueError: card declined; next attempt in 0.0 s",
+        "step 'charge' of run r failed in attempt 2: ValueError: card declined; it is not tried again",
+    ]
+
+
+@pytest.mark.parametrize("limit", ["worker", "group"])
+@in_asyncio
+async def test_a_parent_that_polls_its_child_gives_up_the_only_slot(limit: str) -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def child(ctx: Context) -> str:
+        return "done"
+
+    @app.workflow
+    async def parent(ctx: Context) -> str:
+        handle = await ctx.rfi(child)
+        task = asyncio.ensure_future(_wait(handle))
+        while not task.done():
+            await asyncio.wait({task}, timeout=0.2)
+        return task.result()
+
+    async def _wait(handle: Any) -> str:
+        return await handle
+
+    more: dict[str, Any] = {"concurrency": 1} if limit == "worker" else {}
+    async with app.worker(**more), AsyncClient(app) as client:
+        if limit == "group":
+            await client.groups.limit("default", max_running=1)
+        assert await (await client.start(parent)).result(60) == "done"
