@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import click
 import pytest
 from click.testing import CliRunner
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from signoff.cli.form import ask
 from signoff.cli.wording import duration
@@ -24,6 +24,21 @@ class Order(BaseModel):
     gift: bool = True
     note: str | None = None
     tags: list[str] = []
+
+
+class Card(BaseModel):
+    kind: Literal["card"]
+    number: str
+
+
+class Cash(BaseModel):
+    kind: Literal["cash"] = "cash"
+    cents: int
+
+
+class Payment(BaseModel):
+    how: Annotated[Card | Cash, Field(discriminator="kind")]
+    note: str | None = None
 
 
 SELECT = {"input_type": "select", "options": ["red", "blue"]}
@@ -59,6 +74,16 @@ def typed(question: Question, *lines: str) -> Any:
             {"size": "L", "address": {"city": "Rome"}, "gift": False, "tags": ["a"]},
         ),
         ({"input_type": "form", "answer_type": int}, ["", "7"], 7),
+        (
+            {"input_type": "form", "answer_type": Payment},
+            ["3", "2", "700", "thanks"],
+            {"how": {"kind": "cash", "cents": 700}, "note": "thanks"},
+        ),
+        (
+            {"input_type": "form", "answer_type": Card | Cash},
+            ["card", "4711"],
+            {"kind": "card", "number": "4711"},
+        ),
         ({"input_type": "text", "default": "as ever"}, [""], "as ever"),
         ({"input_type": "text", "default": "as ever"}, ["new"], "new"),
         ({"input_type": "text", "default": "two\nlines"}, [""], "two\nlines"),

@@ -10,6 +10,7 @@ import click
 
 from signoff.cli.values import parse_json
 from signoff.cli.wording import one_line
+from signoff.people.kinds import KindOfForm, kinds_of
 from signoff.people.questions import Question
 
 Schema = Mapping[str, Any]
@@ -143,6 +144,8 @@ def _value(label: str, schema: Schema, whole: Schema, *, required: bool, default
     schema = _resolved(schema, whole)
     if default is None:
         default = schema.get("default")
+    if kinds := kinds_of(schema, lambda each: _resolved(dict(each), whole)):
+        return _kind(label, kinds, whole, required=required, default=default)
     if "enum" in schema:
         return _choice(label, schema["enum"], required=required, default=default)
     match schema.get("type"):
@@ -168,6 +171,21 @@ def _resolved(schema: Schema, whole: Schema) -> Schema:
         rest = {key: value for key, value in schema.items() if key != "anyOf"}
         return {**_resolved(branches[0], whole), **rest}
     return schema
+
+
+def _kind(
+    label: str, kinds: Sequence[KindOfForm], whole: Schema, *, required: bool, default: Any
+) -> dict[str, Any] | None:
+    """Prompt for one of several kinds, then for its fields."""
+    begun = cast("Schema", default if isinstance(default, dict) else {})
+    tag = kinds[0].tag
+    values = [kind.value for kind in kinds]
+    chosen = _choice(f"{label}: {tag}", values, required=required, default=begun.get(tag))
+    if chosen is None:
+        return None
+    kind = next(each for each in kinds if each.value == chosen)
+    fields = {name: field for name, field in kind.schema["properties"].items() if name != tag}
+    return {tag: chosen, **_fields({**kind.schema, "properties": fields}, whole, begun)}
 
 
 def _fields(schema: Schema, whole: Schema, defaults: Schema) -> dict[str, Any]:

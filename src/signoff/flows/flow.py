@@ -350,7 +350,7 @@ class Flow:
     async def start(self, input: Any = None, *, id: str | None = None, **options: Any) -> Execution:
         """Start an execution; see ``Executions.start``."""
         if self.input is not Any:
-            codec.decode(codec.encode(input, path="input"), self.input, path="input")
+            codec.normalize(input, self.input, path="input")
         return await self._executions.start(input, id=id, **options)
 
     async def attach(self, execution_id: str) -> Execution:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from signoff.people.kinds import kinds_in_words
 from signoff.people.questions import Question
 
 Schema = Mapping[str, Any]
@@ -280,7 +281,7 @@ class _Maker:
             kind=kind,
             label=title if isinstance(title, str) and title else label,
             help=said if isinstance(said, str) else None,
-            hint=_why_json(initial) if kind == "json" else _hint(kind, schema),
+            hint=self._why_json(schema, initial) if kind == "json" else _hint(kind, schema),
             is_required=is_required,
             is_nullable=is_nullable,
             choices=choices,
@@ -288,6 +289,11 @@ class _Maker:
             initial=initial,
             input_type=native if kind == "line" and is_native else "text",
         )
+
+    def _why_json(self, schema: Schema, initial: Any) -> str:
+        """Say what to write, in words where a field tells the kinds of a union apart."""
+        words = kinds_in_words(schema, lambda each: self._resolved(dict(each))[0])
+        return _why_json(initial) if words is None else f"{words} {_why_json(initial)}"
 
     def _kind(self, schema: Schema, initial: Any) -> Kind:
         branches = schema.get("anyOf")
