@@ -91,7 +91,7 @@ class Arguments:
     @property
     def repeatable(self) -> dict[str, Any]:
         """What to send for the same arguments in another process: with what is made anew each time."""
-        sent = deepcopy(self.sent)
+        sent = cast("dict[str, Any]", show(self.sent).value)
         for place in self.made:
             _add(sent, self.shown, place)
         return sent

@@ -179,9 +179,8 @@ class Gate:
         """Return the arguments of a call that was validated."""
         name = call.tool_name
         known = held().known.get(name)
-        if (
-            known is not None and change_in(self.tools, name) is not None
-        ):  # shown as it was before the tool changed
+        if known is not None and change_in(self.tools, name) is not None:
+            # people see it as they did before the tool changed
             sent = plain(call.args)
             shown = applied(show(sent).value, known.shown.get(call.tool_call_id, ()))
             return Arguments(sent, validated, cast("dict[str, Any]", shown))
