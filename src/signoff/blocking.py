@@ -169,9 +169,13 @@ class Client:
         """Have a suspended run go on. See ``AsyncClient.resume``."""
         return self._call("resume", self._async.resume(run_id, by=by))
 
-    def retry(self, run_id: str) -> None:
-        """Make a run go on that failed because of its code. See ``AsyncClient.retry``."""
-        self._call("retry", self._async.retry(run_id))
+    def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """End a run at once, without its code. See ``AsyncClient.terminate``."""
+        self._call("terminate", self._async.terminate(run_id, reason=reason, by=by))
+
+    def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Have a failed run go on from where it failed. See ``AsyncClient.retry``."""
+        self._call("retry", self._async.retry(run_id, reason=reason, by=by))
 
     def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Return a run as JSON data. See ``AsyncClient.save``."""
@@ -282,6 +286,10 @@ class Handle:
     def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""
         self._background.call(self._async.cancel(reason), "cancel")
+
+    def terminate(self, reason: str | None = None, *, by: str | None = None) -> None:
+        """End the run at once, without its code. See ``AsyncClient.terminate``."""
+        self._background.call(self._async.terminate(reason, by=by), "terminate")
 
     def suspend(self, reason: str | None = None, *, by: str | None = None) -> None:
         """Have the run wait until ``resume``. See ``AsyncClient.suspend``."""

@@ -104,7 +104,8 @@ class Backend(
     def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText]: ...
     async def wait(self, run_id: str) -> Run: ...
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
-    async def retry(self, run_id: str) -> Run: ...
+    async def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
+    async def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
     async def suspend_run(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
     async def resume_run(self, run_id: str, *, by: str | None = None) -> Run: ...
     async def signal(
@@ -304,9 +305,39 @@ class AsyncClient:
         """Ask a run to stop. Its code may clean up first. Raises NotFound."""
         await self.backend.cancel(run_id, reason=reason, by=by)
 
-    async def retry(self, run_id: str) -> None:
-        """Make a run go on that failed because of its code. Raises NotFound, InvalidState."""
-        await self.backend.retry(run_id)
+    async def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """End a run at once, without its code: none of its clean-up runs. Prefer ``cancel``, which lets it clean up.
+
+        Its open questions and promises are closed, and its child runs are asked to stop. A worker that holds it writes
+        nothing more, and cancels its steps; what these have done already is done.
+
+        Args:
+            run_id: The run.
+            reason: Why, for people. Whoever waits for the run reads it in ``RunTerminated``.
+            by: Who asks for it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: It has ended.
+        """
+        await self.backend.terminate(run_id, reason=reason, by=by)
+
+    async def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Have a failed run go on from where it failed, or a suspended one go on.
+
+        One that failed because of its code was kept whole. One that failed for good keeps its journal, but for the
+        call that failed and what came after it; whoever waited for it has its failure and keeps it.
+
+        Args:
+            run_id: The run.
+            reason: Why, for people.
+            by: Who asks for it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidState: It has not failed, or cannot be retried; the message says why.
+        """
+        await self.backend.retry(run_id, reason=reason, by=by)
 
     async def suspend(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         """Have a run wait until ``resume``: no worker gets it. Steps that run are finished first; nothing else begins.
@@ -533,6 +564,10 @@ class AsyncHandle:
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the run to stop."""
         await self._backend.cancel(self.id, reason=reason)
+
+    async def terminate(self, reason: str | None = None, *, by: str | None = None) -> None:
+        """End the run at once, without its code. See ``AsyncClient.terminate``."""
+        await self._backend.terminate(self.id, reason=reason, by=by)
 
     async def suspend(self, reason: str | None = None, *, by: str | None = None) -> None:
         """Have the run wait until ``resume``. See ``AsyncClient.suspend``."""

@@ -235,8 +235,13 @@ class HttpBackend:
     async def resume_run(self, run_id: str, *, by: str | None = None) -> Run:
         return self._record(Run, await self._post(_path("runs", run_id, "resume"), {"by": by}, pauses=QUICK))
 
-    async def retry(self, run_id: str) -> Run:
-        return self._record(Run, await self._post(_path("runs", run_id, "retry"), {}))
+    async def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        body = {"reason": reason, "by": by}
+        return self._record(Run, await self._post(_path("runs", run_id, "terminate"), body))
+
+    async def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        body = {"reason": reason, "by": by}
+        return self._record(Run, await self._post(_path("runs", run_id, "retry"), body))
 
     async def signal(
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None

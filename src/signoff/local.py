@@ -178,8 +178,15 @@ class LocalBackend:
     async def resume_run(self, run_id: str, *, by: str | None = None) -> Run:
         return await interventions.resume(self._store, run_id, by=by)
 
-    async def retry(self, run_id: str, *, token: str | None = None) -> Run:
-        return await self._store.retry(run_id, token=token)
+    async def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        check_texts(reason=reason)
+        return await interventions.terminate(self._store, run_id, by=by, reason=reason)
+
+    async def retry(
+        self, run_id: str, *, reason: str | None = None, by: str | None = None, token: str | None = None
+    ) -> Run:
+        check_texts(reason=reason)
+        return await interventions.retry(self._store, run_id, by=by, reason=reason, token=token)
 
     async def signal(
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None

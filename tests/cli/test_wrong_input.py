@@ -89,6 +89,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("signal missing go", NOT_FOUND, "no run 'missing'"),
     ("cancel missing", NOT_FOUND, "no run 'missing'"),
     ("retry missing", NOT_FOUND, "no run 'missing'"),
+    ("terminate missing", NOT_FOUND, "no run 'missing'"),
     ("suspend missing", NOT_FOUND, "no run 'missing'"),
     ("resume missing", NOT_FOUND, "no run 'missing'"),
     ("answer missing --approve", NOT_FOUND, "no question 'missing'"),

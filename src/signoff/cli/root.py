@@ -34,7 +34,7 @@ from signoff.cli.promises import reject, resolve
 from signoff.cli.prune import prune
 from signoff.cli.replay import export, replay
 from signoff.cli.rules import rules
-from signoff.cli.runs import cancel, resume, retry, runs, signal, start, suspend
+from signoff.cli.runs import cancel, resume, retry, runs, signal, start, suspend, terminate
 from signoff.cli.schedules import schedules
 from signoff.cli.serve import dev, server, worker
 from signoff.cli.sessions import sessions
@@ -88,6 +88,7 @@ for _command in (
     deliveries,
     signal,
     cancel,
+    terminate,
     suspend,
     resume,
     retry,

@@ -219,10 +219,30 @@ async def resume(client: AsyncClient, out: Output, run_id: str, by: str | None) 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
+@click.option("--reason", help="Why; whoever waits for the run reads it.")
+@click.option(
+    "--by", metavar="USER", help="Who terminates it, for the audit trail.  [default: your login name]"
+)
 @on_client
-async def retry(client: AsyncClient, out: Output, run_id: str) -> None:
-    """Make RUN go on that failed because of its code, once the code is mended."""
-    run = await client.backend.retry(run_id)
+async def terminate(
+    client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None
+) -> None:
+    """End RUN at once, without its code. `signoff cancel` lets it clean up."""
+    run = await client.backend.terminate(run_id, reason=reason, by=by or login_name())
+    if out.as_json:
+        out.object(to_wire(run))
+    else:
+        out.line(f"run {run_id} is {run.state}")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--reason", help="Why, for people; the audit trail keeps it.")
+@click.option("--by", metavar="USER", help="Who retries it, for the audit trail.  [default: your login name]")
+@on_client
+async def retry(client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None) -> None:
+    """Have RUN go on from where it failed, once its cause is mended."""
+    run = await client.backend.retry(run_id, reason=reason, by=by or login_name())
     if out.as_json:
         out.object(to_wire(run))
     else:

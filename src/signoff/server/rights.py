@@ -56,6 +56,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/v1/runs/{run_id}/journal"): _READ,
     ("GET", "/v1/runs/{run_id}/events"): _READ,
     ("POST", "/v1/runs/{run_id}/cancel"): _WORK,
+    ("POST", "/v1/runs/{run_id}/terminate"): _WORK,
     ("POST", "/v1/runs/{run_id}/suspend"): _WORK,
     ("POST", "/v1/runs/{run_id}/resume"): _WORK,
     ("POST", "/v1/runs/{run_id}/retry"): _WORK,

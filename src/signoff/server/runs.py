@@ -89,6 +89,20 @@ class CancelRun(Body, json_schema_extra=example(reason="the order is gone", by="
     by: Text | None = None
 
 
+class TerminateRun(Body, json_schema_extra=example(reason="its code is gone", by="user:olga")):
+    """Why a run is ended without its code, and who says so."""
+
+    reason: Text | None = None
+    by: Text | None = None
+
+
+class RetryRun(Body, json_schema_extra=example(reason="the bank is back", by="user:olga")):
+    """Why a failed run should go on, and who says so."""
+
+    reason: Text | None = None
+    by: Text | None = None
+
+
 class SuspendRun(Body, json_schema_extra=example(reason="the bank is down", by="user:olga")):
     """Why a run should wait for an operator, and who says so."""
 
@@ -213,11 +227,24 @@ async def resume_run(
     return reply_with(await services.backend.resume_run(run_id, by=actor.user_id("by", asked.by)))
 
 
+@router.post("/{run_id}/terminate", responses=gives(Run, NotFound, InvalidState))
+async def terminate_run(
+    run_id: Id, services: ServicesOf, actor: ActorOf, body: TerminateRun | None = None
+) -> Response:
+    """End a run at once, without its code: none of its clean-up runs."""
+    asked = body or TerminateRun()
+    by = actor.user_id("by", asked.by)
+    return reply_with(await services.backend.terminate(run_id, reason=asked.reason, by=by))
+
+
 @router.post("/{run_id}/retry", responses=gives(Run, NotFound, InvalidState))
-async def retry_run(run_id: Id, services: ServicesOf, key: KeyOf) -> Response:
-    """Make a run go on that failed because of its code."""
-    token = None if key is None else f"key:{key}"
-    return reply_with(await services.backend.retry(run_id, token=token))
+async def retry_run(
+    run_id: Id, services: ServicesOf, actor: ActorOf, key: KeyOf, body: RetryRun | None = None
+) -> Response:
+    """Have a failed run go on from where it failed, or a suspended one go on."""
+    asked, token = body or RetryRun(), None if key is None else f"key:{key}"
+    by = actor.user_id("by", asked.by)
+    return reply_with(await services.backend.retry(run_id, reason=asked.reason, by=by, token=token))
 
 
 @router.post(

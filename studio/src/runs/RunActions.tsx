@@ -29,6 +29,10 @@ export function RunActions({ run, awaited }: ActionsProps) {
     ...done,
   });
   const by = { by: `user:${me.user_id}` };
+  const terminate = useMutation({
+    mutationFn: () => given(api.POST("/v1/runs/{run_id}/terminate", { ...path, body: by })),
+    ...done,
+  });
   const suspend = useMutation({
     mutationFn: () => given(api.POST("/v1/runs/{run_id}/suspend", { ...path, body: by })),
     ...done,
@@ -41,14 +45,14 @@ export function RunActions({ run, awaited }: ActionsProps) {
     mutationFn: () => given(api.POST("/v1/runs/{run_id}/retry", { ...path })),
     ...done,
   });
-  const trouble = cancel.error ?? suspend.error ?? resume.error ?? retry.error;
+  const trouble = cancel.error ?? terminate.error ?? suspend.error ?? resume.error ?? retry.error;
   const close = () => setOpen(undefined);
   return (
     <>
       <div className="buttons">
         {mayOperate(me) && (
           <>
-            {run.state === "failed" && run.retryable && (
+            {run.state === "failed" && (
               <button
                 type="button"
                 className="primary"
@@ -89,6 +93,19 @@ export function RunActions({ run, awaited }: ActionsProps) {
                 onClick={() => cancel.mutate()}
               >
                 Cancel
+              </button>
+            )}
+            {!hasEnded(run) && (
+              <button
+                type="button"
+                className="danger"
+                disabled={terminate.isPending}
+                onClick={() => {
+                  if (window.confirm(`End ${run.id} at once? None of its code cleans up.`))
+                    terminate.mutate();
+                }}
+              >
+                Terminate
               </button>
             )}
           </>
