@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any
 
-from signoff.engine.calls import warn_of_unawaited
+from signoff.engine.built import Built
 from signoff.engine.execution import Execution
 from signoff.engine.loop import waiting_line
 from signoff.engine.retry import NO_RETRY, RetryPolicy
@@ -59,7 +59,7 @@ def function_name(function: Function) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-class LocalCall(Awaitable[Any]):
+class LocalCall(Built, Awaitable[Any]):
     """Workflow code called as a function, in this run."""
 
     def __init__(
@@ -70,7 +70,7 @@ class LocalCall(Awaitable[Any]):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        self._execution = execution
+        self._build(execution)
         self._context = context
         self._function = function
         self._args = args
@@ -79,11 +79,10 @@ class LocalCall(Awaitable[Any]):
         self._timeout: float | None = None
         self._non_retryable: tuple[type[BaseException], ...] = ()
         self._task: asyncio.Task[Any] | None = None
-        self._is_begun = False
 
-    def __del__(self) -> None:
-        if not self._is_begun and not self._execution.is_discarded:
-            warn_of_unawaited("function", function_name(self._function))
+    @property
+    def said(self) -> str:
+        return f"function {function_name(self._function)!r}"
 
     def options(
         self,
@@ -122,7 +121,7 @@ class LocalCall(Awaitable[Any]):
     def begin(self) -> asyncio.Task[Any]:
         """Start it beside the caller, once."""
         if self._task is None:
-            self._is_begun = True
+            self._take()
             self._task = self._execution.loop.create_task(self._run())
         return self._task
 
@@ -133,7 +132,7 @@ class LocalCall(Awaitable[Any]):
             raise RegistrationError(
                 f"{function_name(self._function)} is called already: use lfi to await it twice"
             )
-        self._is_begun = True
+        self._take()
         return (yield from self._run().__await__())
 
     async def _run(self) -> Any:

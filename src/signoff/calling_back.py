@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Generator
 from dataclasses import replace
 from typing import Any
 
+from signoff.engine.built import Awaited
 from signoff.engine.calls import PromiseCall
 from signoff.engine.execution import Execution
 from signoff.engine.inputs import inputs_text
@@ -43,7 +44,7 @@ class CallbackCall(PromiseCall):
 
     def begin(self) -> asyncio.Future[Any]:
         if self.future is None:
-            self._is_begun = True
+            self._take()
             self.url = self._known_url(self._execution.numbers.next_n(self._execution)) or self._new_url()
             self.data = self.question.to_json()
         return super().begin()
@@ -111,7 +112,7 @@ class OpenCallback(DurablePromise):
         return f"{self.url.rpartition('/')[0]}/{RETURN}"
 
 
-class CallbackOpening(Awaitable[OpenCallback]):
+class CallbackOpening(Awaited, Awaitable[OpenCallback]):
     """What ``ctx.callback()`` returns. Awaiting it opens the callback and gives it."""
 
     def __init__(self, call: CallbackCall) -> None:

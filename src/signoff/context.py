@@ -33,7 +33,7 @@ from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
 from signoff.errors import CannotRunHere, ContinueAsNew, OutsideWorkflow, RegistrationError
-from signoff.handles import Detached, Invocation, Note, Opening
+from signoff.handles import Detached, Invocation, Note, Opening, Sleep
 from signoff.logs import RunLogger
 from signoff.names import check_user
 from signoff.people.actions import Action
@@ -482,9 +482,9 @@ class Context:
         """
         return SignalCall(self._execution, name, timeout_seconds, returns)
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Sleep:
         """Wait durably. ``asyncio.sleep`` does the same in a workflow."""
-        await asyncio.sleep(seconds)
+        return Sleep(self._execution, seconds)
 
     def now(self) -> datetime:
         """The time (UTC) at which the run's latest event happened. The same at every replay."""

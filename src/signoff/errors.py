@@ -514,6 +514,27 @@ class CallbackFailed(WorkflowError):
         self.what = what
 
 
+class NotAwaited(WorkflowError):
+    """Workflow code built a call and never awaited it, so that it did nothing: a question that was not asked.
+
+    Attributes:
+        run_id: The run.
+        what: The call, such as ``question 'Refund?'``.
+        where: The line that built it, as ``file:line in function``.
+        how: What became of it.
+    """
+
+    def __init__(self, run_id: str, what: str, where: str, how: str = "was never awaited") -> None:
+        super().__init__(
+            f"{run_id}: {what}, at {where}, {how}. Await it (in a generator function, yield it) or leave it out, "
+            "then retry the run"
+        )
+        self.run_id = run_id
+        self.what = what
+        self.where = where
+        self.how = how
+
+
 class WaitsForNothing(WorkflowError):
     """Workflow code waits for something that nothing will ever bring, such as an Event that nobody can set."""
 

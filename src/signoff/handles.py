@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from typing import Any, Generic, TypeVar, cast
 
 from signoff.bodies import LocalCall
+from signoff.engine.built import Awaited, Built
 from signoff.engine.calls import Call, ChildCall, DetachedCall, ProgressCall, PromiseCall
 from signoff.engine.execution import Execution
 
@@ -39,7 +40,7 @@ class Handle(Awaitable[T], Generic[T]):
         return (yield from self._running.__await__())
 
 
-class Invocation(Awaitable[Handle[T]], Generic[T]):
+class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
     """What ``lfi`` and ``rfi`` return. Awaiting it begins and gives the handle."""
 
     def __init__(self, execution: Execution, call: Call[T] | LocalCall) -> None:
@@ -81,7 +82,7 @@ class DurablePromise(Awaitable[Any]):
         return (yield from self._call.__await__())
 
 
-class Opening(Awaitable[DurablePromise]):
+class Opening(Awaited, Awaitable[DurablePromise]):
     """What ``ctx.promise()`` returns. Awaiting it creates the promise and gives it."""
 
     def __init__(self, execution: Execution, call: PromiseCall) -> None:
@@ -94,7 +95,7 @@ class Opening(Awaitable[DurablePromise]):
         yield
 
 
-class Detached(Awaitable[str]):
+class Detached(Awaited, Awaitable[str]):
     """What ``ctx.detached()`` returns. Awaiting it starts the run and gives its id."""
 
     def __init__(self, execution: Execution, call: DetachedCall) -> None:
@@ -113,7 +114,7 @@ class Detached(Awaitable[str]):
         yield
 
 
-class Note(Awaitable[None]):
+class Note(Awaited, Awaitable[None]):
     """What ``ctx.progress()`` returns. Awaiting it notes."""
 
     def __init__(self, execution: Execution, call: ProgressCall) -> None:
@@ -125,3 +126,34 @@ class Note(Awaitable[None]):
             self._execution.note(self._call)
         return
         yield
+
+
+class Sleep(Built, Coroutine[Any, Any, None]):
+    """What ``ctx.sleep()`` returns: a coroutine that sleeps."""
+
+    def __init__(self, execution: Execution, seconds: float) -> None:
+        self._build(execution)
+        self._seconds = seconds
+        self._sleeping: Coroutine[Any, Any, None] | None = None
+
+    @property
+    def said(self) -> str:
+        return f"sleep of {self._seconds} s"
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._begin().__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._begin().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._begin().throw(*error)
+
+    def close(self) -> None:
+        self._begin().close()
+
+    def _begin(self) -> Coroutine[Any, Any, None]:
+        self._take()
+        if self._sleeping is None:
+            self._sleeping = asyncio.sleep(self._seconds)
+        return self._sleeping

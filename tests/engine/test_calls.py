@@ -254,35 +254,6 @@ async def test_a_call_inside_a_step_is_refused(tmp_path: Path) -> None:
             await (await client.start(flow)).result(60)
 
 
-@pytest.mark.parametrize(
-    "call", ["step", "wait_for_user", "rfc", "promise", "wait_for_signal", "lfc", "progress"]
-)
-@in_asyncio
-async def test_a_call_that_is_never_awaited_warns(tmp_path: Path, call: str) -> None:
-    app = new_app(tmp_path)
-
-    async def inner(ctx: Context) -> None: ...
-
-    @app.workflow
-    async def flow(ctx: Context) -> None:
-        match call:
-            case "step":
-                ctx.step("s", lambda: None)
-            case "lfc":
-                ctx.lfc(inner)
-            case "rfc":
-                ctx.rfc(flow)
-            case "promise":
-                ctx.promise()
-            case _:
-                getattr(ctx, call)("name")
-
-    async with running(app) as client:
-        run = await client.start(flow)
-        with pytest.warns(RuntimeWarning, match="never awaited"):
-            await run.result(60)
-
-
 @pytest.mark.parametrize("call", ["step", "child", "question", "function"])
 @in_asyncio
 async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVa
 
 from signoff import codec
 from signoff.codec.stable import stable_text
+from signoff.engine.built import Built
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.captured import captured_text
 from signoff.engine.given import Given
@@ -57,7 +57,7 @@ T = TypeVar("T")
 Effect = Literal["repeatable", "once"]
 
 
-class Call(Generic[T]):
+class Call(Built, Generic[T]):
     """One thing asked of the context; awaitable.
 
     Attributes:
@@ -68,17 +68,20 @@ class Call(Generic[T]):
     """
 
     kind: ClassVar[CallKind]
-    __slots__ = ("__weakref__", "_execution", "_is_begun", "future", "inputs", "is_journaled", "n", "name")
+    __slots__ = ("future", "inputs", "is_journaled", "n", "name")
 
     def __init__(self, execution: Execution, name: str) -> None:
         check_name(f"{self.kind} name", name)
-        self._execution = execution
         self.name = name
         self.n = 0
         self.future: asyncio.Future[T] | None = None
         self.inputs: str | None = None
         self.is_journaled = False
-        self._is_begun = False
+        self._build(execution)
+
+    @property
+    def said(self) -> str:
+        return f"{self.kind} {self.name!r}"
 
     @property
     def run(self) -> Run:
@@ -87,7 +90,7 @@ class Call(Generic[T]):
 
     def begin(self) -> asyncio.Future[T]:
         """Issue the call, once; later awaits share its outcome."""
-        self._is_begun = True
+        self._take()
         if self.future is None:
             self.future = self._execution.issue(self)
         return self.future
@@ -98,7 +101,7 @@ class Call(Generic[T]):
         try:
             yield
         except SignoffError:
-            self._is_begun = True
+            self._take()
             raise
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -109,11 +112,6 @@ class Call(Generic[T]):
             if future.cancelled():
                 self._execution.abandon(self)
             raise
-
-    def __del__(self) -> None:
-        is_begun = getattr(self, "_is_begun", True)  # what was refused is not there
-        if not is_begun and not self._execution.is_discarded:
-            warn_of_unawaited(self.kind, self.name)
 
     def inputs_now(self) -> str | None:
         """Return what it is called with, as JSON for a replay to compare; None: with nothing."""
@@ -127,6 +125,7 @@ class Call(Generic[T]):
         try:
             value = self.outcome(entry)
         except Exception as error:
+            self._execution.setbacks += 1
             self.future.set_exception(error)
         else:
             self.future.set_result(value)
@@ -585,8 +584,9 @@ class TimerCall(Call[None]):
         self.timer = timer
         self.due_at = timer.when()
 
-    def __del__(self) -> None:
-        pass  # a timer is never awaited itself
+    def _build(self, execution: Execution) -> None:
+        self._execution = execution
+        self._is_begun = True  # a timer is never awaited itself
 
     def inputs_now(self) -> str | None:
         return f'{{"seconds":{round(min(self.due_at - self._execution.loop.time(), 1e15), 6)}}}'
@@ -620,11 +620,6 @@ def check_name(what: str, name: object) -> None:
     if not isinstance(name, str):
         raise InvalidValue(what, f"it is text, not {type(name).__name__}")
     check_text(what, name)
-
-
-def warn_of_unawaited(kind: str, name: str) -> None:
-    """Say that something was made and dropped without an await."""
-    warnings.warn(f"{kind} {name!r} was never awaited, so it did nothing", RuntimeWarning, 3)
 
 
 def group_of(target: str) -> str:

@@ -404,8 +404,8 @@ class Driver:
         entry = self._draft.add(
             EntryKind.COMPLETED,
             n=message.n,
-            call=call.kind if call else None,
-            name=call.name if call else message.name,
+            call=None if call is None else call.kind,
+            name=message.name if call is None else call.name,
             value=message.value,
             error=message.error,
             details=details,

@@ -13,6 +13,7 @@ import inspect
 import itertools
 import json
 import random
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -22,6 +23,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from signoff import codec
 from signoff.engine import fatal, guard
 from signoff.engine.branches import GROWN_FROM, Branch, Numbers, by_number, first_future_of
+from signoff.engine.built import report_left
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
@@ -43,6 +45,7 @@ from signoff.errors import (
     CannotRunHere,
     ContinueAsNew,
     NonDeterminism,
+    NotAwaited,
     OutsideWorkflow,
     RunCancelled,
     RunTimeout,
@@ -105,6 +108,9 @@ class Execution:
         is_outdated: Whether the code wants to be rebuilt from the journal.
         is_discarded: Whether the code was let go where it stood.
         is_replaying: Whether the code did before what it does now.
+        unbegun: How many calls the code has built, and neither awaited nor dropped.
+        setbacks: How often something that the code waited for has failed or was given up.
+        dropped: What is wrong with the first call that it has dropped without an await.
     """
 
     def __init__(self, run: Run, program: Program, begin: Entry, *, replaying: int = 0) -> None:
@@ -126,6 +132,9 @@ class Execution:
         self.is_outdated = False
         self.is_discarded = False
         self.is_replaying = False
+        self.unbegun = 0
+        self.setbacks = 0
+        self.dropped: NotAwaited | None = None
         self.loop = WorkflowLoop(self, begin.at, first_future_of(run.id))
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
@@ -264,6 +273,8 @@ class Execution:
         """
         if not self.loop.is_running_here():
             raise OutsideWorkflow(f"{call.kind} {call.name!r}", self.run.id)
+        if self.dropped is not None:
+            self.failure = self.failure or self.dropped
         future = self.loop.create_future()
         call.future = future
         call.n = self.numbers.take(self)
@@ -314,9 +325,26 @@ class Execution:
 
     def abandon(self, call: Call[Any]) -> None:
         """Give up an open call: its task was cancelled while it waited."""
+        self.setbacks += 1
         if self.open.pop(call.n, None) is not None:
             self.past.ends.pop(call.n, None)
             self.abandoned.append(call)
+
+    def drop(self, what: str, where: str, *, is_sure: bool) -> None:
+        """Note that the code has dropped what it has built and never awaited.
+
+        Args:
+            what: The call.
+            where: The line that built it.
+            is_sure: Whether that is the code's fault, and not the end of what it had come to await it in.
+        """
+        if self.is_discarded or self.ended:
+            return
+        error = NotAwaited(f"run {self.run.id!r}", what, where)
+        if is_sure:
+            self.dropped = self.dropped or error
+        else:
+            warnings.warn(str(error), RuntimeWarning, 3)
 
     def note(self, call: Call[Any]) -> None:
         """Issue a call that is done at once and has no outcome to wait for."""
@@ -403,6 +431,8 @@ class Execution:
             with self.loop.entered():  # around the guard: an interruption must not hit what ends this
                 guard.drive(self, self._turn)
         if self._main is None or not self._main.done():
+            if self.dropped is not None:
+                self.failure = self.failure or self.dropped
             return
         if not self.ended:
             self._end(self._main)
@@ -450,8 +480,10 @@ class Execution:
         error = _only_continuation(error) or error
         if isinstance(error, ContinueAsNew):
             self.continuation = error.arguments
-        elif isinstance(error, CannotRunHere):
+        elif isinstance(error, CannotRunHere | NotAwaited):
             self.failure = self.failure or error
+        elif error is None and self._has_dropped():
+            self.failure = self.dropped
         elif error is None:
             self._succeed(main.result())
         else:
@@ -461,6 +493,11 @@ class Execution:
                 else RunState.FAILED
             )
             self.outcome = Outcome(state, error=fatal.encode_failure(error))
+
+    def _has_dropped(self) -> bool:
+        if self.unbegun and self.dropped is None:
+            report_left(self)
+        return self.dropped is not None
 
     def _succeed(self, result: object) -> None:
         try:
@@ -479,6 +516,7 @@ class Execution:
     def _stop(self, entry: Entry) -> None:
         self._stopped_by = entry.kind
         self.stop_reason = entry.fact("reason")
+        self.setbacks += 1
         if self._main is not None:
             self._main.cancel()
 

@@ -22,7 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NoReturn, Protocol, cast
 
 from signoff import private_names
@@ -375,6 +375,17 @@ def calling_line(frame: FrameType | None) -> str:
     if outermost is None:
         return UNKNOWN_LINE
     return _line(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
+
+
+def is_ours(code: CodeType) -> bool:
+    """Whether code is Signoff's own."""
+    return code.co_filename.startswith(_PACKAGE)
+
+
+def line_in(code: CodeType, instruction: int) -> str:
+    """Name the line of an instruction."""
+    lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
+    return _line(code.co_filename, next(lines, None), code.co_name)
 
 
 def raising_line(traceback: TracebackType | None) -> str | None:

@@ -1,0 +1,111 @@
+"""What code builds of a context and must await. Dropped or kept without an await, it fails the run, with its line."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from signoff.engine.loop import calling_line, is_ours, line_in
+from signoff.errors import NotAwaited
+
+if TYPE_CHECKING:
+    from signoff.engine.execution import Execution
+
+_DEPTH = 8
+"""How far up the stack the line is looked for that builds a call."""
+
+
+class Awaited:
+    """Something that only an await makes sense of: it is neither true nor equal to a value."""
+
+    __slots__ = ()
+
+    @property
+    def said(self) -> str:
+        """What it is, in an error."""
+        return type(self).__name__
+
+    def __bool__(self) -> bool:
+        frame = inspect.currentframe()
+        raise NotAwaited(
+            "this run", self.said, calling_line(frame and frame.f_back), "was asked whether it is true"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if other is None or isinstance(other, (Awaited, asyncio.Future)):
+            return False
+        frame = inspect.currentframe()
+        raise NotAwaited(
+            "this run", self.said, calling_line(frame and frame.f_back), f"was compared with {other!r}"
+        )
+
+    __hash__ = object.__hash__
+
+
+class Built(Awaited):
+    """Something that a run's code has built and must await.
+
+    A subclass calls ``_build`` when it is made and ``_take`` when it is awaited. Where it was built is kept as code and
+    instruction, since a frame would keep all that the code holds.
+    """
+
+    __slots__ = ("__weakref__", "_at", "_code", "_execution", "_is_begun", "_setbacks")
+
+    _code: CodeType | None
+
+    def _build(self, execution: Execution) -> None:
+        self._execution = execution
+        self._is_begun = False
+        self._setbacks = execution.setbacks
+        execution.unbegun += 1
+        self._code = None
+        self._at = 0
+        frame = inspect.currentframe()
+        for _ in range(_DEPTH):
+            if frame is None:
+                return
+            if not is_ours(frame.f_code):
+                self._code, self._at = frame.f_code, frame.f_lasti
+                return
+            frame = frame.f_back
+
+    def _take(self) -> None:
+        """Note that it is awaited, or that there is nothing to await."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._execution.unbegun -= 1
+
+    @property
+    def built_at(self) -> str:
+        """The line that built it."""
+        return "an unknown line" if self._code is None else line_in(self._code, self._at)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no error or cancellation has come between, which would excuse code that has not come to await it."""
+        return self._setbacks == self._execution.setbacks
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_begun", True):  # what was refused is not there
+            return
+        frame = inspect.currentframe()
+        dropping = frame and frame.f_back
+        is_sure = self.is_sure or (dropping is not None and dropping.f_code is self._code)
+        self._take()
+        self._execution.drop(self.said, self.built_at, is_sure=is_sure)
+
+
+def report_left(execution: Execution) -> None:
+    """Find what a run's code has built, and neither awaited nor dropped, and have the run note it."""
+    left = [each for each in gc.get_objects() if issubclass(type(each), Built) and _is_left(each, execution)]
+    for each in left:
+        execution.drop(each.said, each.built_at, is_sure=each.is_sure)
+
+
+def _is_left(each: Built, execution: Execution) -> bool:
+    return each._execution is execution and not each._is_begun  # pyright: ignore[reportPrivateUsage]
