@@ -17,7 +17,7 @@ from signoff import Context, Signoff
 from signoff.agents import Durable, pause, tool_options
 from signoff.agents.leaving import Left
 from signoff.agents.pausing import run_tool
-from signoff.errors import CannotRunHere, OutsideWorkflow, PauseSwallowed
+from signoff.errors import CannotRunHere, NotAwaited, OutsideWorkflow, PauseSwallowed
 from signoff.testing import MemoryStore, environment
 from tests.agents.cleaning import CLEANING_UP, Connection, Log
 from tests.agents.scripts import Script, calls, returns, says
@@ -179,6 +179,68 @@ async def test_two_parts_that_pause_are_asked_one_after_the_other_and_none_goes_
         env.people.answer("B?", "b")
         await env.run(scene.work)
     assert scene.done in (["a", "b"], ["a", "a", "b"])
+
+
+# answers that nobody looks at
+
+
+def forgets_plainly(done: Done) -> None:
+    pause("await_input", prompt="Q?")
+    done.append("paid")
+
+
+async def forgets(done: Done) -> None:
+    forgets_plainly(done)
+
+
+async def keeps(done: Done) -> None:
+    answer = pause("await_input", prompt="Q?")
+    done.append("paid" if answer is not None else "")
+
+
+async def forgets_and_asks_again(done: Done) -> None:
+    forgets_plainly(done)
+    await pause("await_input", prompt="Again?")
+
+
+async def takes_it_for_true(done: Done) -> None:
+    if pause("await_input", prompt="Q?"):
+        done.append("paid")
+
+
+async def compares_it(done: Done) -> None:
+    if pause("await_input", prompt="Q?") != "no":
+        done.append("paid")
+
+
+async def catches_that_it_compares_it(done: Done) -> None:
+    with suppress(Exception):
+        await compares_it(done)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        forgets_plainly,
+        forgets,
+        keeps,
+        forgets_and_asks_again,
+        takes_it_for_true,
+        compares_it,
+        catches_that_it_compares_it,
+    ],
+    ids=names,
+)
+@in_asyncio
+async def test_a_tool_that_does_not_look_at_the_answer_stops_its_run(tool: Any) -> None:
+    scene = Scene(tool)
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        env.people.answer("Q?", "no")
+        with pytest.raises(NotAwaited, match=r"pause\(...\), at .*test_leaving.py:"):
+            await run.result()
+        assert (await env.client.backend.get_run(run.id)).retryable
+        assert len(scene.script.asked) == 1
 
 
 # toolsets around a tool

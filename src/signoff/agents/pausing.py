@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,9 @@ from signoff import codec
 from signoff.agents.approvals import check_timeout
 from signoff.agents.leaving import Leaving, carries
 from signoff.context import Context
-from signoff.errors import OutsideWorkflow, RegistrationError
+from signoff.engine.built import Awaited
+from signoff.engine.loop import calling_line
+from signoff.errors import NotAwaited, OutsideWorkflow, RegistrationError
 from signoff.people.actions import Action
 from signoff.people.answers import Answer
 from signoff.people.responders import check_names
@@ -78,11 +81,13 @@ class _Call:
     Attributes:
         leaving: How it leaves.
         run: The id of the agent's run.
+        resumed: The answers that its pauses have had.
     """
 
     def __init__(self, tool: str, answers: Sequence[Answered]) -> None:
         self.leaving = Leaving[Pause](tool)
         self.run = agent_run_here()
+        self.resumed: list[Resumed] = []
         self._answers = list(answers)  # that no pause has had yet
 
     def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
@@ -114,15 +119,30 @@ _call: contextvars.ContextVar[_Call | str] = contextvars.ContextVar("signoff_too
 _round: contextvars.ContextVar[Round | None] = contextvars.ContextVar("signoff_tool_round", default=None)
 
 
-class Resumed(Awaitable[Answer]):
+class Resumed(Awaited, Awaitable[Answer]):
     """An answer that is there: ``await`` it, or read ``value`` in a plain function.
 
-    Attributes:
+    A tool that does neither has not looked at the answer, and fails.
+
+    Args:
         value: The answer.
+        line: The line of the pause.
     """
 
-    def __init__(self, value: Answer) -> None:
-        self.value = value
+    def __init__(self, value: Answer, line: str) -> None:
+        self._value = value
+        self.line = line
+        self.is_taken = False
+
+    @property
+    def said(self) -> str:
+        return "pause(...)"
+
+    @property
+    def value(self) -> Answer:
+        """The answer."""
+        self.is_taken = True
+        return self._value
 
     def __await__(self) -> Generator[Any, None, Answer]:
         yield from ()
@@ -190,7 +210,10 @@ def pause(
     # beside a part of the tool that leaves, no other part goes on
     answer = None if call.leaving.has_begun else call.answer_of(reason, prompt)
     if answer is not None:
-        return Resumed(answer if answer_type is None else _typed(answer, answer_type))
+        here = inspect.currentframe()
+        given = answer if answer_type is None else _typed(answer, answer_type)
+        call.resumed.append(Resumed(given, calling_line(here and here.f_back)))
+        return call.resumed[-1]
     schema = None if answer_type is None else TypeAdapter(answer_type).json_schema()
     data = dict(payload or {})
     codec.encode(data, path="payload")  # refused here, where it is written
@@ -219,6 +242,7 @@ async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
 
     Raises:
         PauseSwallowed: It left, and went on.
+        NotAwaited: It went on without a look at an answer.
     """
     here = _round.get()
     call = _Call(tool, () if here is None else here.answers)
@@ -227,6 +251,10 @@ async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
         result, pause = await call.leaving.run(body)
     finally:
         _call.reset(token)
+    for each in call.resumed:
+        if not each.is_taken:
+            how = "was never awaited, so that the tool went on without a look at its answer"
+            raise NotAwaited(f"tool {tool!r}", each.said, each.line, how)
     if pause is None:
         return result
     return {"kind": MARK, **{name: getattr(pause, name) for name in Pause.__slots__}}

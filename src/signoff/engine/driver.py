@@ -32,6 +32,7 @@ from signoff.engine.voices import Voice
 from signoff.errors import (
     CannotRunHere,
     LeaseLost,
+    NotAwaited,
     SignoffError,
     StepFailed,
     StoreError,
@@ -318,7 +319,7 @@ class Driver:
         self._running.pop(call.n, None)
         if call.n not in execution.open:
             return
-        if isinstance(attempt.error, CannotRunHere):
+        if isinstance(attempt.error, CannotRunHere | NotAwaited):
             execution.refuse(attempt.error)
             return
         details: dict[str, Any] | None = None
