@@ -251,13 +251,16 @@ class ResumeRefused(SignoffError):
             several questions, so say which one is answered), ``question`` (it is not good for these) or ``missing``
             (it answers all of its questions that are open, these too).
         questions: The ids of the questions that this is about, where that helps.
+        by: Who has used it, if they said.
     """
 
-    def __init__(self, reason: str, questions: Sequence[str] = ()) -> None:
+    def __init__(self, reason: str, questions: Sequence[str] = (), by: str | None = None) -> None:
         listed = f": {', '.join(questions)}" if questions else ""
-        super().__init__(f"this resume token {_RESUME_REFUSALS.get(reason, reason)}{listed}")
+        who = f" by {by}" if by else ""
+        super().__init__(f"this resume token {_RESUME_REFUSALS.get(reason, reason)}{who}{listed}")
         self.reason = reason
         self.questions = tuple(questions)
+        self.by = by
 
 
 _RESUME_REFUSALS = {

@@ -210,6 +210,36 @@ async def test_of_two_that_use_one_token_at_once_one_wins(tmp_path: Path, way: s
 
 
 @WAYS
+@pytest.mark.parametrize("are_named", [True, False], ids=["named", "unnamed"])
+@in_asyncio
+async def test_of_several_who_say_the_same_by_one_token_one_succeeds_and_the_others_learn_who(
+    tmp_path: Path, way: str, are_named: bool
+) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        _, token = await paused(chat, "rm a")
+        people = ["ana", "bob", "cem", "dan"]
+        outcomes = await asyncio.gather(
+            *(chat.resume(token, "approved", user_id=each if are_named else None) for each in people),
+            return_exceptions=True,
+        )
+        (winner,) = (who for who, each in zip(people, outcomes, strict=True) if isinstance(each, Finished))
+        lost = [each for each in outcomes if not isinstance(each, Finished)]
+        late = await refused_of(chat, token, "eva")
+        for each in [*lost, late]:
+            assert isinstance(each, ResumeRefused)
+            assert each.reason == "used"
+            assert not are_named or each.by == winner
+    assert talk.chats.removed == ["a"]
+
+
+async def refused_of(chat: Conversation, token: str, user_id: str) -> Exception:
+    with pytest.raises(ResumeRefused) as refused:
+        await chat.resume(token, "approved", user_id=user_id)
+    return refused.value
+
+
+@WAYS
 @in_asyncio
 async def test_of_two_who_use_one_token_at_once_only_the_context_of_who_wins_counts(
     tmp_path: Path, way: str

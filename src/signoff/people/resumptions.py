@@ -13,8 +13,9 @@ from __future__ import annotations
 import hmac
 import json
 import math
+import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from signoff import codec
@@ -63,15 +64,38 @@ class Resumption:
         """How the request ids of its answers begin."""
         return f"resume:{self.token_id}"
 
-    def answer_id(self, question_id: str, fingerprint: str | None = None) -> str:
-        """Return the request id of the answer to one of its questions: an execution remembers each of them."""
-        parts = [self.request_id, *([] if fingerprint is None else [fingerprint])]
-        return ":".join([*parts, str(list(self.questions).index(question_id))])
+    def answer_id(self, question_id: str, attempt: Attempt) -> str:
+        """Return the request id of an attempt's answer to one of its questions."""
+        return f"{self._begin_of(question_id, attempt)}{attempt.nonce}"
+
+    def has_given(self, promise: Promise, attempt: Attempt) -> bool:
+        """Whether the same person has answered a question by this token before, with the same context."""
+        known, by = promise.request_id or "", attempt.responder.user_id
+        return known.startswith(self._begin_of(promise.id, attempt)) and promise.settled_by == by
+
+    def _begin_of(self, question_id: str, attempt: Attempt) -> str:
+        parts = [self.request_id, *([] if attempt.fingerprint is None else [attempt.fingerprint])]
+        return ":".join([*parts, str(list(self.questions).index(question_id)), ""])
 
     def has_settled(self, promise: Promise) -> bool:
         """Whether a question was answered by this token, with whatever context."""
         known = promise.request_id
         return known is not None and (known == self.request_id or known.startswith(f"{self.request_id}:"))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One use of a token. Those of several people are told apart, also if all of them say the same.
+
+    Attributes:
+        responder: Who answers.
+        fingerprint: Tells its context from others.
+        nonce: Tells it from others.
+    """
+
+    responder: Responder
+    fingerprint: str | None = None
+    nonce: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +169,16 @@ async def find_resumption(store: Store, session_id: str, secret: str) -> Resumpt
     data: dict[str, Any] = json.loads(token.data or "{}")
     found = Resumption(token.id, data["run"], data["questions"])
     reason: str | None = None
+    by: str | None = None
     if data["session"] != session_id:
         reason = "foreign"
     elif token.revoked_at is not None:
         reason = "used"
+        by = await _user_of(store, found)
     elif not token.is_open(store.clock.now()):
         reason = "expired"
     if reason is not None:
-        refusal = ResumeRefused(reason)
+        refusal = ResumeRefused(reason, by=by)
         await _record(store, found, refusal)
         raise refusal
     return found
@@ -180,7 +206,7 @@ async def resume(
 
     Raises:
         ResumeRefused: As ``find_resumption`` does; or a question is none of the token's, or one that is open has no
-            answer, or it was used meanwhile.
+            answer, or it was used meanwhile. Of several people who use it at once, one succeeds; the others learn who.
         SignoffError: What ``answer`` refuses. The token is as good as before.
         NotSerializable, PayloadTooLarge: The context cannot be stored.
     """
@@ -190,8 +216,11 @@ async def resume(
     if text is not None:
         fingerprint = _fingerprint(secret, text)
         signal = NewSignal(resumption.run_id, CONTEXT, text, responder.user_id)
-    await _check(store, resumption, responses, responder, fingerprint)
+    attempt = Attempt(responder, fingerprint)
+    given = await _check(store, resumption, responses, attempt)
+    is_mine = False
     for id, response in responses.items():
+        request_id = given.get(id) or resumption.answer_id(id, attempt)
         try:
             await answer(
                 store,
@@ -201,18 +230,20 @@ async def resume(
                 groups=responder.groups,
                 roles=responder.roles,
                 note=response.note,
-                request_id=resumption.answer_id(id, fingerprint),
+                request_id=request_id,
                 digest=resumption.questions[id],
                 alike=response.alike,
                 signal=signal,
             )
-        except RequestConflict:
-            raise ResumeRefused("used") from None
-        except AlreadySettled:
-            if resumption.has_settled(await get_question(store, id)):
-                raise ResumeRefused("used") from None
+        except (AlreadySettled, RequestConflict):
+            promise = await get_question(store, id)
+            if resumption.has_settled(promise):
+                raise ResumeRefused("used", by=promise.settled_by) from None
             raise
+        is_mine |= id not in given or responder.user_id is not None
         signal = None
+    if not is_mine:  # somebody unnamed has given all answers: that was another one, as far as can be known
+        raise ResumeRefused("used")
     await store.revoke_token(resumption.token_id)
 
 
@@ -234,33 +265,47 @@ async def check_responses(
         ResumeRefused, NotAllowed, QuestionClaimed, WrongAnswer, AlreadySettled
     """
     resumption = await find_resumption(store, session_id, secret)
-    await _check(store, resumption, responses, responder, None)
+    await _check(store, resumption, responses, Attempt(responder))
     return resumption
 
 
 async def _check(
-    store: Store,
-    resumption: Resumption,
-    responses: Mapping[str, Response],
-    responder: Responder,
-    fingerprint: str | None,
-) -> None:
+    store: Store, resumption: Resumption, responses: Mapping[str, Response], attempt: Attempt
+) -> dict[str, str]:
+    """Check all answers. Returns the request ids of those that were given before, by a use that was cut off."""
     if unknown := [id for id in responses if id not in resumption.questions]:
         raise ResumeRefused("question", unknown)
+    given: dict[str, str] = {}
     for id, response in responses.items():
         promise = await get_question(store, id)
-        request_id = resumption.answer_id(id, fingerprint)
+        if promise.state is not PromiseState.PENDING and resumption.has_given(promise, attempt):
+            given[id] = promise.request_id or ""
+            continue  # ``answer`` knows whether this is the same once more
         try:
-            _check_response(store, resumption, promise, response, responder, request_id)
+            _check_response(store, resumption, promise, response, attempt.responder)
         except SignoffError as error:
-            await record_refusal(store, promise, responder.user_id, error, request_id=request_id)
+            request_id = resumption.answer_id(id, attempt)
+            await record_refusal(store, promise, attempt.responder.user_id, error, request_id=request_id)
             raise
     if missing := [
         each for each in resumption.questions if each not in responses and await _is_open(store, each)
     ]:
         refusal = ResumeRefused("missing", missing)
-        await _record(store, resumption, refusal, responder.user_id)
+        await _record(store, resumption, refusal, attempt.responder.user_id)
         raise refusal
+    return given
+
+
+async def _user_of(store: Store, resumption: Resumption) -> str | None:
+    """Return who has used a token, if they said."""
+    for id in resumption.questions:
+        try:
+            promise = await get_question(store, id)
+        except NotFound:
+            continue
+        if resumption.has_settled(promise):
+            return promise.settled_by
+    return None
 
 
 async def _is_open(store: Store, question_id: str) -> bool:
@@ -276,13 +321,10 @@ def _check_response(
     promise: Promise,
     response: Response,
     responder: Responder,
-    request_id: str,
 ) -> None:
     if promise.state is not PromiseState.PENDING:
-        if promise.request_id == request_id:
-            return  # ``answer`` knows whether this is the same once more
         if resumption.has_settled(promise):
-            raise ResumeRefused("used")
+            raise ResumeRefused("used", by=promise.settled_by)
         raise AlreadySettled(promise.id, promise.state.value, promise.settled_by, promise.settled_at)
     Case.of(promise, store.clock.now()).check_responder(responder)
     question = Question.from_json(promise.data or "null")
