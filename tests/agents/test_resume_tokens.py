@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.exceptions import CallDeferred
 
 from signoff import Alike, AlreadySettled, AsyncClient, NotAllowed, NotFound, Signoff, WrongAnswer
-from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, Reply, ask
+from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, Reply, ask, pause
 from signoff.errors import InvalidValue, NotSerializable, ResumeRefused
 from signoff.people import resumptions
 from signoff.people.bulk import GivenAnswer
@@ -486,3 +487,42 @@ async def test_somebody_unnamed_is_told_to_say_who_they_are(tmp_path: Path, way:
             NotAllowed, match="somebody unnamed to answer: say who they are, such as user_id='ana'"
         ):
             await chat.respond(turn.pending[0].id, Approve())
+
+
+async def awaited_event(path: str) -> str:
+    return f"went on after {(await pause('external_event', prompt='Has it arrived?')).value}"
+
+
+async def event_for_the_model(path: str) -> None:
+    await pause("external_event", then="model")
+
+
+async def made_elsewhere(path: str) -> None:
+    raise CallDeferred
+
+
+@pytest.mark.parametrize("tool", [awaited_event, event_for_the_model, made_elsewhere])
+@in_asyncio
+async def test_after_an_event_a_turn_is_resumed_without_an_input(tmp_path: Path, tool: Any) -> None:
+    chats = Chats(tmp_path)
+    chats.agent.tool_plain(tool, name="odd")
+    async with chats.running():
+        chat = chats.conversation("c")
+        turn = await chat.run("rm odd:1")
+        assert isinstance(turn, Paused)
+        assert turn.reason == "external_event"
+        assert isinstance(await chat.resume(turn.resume_token), Finished)
+
+
+@in_asyncio
+async def test_what_was_settled_elsewhere_is_resumed_without_an_input(tmp_path: Path) -> None:
+    async with Chats(tmp_path).running() as chats:
+        chat = chats.conversation("c")
+        turn = await chat.run("rm a")
+        assert isinstance(turn, Paused)
+        with pytest.raises(ResumeRefused) as refused:
+            await chat.resume(turn.resume_token)
+        assert refused.value.reason == "missing", "a decision is never left out"
+        await chats.client.answer(turn.pending[0].id, True, user_id="ana")
+        assert isinstance(await chat.resume(turn.resume_token), Finished)
+    assert chats.removed == ["a"]

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from signoff.agents.decisions import Decision, Said, said, said_in_words
 from signoff.agents.history import PROMPT, Histories, Prompt, read_prompt
-from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts
+from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts, said_of_event
 from signoff.agents.record import STEER
 from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn, fork_of
 from signoff.agents.taken import Taken, TakenMessages
@@ -27,6 +27,7 @@ from signoff.errors import (
     NotFound,
     ResumeRefused,
 )
+from signoff.people.policies import UNSET
 from signoff.people.questions import Question, digest_of
 from signoff.people.responders import Responder
 from signoff.people.resumptions import LIFETIME_SECONDS, Response, Resumption
@@ -172,7 +173,7 @@ class Conversation:
     async def resume(
         self,
         token: str,
-        user_input: object = None,
+        user_input: object = UNSET,
         *,
         context: Mapping[str, Any] | None = None,
         user_id: str | None = None,
@@ -184,7 +185,8 @@ class Conversation:
         Args:
             token: ``Paused.resume_token``.
             user_input: For one question a decision, or a plain value: for an approval ``True``, ``False``,
-                ``"approved"`` or ``"denied"``. For several ``{question_id: answer}``.
+                ``"approved"`` or ``"denied"``. For several ``{question_id: answer}``. Left out: nothing is answered but
+                that an ``external_event`` has happened; if it was settled elsewhere, the turn just goes on.
             context: What the turn's context is from this answer on; None leaves it. It counts only if the answer does.
             user_id: Who answers.
             groups: The groups they are in.
@@ -205,7 +207,12 @@ class Conversation:
         backend, responder = self._client.backend, Responder.of(user_id, groups, roles)
         resumption = await backend.find_resumption(self.session_id, token)
         run = await self._turn_of(resumption)
-        given = await self._given(user_input, resumption)
+        if user_input is UNSET:
+            given = await self._events(resumption)
+            if not given:
+                return await self.wait(run.id)
+        else:
+            given = await self._given(user_input, resumption)
         responses: dict[str, Response] = {}
         for id, each in given.items():
             promise = await self._question(id)
@@ -418,6 +425,15 @@ class Conversation:
                 "token", f"it is for a turn of agent {run.workflow!r}, not of {self.agent!r}; resume it there"
             )
         return run
+
+    async def _events(self, resumption: Resumption) -> Mapping[str, object]:
+        """Return that the events have happened which a token is for. Raises ResumeRefused if it is for more."""
+        asked = [await self._question(id) for id in resumption.questions]
+        pending = [each for each in asked if each.state is PromiseState.PENDING]
+        given = {each.id: said_of_event(Question.from_json(each.data or "null")) for each in pending}
+        if others := [id for id, value in given.items() if value is UNSET]:
+            raise ResumeRefused("missing", others)
+        return given
 
     async def _given(self, user_input: object, resumption: Resumption) -> Mapping[str, object]:
         """Return what is said to which question of a token. Raises ResumeRefused."""

@@ -10,7 +10,9 @@ from typing import Any, Final, cast
 from pydantic_ai.messages import ModelMessage
 
 from signoff.agents.pausing import MARK, REASONS
+from signoff.people.policies import UNSET
 from signoff.people.questions import Question
+from signoff.people.schemas import problems
 from signoff.records import Promise
 
 QUEUED = "queued"
@@ -111,6 +113,16 @@ def _reason_of(question: Question) -> str:
     return (
         "external_event" if question.input_type == "external" or _is_for_result(question) else "await_input"
     )
+
+
+def said_of_event(question: Question) -> object:
+    """Return the answer to a question which says no more than that something has happened; UNSET: it takes more."""
+    if _reason_of(question) != "external_event":
+        return UNSET
+    if question.skippable:
+        return None
+    nothing = {"result": None}
+    return nothing if _is_for_result(question) and not problems(question.answer_schema, nothing) else UNSET
 
 
 def _is_of_pause(question: Question) -> bool:

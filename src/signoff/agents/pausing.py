@@ -380,7 +380,9 @@ async def ask_for(
     if pause.reason == "constraints_conflict" and isinstance(options, list) and options:
         offered = [str(each) for each in cast("list[object]", options)]
         return await context.wait_for_user(text, input_type="select", options=offered, **asked)
-    return await context.wait_for_user(text, input_type="text", **asked)
+    # an event has happened, or it has not: what there is to say of it may be nothing
+    is_event = pause.reason == "external_event"
+    return await context.wait_for_user(text, input_type="text", skippable=is_event, **asked)
 
 
 def _field(schema: dict[str, Any]) -> dict[str, Any]:
