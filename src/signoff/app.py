@@ -223,6 +223,12 @@ class Signoff:
             execution = register_flow(self, what, name, resources)
             self.workflow(name=what.name, version=version, concurrency=concurrency)(execution)
             return
+        if not hasattr(what, "root_capability"):
+            called = getattr(what, "__name__", None) or type(what).__name__
+            raise RegistrationError(
+                f"app.register takes an agent or a flow, and {called!r} is neither; a function is registered with "
+                "@app.workflow"
+            )
         from signoff.agents import budgets  # brings Pydantic AI, which takes a while
         from signoff.agents.turns import register
 

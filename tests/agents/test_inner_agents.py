@@ -13,7 +13,7 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, UserError
 
 from signoff import Context, Signoff
 from signoff.agents import Durable, ToolCall, approve, ask, ask_user, deny, in_workflow, pause
-from signoff.errors import OutsideWorkflow
+from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.testing import MemoryStore, environment
 from tests.agents.scripts import Script, calls, returns, says
 from tests.support import in_asyncio
@@ -224,3 +224,11 @@ async def test_an_agent_that_runs_in_workflow_code_asks(
         await env.client.answer(question.id, False, user_id="ana")
         assert await run.result() == [["outer", "inner has done it", "success"]]
     assert scene.paid == []
+
+
+@pytest.mark.parametrize(
+    "what", [directly, "support", None, Durable], ids=["function", "text", "none", "class"]
+)
+def test_what_is_neither_an_agent_nor_a_flow_is_not_registered(what: Any) -> None:
+    with pytest.raises(RegistrationError, match=r"an agent or a flow.*@app\.workflow"):
+        Signoff(MemoryStore()).register(what)
