@@ -65,6 +65,12 @@ class WorkflowProgram:
         return await run_body(self.function, context, args, kwargs)
 
 
+def _is_redefined(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
+    """Whether a function was defined anew, as when a cell of a notebook is run again."""
+    places = [(each.__module__, each.__qualname__) for each in (known, function)]
+    return places[0] == places[1] and function.__module__ == "__main__"
+
+
 def _described(program: WorkflowProgram, group: str, *, is_current: bool) -> WorkflowInfo:
     schema = codec.parameters_schema(program.function)
     parameters = None if schema is None else to_json(schema).decode()
@@ -117,7 +123,11 @@ class Registry:
             raise RegistrationError(f"workflow {name!r} takes no parameters; the first one is the context")
         versions = self._programs.setdefault(name, {})
         known = versions.get(version)
-        if known is not None and known.function is not function:
+        if (
+            known is not None
+            and known.function is not function
+            and not _is_redefined(known.function, function)
+        ):
             raise RegistrationError(f"workflow {name!r} version {version!r} is registered twice")
         versions.pop(version, None)
         versions[version] = WorkflowProgram(name, version, function, self)

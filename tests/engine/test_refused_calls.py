@@ -169,3 +169,23 @@ async def test_a_parent_that_polls_its_child_gives_up_the_only_slot(limit: str) 
         if limit == "group":
             await client.groups.limit("default", max_running=1)
         assert await (await client.start(parent)).result(60) == "done"
+
+
+@pytest.mark.parametrize(("module", "is_replaced"), [("__main__", True), ("billing", False)])
+def test_a_cell_that_is_run_again_replaces_its_workflow(module: str, is_replaced: bool) -> None:
+    app = Signoff(MemoryStore())
+
+    def cell() -> Any:
+        async def flow(ctx: Context) -> None: ...
+
+        flow.__module__ = module
+        return flow
+
+    app.workflow(cell())
+    if is_replaced:
+        again = cell()
+        app.workflow(again)
+        assert app.registry.function("flow") is again
+    else:
+        with pytest.raises(RegistrationError, match="registered twice"):
+            app.workflow(cell())
