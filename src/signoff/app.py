@@ -17,7 +17,7 @@ from signoff.client import AsyncClient, Workflow
 from signoff.concurrency import Concurrency
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
-from signoff.errors import RegistrationError
+from signoff.errors import InvalidValue, RegistrationError
 from signoff.public_url import checked_public_url
 from signoff.records import Promise, Schedule
 from signoff.registry import Registry, workflow_name
@@ -77,6 +77,9 @@ class Signoff:
         if public_url is not None:
             public_url, _ = checked_public_url(public_url)
         self.store: Store = store_at(store, namespace=namespace) if isinstance(store, str) else store
+        for name, given in (("group", group), ("namespace", namespace)):
+            if not given.strip():
+                raise InvalidValue(name, "it is empty; leave it out for the default")
         self.group = group
         self.client_in_tests: AsyncClient | None = (
             None  # whose waiting lets time pass; see ``testing.environment``

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
 from signoff import codec
 from signoff.concurrency import slot_of
-from signoff.errors import RunCancelled, RunFailed
+from signoff.errors import InvalidValue, RunCancelled, RunFailed
 from signoff.groups import AsyncGroups, GroupBackend
 from signoff.inbox import AsyncInbox, InboxBackend
 from signoff.links import AsyncLinks, LinkBackend
@@ -174,6 +174,8 @@ class AsyncClient:
             self.backend = LocalBackend(target.store).coming_from(origin or of_program())
             self._group = group or target.group
             self._functions = target.registry
+        if not self._group.strip() or (group is not None and not group.strip()):
+            raise InvalidValue("group", "it is empty; leave it out for the default")
         self.promises = AsyncPromises(self.backend)
         self.groups = AsyncGroups(self.backend)
         self.inbox = AsyncInbox(self.backend)
@@ -235,6 +237,10 @@ class AsyncClient:
             InvalidValue: The arguments do not fit the function, or an option makes no sense.
         """
         function = None if isinstance(workflow, str) else workflow
+        if not workflow_name(workflow).strip():
+            raise InvalidValue("workflow", "its name is empty")
+        if group is not None and not group.strip():
+            raise InvalidValue("group", "it is empty; leave it out for the client's own")
         arguments = codec.encode_arguments(function, args, kwargs)
         concurrency_key, concurrency_limit = slot_of(self._function(workflow), arguments)
         new = NewRun(

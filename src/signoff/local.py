@@ -192,6 +192,8 @@ class LocalBackend:
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
     ) -> bool:
         check_length(request_id)
+        if not name.strip():
+            raise InvalidValue("name", "the signal's name is empty")
         return await self._store.signal(run_id, name, value, by=by, request_id=request_id)
 
     async def create_promise(

@@ -112,7 +112,7 @@ class Registry:
             RegistrationError: It is not async and not a generator function, takes no context, or its name and version
                 are taken by another function.
         """
-        name = name or function.__name__
+        name = function.__name__ if name is None else name
         if inspect.ismethod(function):
             raise RegistrationError(
                 f"workflow {name!r} is a method; register a function, whose steps may call the method"
@@ -121,6 +121,10 @@ class Registry:
             raise RegistrationError(f"workflow {name!r} must be an async function or a generator function")
         if not codec.shape_of(function).parameters:
             raise RegistrationError(f"workflow {name!r} takes no parameters; the first one is the context")
+        if not name.strip() or not version.strip():
+            raise RegistrationError(
+                f"workflow {name!r} version {version!r}: both have a text that is not empty"
+            )
         versions = self._programs.setdefault(name, {})
         known = versions.get(version)
         if (

@@ -13,7 +13,9 @@ _OWN: Final = ("link:", "slack:", "callback:", "resume:")
 
 
 def check_length(request_id: str | None) -> None:
-    """Raise InvalidValue if a request id is too long."""
+    """Raise InvalidValue if a request id is empty or too long."""
+    if request_id is not None and not request_id.strip():
+        raise InvalidValue("request_id", "it is empty; leave it out, or give each request its own")
     if request_id is not None and len(request_id) > LONGEST_REQUEST_ID:
         raise InvalidValue(
             "request_id",

@@ -57,6 +57,11 @@ T = TypeVar("T")
 Effect = Literal["repeatable", "once"]
 
 
+_NAMED: Final = frozenset(
+    (CallKind.STEP, CallKind.SIGNAL, CallKind.CHILD, CallKind.DETACHED, CallKind.PROGRESS)
+)
+
+
 class Call(Built, Generic[T]):
     """One thing asked of the context; awaitable.
 
@@ -72,6 +77,8 @@ class Call(Built, Generic[T]):
 
     def __init__(self, execution: Execution, name: str) -> None:
         check_name(f"{self.kind} name", name)
+        if self.kind in _NAMED and not name.strip():
+            raise InvalidValue(f"{self.kind} name", "it is empty; give it a name that never changes")
         self.name = name
         self.n = 0
         self.future: asyncio.Future[T] | None = None
@@ -159,6 +166,8 @@ class StepOptions:
         """Refuse options that contradict each other."""
         if self.metadata is not None:
             self._check_metadata(name)
+        if self.key is not None and not self.key.strip():
+            raise RegistrationError(f"step {name!r}: key= is empty; leave it out for the step's own")
         for operator in self.operators:
             check_assignee("operators", operator)
         if self.operators and self.effect != "once":
@@ -526,8 +535,8 @@ class ChildCall(Call[Any]):
         if self.future is not None:
             raise RegistrationError(f"child {self.name!r} is under way: options come before the await")
         with self._dropped_if_refused():
-            self.chosen_id = self._check_circle(check_id(id)) if id else self.chosen_id
-            self.group = group_of(target) if target else self.group
+            self.chosen_id = self.chosen_id if id is None else self._check_circle(check_id(id))
+            self.group = self.group if target is None else group_of(target)
             self.timeout = self.timeout if timeout is None else check_seconds("timeout", timeout)
             self.returns = self.returns if returns is None else returns
             self.priority = self.priority if priority is None else check_priority(priority)
@@ -631,7 +640,7 @@ def group_of(target: str) -> str:
     Raises:
         RegistrationError: It is neither.
     """
-    if "://" not in target:
+    if "://" not in target and target.strip():
         return target
     scheme, _, rest = target.partition("://")
     _, at, group = rest.rpartition("@")

@@ -44,6 +44,7 @@ from signoff.errors import (
     CallbackFailed,
     CannotRunHere,
     ContinueAsNew,
+    InvalidValue,
     NonDeterminism,
     NotAwaited,
     OutsideWorkflow,
@@ -378,6 +379,8 @@ class Execution:
     def is_patched(self, id: str) -> bool:
         """Whether this run executes the changed code. The answer stays the same for the rest of the run."""
         check_name("patch id", id)
+        if not id.strip():
+            raise InvalidValue("patch id", "it is empty")
         known = self._patches.get(id)
         if known is None:
             replaying = self.undelivered > 0 or bool(self.past.calls)

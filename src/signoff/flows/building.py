@@ -21,6 +21,7 @@ from signoff.flows.graph import (
     MatchOp,
     Op,
 )
+from signoff.flows.pausing import checked
 from signoff.flows.resolving import check_moves
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class Point:
             each if isinstance(each, tuple) else (self._flow.name_of(each), each) for each in steps
         ]
         for name, step in [*pairs, *named.items()]:
-            if name in branches:
+            if checked(name, "branch") in branches:
                 raise RegistrationError(
                     f"batch has two branches called {name!r}; give them names: ('name', chunk)"
                 )
@@ -217,7 +218,7 @@ class Point:
 
         What follows gets a dict of the branches' values. It is put behind one of the branches only.
         """
-        op = CollectOp(name, branch)
+        op = CollectOp(checked(name, "collection"), checked(branch, "branch"))
         self._put(op)
         return Point(self._flow, op.then, -1)
 

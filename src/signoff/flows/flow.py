@@ -136,7 +136,7 @@ class Flow:
             chosen = getattr(decorated, "__name__", None) if name is None else name
             if chosen is None:
                 raise RegistrationError(f"{decorated!r} has no name: flow.chunk(name=...)")
-            check_name("chunk name", chosen)
+            check_name("chunk name", checked(chosen, "chunk name"))
             check_kind(decorated, f"chunk {chosen!r}")
             if chosen in self.chunks:
                 raise RegistrationError(f"flow {self.name!r} has a chunk {chosen!r} already")
@@ -169,7 +169,7 @@ class Flow:
     def requires(self, *names: str) -> Self:
         """Say which live resources the chunks use; each worker has ``app.register(flow, resources={...})``."""
         for name in names:
-            check_name("resource name", name)
+            check_name("resource name", checked(name, "resource name"))
         self.required.update(names)
         return self
 
@@ -247,7 +247,7 @@ class Flow:
 
     def _source(self, given: str | Mapping[str, str] | Callable[..., Any]) -> Source:
         if isinstance(given, str):
-            return Source("event", given)
+            return Source("event", checked(given, "event"))
         if callable(given):
             return Source("chunk", self.name_of(given))
         kinds: tuple[SourceKind, ...] = ("event", "state", "chunk")
@@ -256,7 +256,7 @@ class Flow:
             raise RegistrationError(
                 f"when: {given!r} is no event, and neither {{'state': key}} nor {{'chunk': name}}"
             )
-        return Source(found[0], given[found[0]])
+        return Source(found[0], checked(given[found[0]], found[0]))
 
     @property
     def graph(self) -> Graph:
