@@ -25,7 +25,7 @@ import time
 
 from pydantic import BaseModel
 
-from signoff import Action, Context, RetryPolicy, SignalTimeout, Signoff
+from signoff import Action, Context, RetryPolicy, SignalTimeout, Signoff, current_step
 
 app = Signoff("sqlite:///signoff.db")
 
@@ -124,11 +124,8 @@ async def everything(ctx: Context) -> str:
 
 @app.workflow
 async def shaky(ctx: Context) -> str:
-    tries = []
-
     def call() -> str:
-        tries.append(1)
-        if len(tries) < 3:
+        if current_step().attempt < 3:
             raise ConnectionError("the bank is closed")
         return "paid"
 

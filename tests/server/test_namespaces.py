@@ -45,6 +45,9 @@ ROUTES = sorted(route for route in RIGHTS if route[1].startswith("/v1/"))
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/runs": {"workflow": "echo", "id": "{who}-new", "group": "{who}-group"},
     "/v1/runs/{run_id}/cancel": {},
+    "/v1/runs/{run_id}/suspend": {},
+    "/v1/runs/{run_id}/resume": {},
+    "/v1/runs/{run_id}/terminate": {},
     "/v1/runs/{run_id}/retry": {},
     "/v1/runs/{run_id}/signals": {"name": "news", "value": 1},
     "/v1/runs/{run_id}/save": {},
