@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -247,6 +248,49 @@ async def test_an_error_on_the_way_excuses_what_was_to_be_awaited_after_it() -> 
             assert await env.run(work) == "no"
         with pytest.raises(ValueError, match="no"):
             await env.run(failing)
+
+
+async def cancelled(ctx: Context) -> None:
+    task: asyncio.Task[Any] = asyncio.create_task(ctx.step(step))  # pyright: ignore[reportArgumentType]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def without_time(ctx: Context) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(ctx.step(step), 0)
+
+
+async def group_that_fails(ctx: Context) -> None:
+    with contextlib.suppress(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.step(step))  # pyright: ignore[reportArgumentType]
+            raise ValueError("no")
+
+
+async def given_to_another(ctx: Context) -> None:
+    async def later(call: Any) -> Any:
+        return await call
+
+    task = asyncio.create_task(later(ctx.step(step)))
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize("give_up", [cancelled, without_time, group_that_fails, given_to_another])
+@pytest.mark.filterwarnings("error")
+@in_asyncio
+async def test_the_call_of_a_task_that_is_cancelled_before_it_begins_is_given_up(give_up: Any) -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        await give_up(ctx)
+        await ctx.sleep(1)
+        return "went on"
+
+    async with environment(app) as env:
+        assert await env.run(work) == "went on"
 
 
 @in_asyncio

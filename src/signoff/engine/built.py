@@ -80,6 +80,10 @@ class Built(Awaited):
             self._is_begun = True
             self._execution.unbegun -= 1
 
+    def excuse(self) -> None:
+        """Note that it need not be awaited: the task that would have done so was cancelled."""
+        self._take()
+
     @property
     def built_at(self) -> str:
         """The line that built it."""

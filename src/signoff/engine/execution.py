@@ -16,14 +16,14 @@ import random
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import CodeType
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine import fatal, guard
 from signoff.engine.branches import GROWN_FROM, Branch, Numbers, by_number, first_future_of
-from signoff.engine.built import report_left
+from signoff.engine.built import Built, report_left
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
@@ -346,6 +346,13 @@ class Execution:
             self.dropped = self.dropped or error
         else:
             warnings.warn(str(error), RuntimeWarning, 3)
+
+    def excuse(self, given: Iterable[object]) -> None:
+        """Note that a task was cancelled before it began: it cannot await what it was given."""
+        self.setbacks += 1
+        for each in given:
+            if isinstance(each, Built):
+                each.excuse()
 
     def note(self, call: Call[Any]) -> None:
         """Issue a call that is done at once and has no outcome to wait for."""

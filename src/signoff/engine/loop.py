@@ -20,7 +20,16 @@ import sysconfig
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NoReturn, Protocol, cast
@@ -70,6 +79,10 @@ class LoopOwner(Protocol):
         """Fail the run, since a callback raised what ends a process. Raises it again if it is a real Ctrl-C."""
         ...
 
+    def excuse(self, given: Iterable[object]) -> None:
+        """Note that a task was cancelled before it began: it cannot await what it was given."""
+        ...
+
     def refuse(self, error: NotInStep) -> None:
         """Note that the code broke the rules; the run fails even if the code swallows the error."""
         ...
@@ -96,6 +109,22 @@ class _Task(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self.number
+
+    def cancel(self, msg: Any = None) -> bool:
+        if not super().cancel(msg):
+            return False
+        coroutine: Any = self.get_coro()
+        if inspect.isgenerator(coroutine):
+            is_begun = inspect.getgeneratorstate(coroutine) != inspect.GEN_CREATED
+            frame = coroutine.gi_frame
+        else:
+            is_begun = not inspect.iscoroutine(coroutine) or (
+                inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
+            )
+            frame = None if is_begun else coroutine.cr_frame
+        if not is_begun and frame is not None:
+            cast("WorkflowLoop", self.get_loop()).never_begins(frame.f_locals)
+        return True
 
 
 class Stuck(Exception):
@@ -289,6 +318,15 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.tasks[task] = None
         task.add_done_callback(self._forget)
         return task
+
+    def never_begins(self, variables: Mapping[str, object]) -> None:
+        """Note that a task was cancelled before its code began.
+
+        Args:
+            variables: Those of its code: what it was called with, and what it closes over.
+        """
+        if not self._is_dropped:
+            self._owner.excuse(variables.values())
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self.tasks.pop(task, None)
