@@ -58,10 +58,11 @@ class OrderedSet(set[T]):
         self._order.pop(element, None)
 
     def pop(self) -> T:
-        for item in self._order:
-            self.remove(item)
-            return item
-        raise KeyError("pop from an empty set")
+        if not self._order:
+            raise KeyError("pop from an empty set")
+        item, _ = self._order.popitem()  # the last: a dict finds its first ever slower, the more were removed
+        super().remove(item)
+        return item
 
     def clear(self) -> None:
         super().clear()
@@ -81,7 +82,7 @@ class OrderedSet(set[T]):
         self._settle()
 
     def symmetric_difference_update(self, other: Iterable[T], /) -> None:
-        items = list(dict.fromkeys(other))
+        items = dict.fromkeys(other)
         mine = [item for item in self if item not in items]
         self._replace([*mine, *(item for item in items if item not in self)])
 
@@ -233,7 +234,7 @@ def in_one_order(value: Any) -> Any:
     if kind is frozenset:
         return OrderedFrozenSet(_sorted(value))
     make: Any = tuple if kind is tuple else getattr(kind, "_make", None)
-    if make is not None:
+    if make is not None and issubclass(kind, tuple):
         return make([in_one_order(item) for item in value])
     if issubclass(kind, list | deque | dict):
         _order_items(value)
