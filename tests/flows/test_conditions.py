@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +156,20 @@ async def test_a_condition_that_says_neither_yes_nor_no_fails(value: Any, write:
         await ended(choosing(lambda data: value), 1)
 
 
-@pytest.mark.parametrize(("value", "took"), [(None, "small"), (0, "small"), (1, "big"), (0.5, "big")])
+@pytest.mark.parametrize(
+    ("value", "took"),
+    [
+        (None, "small"),
+        (0, "small"),
+        (1, "big"),
+        (0.5, "big"),
+        (Decimal("0.00"), "small"),
+        (Decimal("0.01"), "big"),
+        (re.match("a", "abc"), "big"),
+    ],
+)
 @in_asyncio
-async def test_a_number_and_none_say_yes_or_no(value: Any, took: str) -> None:
+async def test_a_number_a_match_and_none_say_yes_or_no(value: Any, took: str) -> None:
     assert await ended(choosing(lambda data: value), 1) == {"took": took}
 
 

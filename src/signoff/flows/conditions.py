@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Number
 from typing import Any, cast
 
 from signoff import codec
@@ -32,6 +33,9 @@ def is_numbered(name: str) -> bool:
 
 
 _ONCE = RetryPolicy(max_attempts=1)
+
+_YES_OR_NO: tuple[type, ...] = (Number, re.Match)
+"""What says yes or no by its truth, besides None: ``Decimal`` is a number, and a match is what is None otherwise."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +107,8 @@ class Decision:
 
     async def _holds(self, name: str) -> bool:
         value = await self._value(name)
-        if (
-            value is None
-            or isinstance(value, bool | int | float)
-            or type(value).__name__ in ("bool", "bool_")
-        ):
-            return bool(value)
+        if value is None or isinstance(value, _YES_OR_NO) or type(value).__name__ in ("bool", "bool_"):
+            return bool(cast("object", value))
         raise self._failed(name, NotACondition(name, _neither(value)))
 
     async def _value(self, name: str) -> Any:
