@@ -82,8 +82,8 @@ async def retry(
 
     Raises:
         NotFound: There is no such run.
-        InvalidState: It has not failed, another run of its session is active, or it asked people or started child
-            runs after the failure, which cannot be taken back.
+        InvalidState: It has not failed, another run of its session is active, or it asked people, started child runs,
+            or began steps of ``effect="once"`` after the failure, which cannot be taken back.
     """
     token = token or uuid.uuid4().hex
     how: retries.Retry | None = None

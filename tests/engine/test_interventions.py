@@ -12,6 +12,7 @@ import pytest
 
 from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, interventions
 from signoff.engine.retry import NO_RETRY
+from signoff.errors import InvalidState
 from signoff.records import EntryKind, MessageKind, Run
 from tests.support import in_asyncio, journaled, new_app, opened, reaches, until
 
@@ -206,6 +207,63 @@ async def test_a_run_that_failed_for_good_goes_on_from_where_it_failed(tmp_path:
     async with working(app) as client:  # and it replays
         entries = await app.store.read_journal("r")
         assert [entry.seq for entry in entries] == list(range(len(entries)))
+
+
+@pytest.mark.parametrize("how", ["another error", "a task group"])
+@in_asyncio
+async def test_a_run_goes_on_from_the_call_that_its_error_was_made_of(tmp_path: Path, how: str) -> None:
+    app, is_mended = new_app(tmp_path), False
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        if how == "a task group":
+            async with asyncio.TaskGroup() as group:
+                shipped = [group.create_task(shipping(ctx, number)) for number in range(2)]
+            return shipped[0].result()
+        try:
+            return await shipping(ctx, 0)
+        except ValueError as error:
+            raise RuntimeError("the order failed") from error
+
+    async def shipping(ctx: Context, number: int) -> str:
+        return await ctx.step(f"ship {number}", ship, number, retry=NO_RETRY)
+
+    def ship(number: int) -> str:
+        if not is_mended:
+            raise ValueError(f"no stock of {number}")
+        return "shipped"
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        with pytest.raises((RuntimeError, ExceptionGroup)):
+            await run.result(60)
+        is_mended = True
+        await interventions.retry(app.store, "r")
+        assert await run.result(60) == "shipped"
+
+
+@in_asyncio
+async def test_no_retry_repeats_an_effect_that_happens_once(tmp_path: Path) -> None:
+    app, done = new_app(tmp_path), list[str]()
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        results = await asyncio.gather(ctx.step("ship", ship, retry=NO_RETRY), return_exceptions=True)
+        await ctx.step("refund", done.append, "refund", effect="once")
+        for error in results:
+            if isinstance(error, Exception):
+                raise error
+
+    def ship() -> None:
+        raise ValueError("no stock")
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        with pytest.raises(ValueError, match="no stock"):
+            await run.result(60)
+        with pytest.raises(InvalidState, match="effect='once' step 'refund', which cannot be taken back"):
+            await interventions.retry(app.store, "r")
+        assert done.count("refund") == 1
 
 
 @in_asyncio

@@ -7,14 +7,15 @@ and everything after that.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from signoff.errors import InvalidState
 from signoff.records import CallKind, Entry, EntryKind, Run, RunState
 
 _KEPT = frozenset({EntryKind.SIGNALLED, EntryKind.RETRIED})
+_Gist = tuple[str, ...]
 _LASTING = frozenset({CallKind.QUESTION, CallKind.PROMISE, CallKind.CHILD, CallKind.DETACHED})
 
 
@@ -48,18 +49,17 @@ def plan(run: Run, entries: Sequence[Entry]) -> Retry:
         entries: The journal of its current generation.
 
     Raises:
-        InvalidState: It asked people or started child runs after the failure, which cannot be taken back.
+        InvalidState: It asked people, started child runs, or began steps of ``effect="once"`` after the failure, which
+            cannot be taken back.
     """
     counting = without_dropped(entries)
     end = entries[-1].seq + 1 if entries else run.first_seq
-    failed = next((entry for entry in reversed(counting) if _is_failure(entry, run)), None)
+    failed = _failed_call(counting, run)
     from_seq = end if failed is None else failed.seq
     for entry in counting:
-        if entry.seq > from_seq and entry.kind is EntryKind.OPENED and entry.call in _LASTING:
-            why = (
-                f"after the failure it opened {entry.call} {entry.name!r}, which cannot be taken back; "
-                "start a new run instead"
-            )
+        did = _lasting(entry) if entry.seq > from_seq else None
+        if did is not None:
+            why = f"after the failure it {did} {entry.name!r}, which cannot be taken back; start a new run instead"
             raise InvalidState(run.id, run.state.value, "retry", why)
     n = None if failed is None else failed.n
     kept = [entry for entry in counting if entry.seq < from_seq]
@@ -102,15 +102,38 @@ def _is_dropped(entry: Entry, retried_at: int, from_seq: int, n: int | None) -> 
     return entry.seq >= from_seq or of_failed_call
 
 
-def _is_failure(entry: Entry, run: Run) -> bool:
-    """Whether a call ended with the very error that the run ended with."""
-    if entry.kind is not EntryKind.COMPLETED or entry.error is None or run.error is None:
-        return False
-    return _gist(entry.error) == _gist(run.error)
+def _lasting(entry: Entry) -> str | None:
+    """Say what an entry did that must not happen again; None if it may."""
+    if entry.kind is EntryKind.STEP_STARTED:
+        return "began the effect='once' step"
+    if entry.kind is EntryKind.OPENED and entry.call in _LASTING:
+        return f"opened {entry.call}"
+    return None
 
 
-def _gist(error: str) -> tuple[Any, ...]:
+def _failed_call(entries: Sequence[Entry], run: Run) -> Entry | None:
+    """Return the end of the call whose error ended the run: the first one, if the run ended with a group of errors."""
+    ends = [entry for entry in entries if entry.kind is EntryKind.COMPLETED and entry.error is not None]
+    if run.error is None or not ends:
+        return None
+    gists = [(_gist(json.loads(entry.error or "{}")), entry) for entry in reversed(ends)]
+    found = _origins(json.loads(run.error), gists)
+    return min(found, key=lambda entry: entry.seq, default=None)
+
+
+def _origins(error: dict[str, Any], ends: Sequence[tuple[_Gist, Entry]]) -> Iterator[Entry]:
+    """Yield the calls, the last ones first, that ended with an error, or with one that it was made of."""
+    gist = _gist(error)
+    same = next((entry for known, entry in ends if known == gist), None)
+    if same is not None:
+        yield same
+        return
+    for inner in (*(error.get("members") or ()), error.get("cause")):
+        if isinstance(inner, dict):
+            yield from _origins(cast("dict[str, Any]", inner)["value"], ends)
+
+
+def _gist(error: dict[str, Any]) -> _Gist:
     """What an error is, without the way that it took."""
-    told: dict[str, Any] = json.loads(error)
     parts = ("type", "message", "args", "attributes")
-    return tuple(json.dumps(told.get(name), sort_keys=True) for name in parts)
+    return tuple(json.dumps(error.get(name), sort_keys=True) for name in parts)
