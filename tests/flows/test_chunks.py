@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from signoff import RetryPolicy, Signoff
 from signoff.errors import InvalidValue, RegistrationError, RunFailed, SignoffError
@@ -476,3 +477,52 @@ async def test_a_once_chunk_that_was_interrupted_is_a_persons_affair() -> None:
         env.crash(at=after_step("pay"))
         env.people.answer("Step 'pay' was interrupted*", {"action": "done", "result": "paid by hand"})
         assert await (await Executions(env.client, "f").start()).result() == {"kept": "paid by hand"}
+
+
+class Price(BaseModel):
+    cents: int
+
+    @field_validator("cents", mode="before")
+    @classmethod
+    def from_euros(cls, euros: int) -> int:
+        return euros * 100
+
+
+class Parcel(BaseModel):
+    id: str
+
+
+class Gift(Parcel):
+    card: str = "with love"
+
+
+def price(data: Data[int]) -> Price:
+    return Price(cents=data.input)
+
+
+def parcel(data: Data[int]) -> Parcel:
+    return Gift(id="o-1")
+
+
+@pytest.mark.parametrize("make", [price, parcel])
+@in_asyncio
+async def test_an_output_that_would_come_back_changed_is_refused(make: Callable[[Data[int]], Any]) -> None:
+    flow, seen, made = Flow("f", auto_close_timeout=0.0), list[object](), list[int]()
+
+    @functools.wraps(make)
+    def once(data: Data[int]) -> Any:
+        made.append(data.input)
+        return make(data)
+
+    @flow.chunk
+    def see(data: Data[Any]) -> None:
+        seen.append(data.input)
+
+    flow.to(flow.chunk(once)).to(see)
+    app = Signoff(MemoryStore())
+    app.register(flow)
+    async with environment(app) as env:
+        await Executions(env.client, "f").start(7, id="e")
+        await env.idle()
+        run = await env.client.backend.get_run("e")
+    assert (run.state, run.retryable, seen, made) == (RunState.FAILED, True, [], [7])

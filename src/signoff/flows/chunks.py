@@ -139,7 +139,7 @@ async def run_chunk(
             output = _left(given, error)
         finally:
             given.end()
-        return _recorded(given, output, place, moment.items)
+        return _recorded(given, output, chunk, place, moment.items)
 
     def run_plain() -> Any:
         given = data()
@@ -150,7 +150,7 @@ async def run_chunk(
             output = _left(given, error)
         finally:
             given.end()
-        return _recorded(given, output, place, moment.items)
+        return _recorded(given, output, chunk, place, moment.items)
 
     recorded = await ctx.step(
         place,
@@ -191,8 +191,15 @@ def _left(given: Data[Any], error: BaseException) -> Paused:
     return paused
 
 
-def _recorded(given: Data[Any], output: Any, place: str, items: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Return what a chunk leaves. Raises PauseIgnored, NotAwaited: it went on where it had to wait."""
+def _recorded(
+    given: Data[Any], output: Any, chunk: Chunk, place: str, items: Sequence[tuple[int, int]]
+) -> dict[str, Any]:
+    """Return what a chunk leaves.
+
+    Raises:
+        PauseIgnored, NotAwaited: It went on where it had to wait.
+        NotSerializable, InvalidValue: Its output would not come back as what it declares to return.
+    """
     record, paused = given.record, given.paused
     if paused is not None:
         if output is not paused:
@@ -204,7 +211,7 @@ def _recorded(given: Data[Any], output: Any, place: str, items: Sequence[tuple[i
         raise NotAwaited(place, f"{type(output).__name__} {getattr(output, '__qualname__', '')}".strip())
     left: dict[str, Any] = {
         MARK: 1,
-        "output": json.loads(codec.encode(output, path="output")),
+        "output": json.loads(_text_of(output, chunk)),
         "writes": [list(each) for each in record.writes],
         "events": [list(each) for each in record.events],
         "pause": None if record.pause is None else asdict(record.pause),
@@ -212,6 +219,14 @@ def _recorded(given: Data[Any], output: Any, place: str, items: Sequence[tuple[i
     if items:
         left["items"] = [list(each) for each in items]
     return left
+
+
+def _text_of(output: Any, chunk: Chunk) -> str:
+    """Write an output as JSON, which the next chunk must be able to read as what this one declares to return."""
+    declared = codec.return_annotation(unwrapped(chunk.function))
+    if output is None or declared is Any or declared is type(None):
+        return codec.encode(output, path="output")
+    return codec.normalize(output, declared, path="output")[0]
 
 
 def _nonlocals(code: Callable[..., Any]) -> dict[str, Any]:
