@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 import signoff
 from signoff import Action, Context, Signoff
+from signoff.codec.failures import encode_error
 from signoff.errors import InvalidValue
 from signoff.http_client import HttpBackend
 from signoff.people.audit import verify
@@ -706,3 +707,23 @@ def test_an_answer_may_say_redacted_where_nothing_is_hidden(tmp_path: Path) -> N
         done = http.post(link["path"], data={**filled(page), "f0": "[redacted]"})
         assert done.status_code == 200, done.text
         assert ended(http, "r")["result"] == "[redacted]"
+
+
+class Bounced(Exception):
+    def __init__(self, iban: str) -> None:
+        super().__init__("declined")
+        self.request = {"iban": iban}
+
+
+@pytest.mark.parametrize("how", ["alone", "as a cause", "in a group"])
+def test_what_is_hidden_of_an_error_is_hidden_of_those_within_it(how: str) -> None:
+    error: Exception = Bounced("DE89")
+    if how == "as a cause":
+        cause, error = error, RuntimeError("no")
+        error.__cause__ = cause
+    elif how == "in a group":
+        error = ExceptionGroup("several", [error])
+    run = Run("default", "r", "pay", "default", "{}", RunState.FAILED, 0.0, error=encode_error(error))
+    shown = Redaction(["request.iban"]).shown(run)
+    assert "DE89" in (run.error or "")
+    assert "DE89" not in (shown.error or "DE89")

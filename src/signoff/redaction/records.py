@@ -363,6 +363,8 @@ class Redaction:
         if not isinstance(error, dict):
             return error
         shown = dict(cast("dict[str, Any]", error))
+        if "$type" in shown:  # a cause or a member: it is packed as a part of the error
+            return {**shown, "value": self._error(shown.get("value"), hidden)}
         for name in ("attributes", "args"):
             if name in shown:
                 shown[name] = self.start.shown(self._with_inputs(shown[name], hidden), hidden)
