@@ -38,9 +38,8 @@ class Scene:
         agent = Agent(self.script.model, name="a", deps_type=Any, capabilities=[Durable(**options)])
 
         def got(value: Any) -> None:
-            if pauses:
-                pause("approval_required")
-            self.got.append(value)
+            if not pauses or pause("approval_required").value["approved"]:
+                self.got.append(value)
 
         agent.tool(shape.tool(got), requires_approval=is_gated) if takes_context(
             shape, got

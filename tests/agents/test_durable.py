@@ -313,7 +313,7 @@ async def test_what_a_tool_changes_in_its_dependencies_is_seen_by_nobody_else_ho
     @agent.tool
     def wait(ctx: RunContext[dict[str, int]]) -> None:
         note("tool", ctx.deps)
-        pause("await_input", prompt="Q?")
+        assert pause("await_input", prompt="Q?").value
 
     @app.workflow
     async def work(ctx: Context) -> int:

@@ -231,7 +231,7 @@ def test_looking_for_damage_ends_after_its_time(file: Path) -> None:
     sql(
         f"sqlite:///{file}",
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
-        "INSERT INTO requests SELECT 'default', i, 'q', 'n', 'v', NULL FROM n",
+        "INSERT INTO requests SELECT 'default', i, 'q', 'n', 'v', NULL, NULL FROM n",
     )
     with closing(connect_to_look(file)) as db:
         assert sqlite_inspection.damage(db, 0.0) == (None, False)

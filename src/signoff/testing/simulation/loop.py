@@ -7,7 +7,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from signoff import private_names
 from signoff.engine.callbacks import Callback, TimerCallback, run
@@ -56,6 +56,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._opaque = (SimulatedLoop, *opaque)
         self._ready: deque[Callback | TimerCallback] = deque()
         self._numbers = 0
+        self._task_factory: Any = self._make_task
         self._is_torn = False
 
     # Driving
@@ -136,10 +137,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
+        return self._task_factory(self, coro, name=name, context=context)
+
+    def _make_task(self, loop: object, coro: Any, *, name: str | None = None, context: Any = None) -> Any:
         task = SimulatedTask.__new__(SimulatedTask)
         self._numbers += 1
         task.number = self._numbers
-        task.__init__(cast("Coroutine[Any, Any, T]", coro), loop=self, name=name or "task", context=context)
+        task.__init__(coro, loop=self, name=name or "task", context=context)
         return task
 
     def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -153,8 +157,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             future.set_exception(error)
         return future
 
-    def get_task_factory(self) -> None:
-        return None
+    def get_task_factory(self) -> Any:
+        return self._task_factory
+
+    def set_task_factory(self, factory: Any) -> None:
+        self._task_factory = factory or self._make_task
 
     def is_running(self) -> bool:
         return True
