@@ -228,11 +228,10 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
         return context.run(_invoke_plain, call.name, given)
 
     if seconds is None:
-        return await _with_rest(asyncio.wrap_future(threads.run_step(what, work, None)))
+        return await _with_rest(threads.run_step(what, work, None))
     loop = asyncio.get_running_loop()
     begun = loop.create_future()
-    running = threads.run_step(what, work, lambda: loop.call_soon_threadsafe(_begin, begun))
-    outcome = asyncio.wrap_future(running)
+    outcome = threads.run_step(what, work, lambda: loop.call_soon_threadsafe(_begin, begun))
     try:
         await begun  # its time begins when it has a thread
     except asyncio.CancelledError:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
 
 log = logging.getLogger("signoff.worker")
 
 WARN_EVERY_SECONDS = 60.0
 SHOWN = 5
 
-P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Place:
+    """A step's place in the queue for a thread."""
+
+    is_waiting: bool = True
 
 
 class StepThreads(ThreadPoolExecutor):
@@ -46,20 +54,25 @@ class StepThreads(ThreadPoolExecutor):
         """How many steps wait for a thread."""
         return self._waiting
 
-    def run_step(self, what: str, function: Callable[[], T], begun: Callable[[], object] | None) -> Future[T]:
-        """Run a function in a thread.
+    def run_step(
+        self, what: str, function: Callable[[], T], begun: Callable[[], object] | None
+    ) -> asyncio.Future[T]:
+        """Run a function in a thread, as an executor of the running loop.
 
         Args:
             what: Names it, for people, such as ``step 'scan' of run r``.
             function: The function.
             begun: Called in the thread when the function is about to begin.
         """
+        place = _Place()
         with self._counting:
             self._waiting += 1
             self._warn()
 
         def work() -> T:
-            self._begin(what)
+            with self._counting:
+                self._leave_queue(place)
+                self._running[threading.get_ident()] = (what, time.monotonic())
             try:
                 if begun is not None:
                     begun()
@@ -67,23 +80,22 @@ class StepThreads(ThreadPoolExecutor):
             finally:
                 self._end()
 
-        future = self.submit(work)
-        future.add_done_callback(self._note_cancelled)
+        def note_end(_: object) -> None:  # it may have been cancelled before it began
+            with self._counting:
+                self._leave_queue(place)
+
+        future = asyncio.get_running_loop().run_in_executor(self, work)
+        future.add_done_callback(note_end)
         return future
 
-    def _begin(self, what: str) -> None:
-        with self._counting:
+    def _leave_queue(self, place: _Place) -> None:
+        if place.is_waiting:
+            place.is_waiting = False
             self._waiting -= 1
-            self._running[threading.get_ident()] = (what, time.monotonic())
 
     def _end(self) -> None:
         with self._counting:
             del self._running[threading.get_ident()]
-
-    def _note_cancelled(self, future: Future[Any]) -> None:
-        if future.cancelled():  # it never began
-            with self._counting:
-                self._waiting -= 1
 
     def _warn(self) -> None:
         """Say that steps wait, once in a while, and for what."""
