@@ -64,11 +64,11 @@ class FicklePromises(Promises):
 class ForgetfulState(State):
     """Acknowledges what a worker appends to its journal and forgets it when the lease ends."""
 
-    def make_ready(self, run: Run, **changes: Any) -> None:
+    def let_go(self, run: Run, *, taken_over: bool) -> None:
         journal = self.tables.journals[run.namespace, run.id]
-        if run.state is RunState.RUNNING and len(journal) > 2:
+        if len(journal) > 2:
             journal.pop()
-        super().make_ready(run, **changes)
+        super().let_go(run, taken_over=taken_over)
 
 
 class RepeatingModel(Model):
