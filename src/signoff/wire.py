@@ -229,7 +229,7 @@ def from_problem(problem: Mapping[str, Any]) -> SignoffError | None:
     if kind is WrongAnswer:
         problems = [(field["field"], field["message"]) for field in problem["fields"]]
         return WrongAnswer(problem["question_id"], problems)
-    return kind(*(problem[name] for name in signature(kind).parameters))
+    return kind(*(problem.get(name) for name in signature(kind).parameters))
 
 
 def _fields(problems: list[tuple[str, str]]) -> list[dict[str, str]]:

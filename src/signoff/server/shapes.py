@@ -101,7 +101,8 @@ def problem_of(kind: type[SignoffError]) -> Any:
     }
     hints = get_type_hints(kind.__init__)
     for name in signature(kind).parameters:
-        members[name] = Required[hints[name]]
+        hint, is_optional = _without_none(hints[name])
+        members[name] = NotRequired[hint] if is_optional else Required[hint]
     if issubclass(kind, WrongAnswer):
         del members["problems"]
     if issubclass(kind, WrongAnswer | InvalidValue | NotSerializable):

@@ -16,6 +16,7 @@ export const KINDS: readonly string[] = [
   ...["asked", "resolved", "rejected", "cancelled", "timed_out", "viewed", "commented", "voted", "refused"],
   ...["claimed", "released", "delegated", "reassigned", "deadline_moved", "reminded", "escalated"],
   ...["defaulted", "rule_made", "rule_used", "rule_revoked", "linked", "unlinked", "saved", "loaded"],
+  ...["suspended", "resumed", "retried", "terminated"],
 ];
 
 const AT_ONCE = 200;
