@@ -103,18 +103,26 @@ async def test_a_start_in_the_past_is_a_start_now(scene: Scene) -> None:
 
 @rule
 async def test_a_delayed_run_is_not_started_early_by_what_comes_for_it(scene: Scene) -> None:
-    await scene.start(start_at=1_000_060.0, deadline_at=1_000_030.0)
+    await scene.start(start_at=1_000_060.0, deadline_at=1_000_090.0)
     assert await scene.store.signal("r", "go", "1")
     assert await scene.claim() == []
-    assert await scene.store.due() == 1_000_030.0
-    scene.clock.advance(30)
     assert await scene.store.due() == 1_000_060.0
     run = await scene.store.get_run("r")
-    assert (run.state, run.wakes, run.wake_at) == (RunState.PAUSED, 2, 1_000_060.0)
-    scene.clock.advance(30)
+    assert (run.state, run.wakes, run.wake_at) == (RunState.PAUSED, 1, 1_000_060.0)
+    scene.clock.advance(60)
     await scene.store.due()
     [claim] = await scene.claim()
-    assert [message.kind for message in claim.messages] == [MessageKind.SIGNAL, MessageKind.DEADLINE]
+    assert [message.kind for message in claim.messages] == [MessageKind.SIGNAL]
+
+
+@rule
+async def test_a_delayed_run_ends_at_a_deadline_before_its_start(scene: Scene) -> None:
+    await scene.start(start_at=1_000_060.0, deadline_at=1_000_030.0)
+    assert await scene.store.due() == 1_000_030.0
+    scene.clock.advance(30)
+    assert await scene.store.due() is None
+    run = await scene.store.get_run("r")
+    assert (run.state, run.wake_at) == (RunState.FAILED, None)
 
 
 @rule

@@ -433,7 +433,8 @@ async def test_each_deadline_fires_once_however_many_look(database: str) -> None
             await one.create_run(NewRun(f"r{number}", WORKFLOW, GROUP, "{}", deadline_at=1_000_010.0))
         runs = [claim.run for claim in await one.claim("w", GROUP, [WORKFLOW], 100)]
         for run in runs:
-            write = Write(run.id, run.epoch, opens=[question(run.id, due_at=1_000_010.0)])
+            opens = [question(run.id, due_at=1_000_010.0)]
+            write = Write(run.id, run.epoch, entries=[entry(0)], opens=opens)
             await one.pause(write, wakes=0, wake_at=1_000_010.0)
         clock.advance(10)
         await asyncio.gather(*(store.due() for _ in range(5) for store in (one, two)))

@@ -98,7 +98,7 @@ async def test_a_role_with_the_documented_rights_can_do_everything_but_change_th
             await client.groups.resume("default")
             [question] = await until(app, lambda: asked(client, "o"))
             await client.answer(question.id, True, request_id="once")
-            await client.signal("o", "go", "gone", request_id="once")
+            await client.signal("o", "go", "gone", request_id="gone once")
             await opens(app, "o-shared")
             await client.promises.resolve("o-shared", 7)
             assert await run.result(60) == [2, True, "gone", 7]

@@ -481,7 +481,7 @@ def test_nobody_ever_sees_what_was_settled_or_ended_before_those_who_wait_were_t
         writer = opened[-1]
         parent = await scene.run("r", deadline_at=1_000_060.0)
         children = [NewRun(id, id, GROUP, "{}", "r", n) for n, id in enumerate(("begun", "ready"), start=1)]
-        await scene.pause(parent, opens=[question("r", due_at=1_000_060.0)], starts=children)
+        await scene.pause(parent, entry(0), opens=[question("r", due_at=1_000_060.0)], starts=children)
         [claim] = await scene.claim(workflows=["begun"])
         await scene.append(claim.run, opens=[question("begun")])
         other = await scene.run("other")

@@ -52,9 +52,8 @@ WHERE namespace = ? AND id = ? AND NOT cancel_asked AND ended_at IS NULL
 PARENT = "SELECT parent_id FROM runs WHERE namespace = ? AND id = ?"
 
 CHILDREN = """
-SELECT id FROM runs INDEXED BY runs_by_parent
+SELECT number, id FROM runs INDEXED BY runs_by_parent
 WHERE namespace = ? AND parent_id = ? AND parent_n IS NOT NULL AND (ended_at IS NULL OR retryable)
-ORDER BY number
 """
 
 IS_RECORDED = "SELECT 1 FROM audit WHERE namespace = ? AND id = ?"
@@ -244,7 +243,7 @@ def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent
     _close(tx, namespace, run, EntryKind.CANCELLED, to_json({"by": event.by, "reason": reason}).decode())
     live.delete(tx, namespace, run_id)
     messages.unjoin_all(tx, namespace, run_id)
-    for (child_id,) in tx.db.execute(CHILDREN, (namespace, run_id)).fetchall():
+    for _, child_id in sorted(tx.db.execute(CHILDREN, (namespace, run_id)).fetchall()):
         cancel(tx, namespace, child_id, None, f"run:{run_id}")
     return _recorded(tx, namespace, run, event)
 
