@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, RunState, Signoff
+from signoff.errors import NonDeterminism
 from signoff.records import AuditKind, PromiseKind, PromiseState
 from signoff.stores.paging import AuditFilter, PromiseFilter
 from signoff.stores.sqlite import SqliteStore
@@ -82,14 +83,15 @@ async def test_runs_begun_under_a_former_schema_finish_under_the_newest(
         assert await never_started.result() == ["fetch o-2", True, "pay o-2"]
         assert await (await client.get("lost")).result() == ["fetch o-3", True, "pay o-3"]
         clock.advance(3600)
-        assert await (await client.get("asleep")).result() == "after"
+        with pytest.raises(NonDeterminism, match="timer"):  # its journal does not say for how long it sleeps
+            await (await client.get("asleep")).result()
         for child in ("parent.1", "parent.2"):
             await reaches(app, child, RunState.PAUSED)
             await client.signal(child, "go", child[-1])
         assert await (await client.get("parent")).result() == "12"
         assert (await client.promises.resolve("p")).state == "resolved"
     await app.store.close()
-    assert sorted(orders.calls) == ["after", "fetch o-2", "fetch o-3", "pay o-1", "pay o-2", "pay o-3"]
+    assert sorted(orders.calls) == ["fetch o-2", "fetch o-3", "pay o-1", "pay o-2", "pay o-3"]
 
 
 @pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)
