@@ -11,16 +11,13 @@ from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Signoff
-from signoff.errors import NonDeterminism
 from signoff.records import AuditKind, PromiseKind, PromiseState
 from signoff.stores.paging import AuditFilter, PromiseFilter
 from signoff.stores.sqlite import SqliteStore
-from signoff.testing import VirtualClock
 from tests.stores.processes import outcome
 from tests.stores.released import orders
 from tests.stores.scene import YES
-from tests.support import in_asyncio, until
+from tests.support import in_asyncio
 
 RELEASED = sorted(Path(orders.__file__).parent.glob("*.sql"))
 
@@ -55,41 +52,6 @@ def schema_of(path: Path) -> list[Any]:
 
 def test_the_first_schema_is_recorded() -> None:
     assert [recorded.stem for recorded in RELEASED] == ["0001"]
-
-
-@pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)
-@in_asyncio
-async def test_runs_begun_under_a_former_schema_finish_under_the_newest(
-    tmp_path: Path, recorded: Path
-) -> None:
-    path = old_file(recorded, tmp_path / "signoff.db")
-    orders.calls.clear()
-    clock, lease_clock = VirtualClock(1_780_000_000.0), VirtualClock(1_780_000_000.0)
-    app = Signoff(SqliteStore(path, clock=clock, lease_clock=lease_clock))
-    orders.register(app)
-    async with AsyncClient(app) as client, app.worker():
-        never_started = await client.get("never-started")
-
-        async def asked() -> bool:
-            questions = (await client.questions()).items
-            return {question.run_id for question in questions} == {"asked", "never-started", "lost"}
-
-        lease_clock.advance(60)
-        clock.advance(1)
-        await until(app, asked)
-        for question in (await client.questions()).items:
-            await client.answer(question.id, True)
-        assert await (await client.get("asked")).result() == ["fetch o-1", True, "pay o-1"]
-        assert await never_started.result() == ["fetch o-2", True, "pay o-2"]
-        assert await (await client.get("lost")).result() == ["fetch o-3", True, "pay o-3"]
-        clock.advance(3600)
-        with pytest.raises(NonDeterminism, match="timer"):  # its journal does not say for how long it sleeps
-            await (await client.get("asleep")).result()
-        with pytest.raises(NonDeterminism, match="child"):  # nor does its what the children were given
-            await (await client.get("parent")).result()
-        assert (await client.promises.resolve("p")).state == "resolved"
-    await app.store.close()
-    assert sorted(orders.calls) == ["fetch o-2", "fetch o-3", "pay o-1", "pay o-2", "pay o-3"]
 
 
 @pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)

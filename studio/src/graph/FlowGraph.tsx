@@ -22,10 +22,11 @@ interface Looks {
   items: readonly Item[];
   voices: readonly Voice[];
   hasSucceeded: boolean;
+  hasFailed: boolean;
 }
 
-export function FlowGraph({ runId, graph, items, voices, hasSucceeded }: Looks) {
-  const happened = factsOf(items, voices);
+export function FlowGraph({ runId, graph, items, voices, hasSucceeded, hasFailed }: Looks) {
+  const happened = factsOf(items, voices, hasFailed);
   const counts = new Counts(graph, happened, hasSucceeded);
   const drawing = drawn(graph, happened, counts);
   const [width, height] = [drawing.width + MARGIN, drawing.height + MARGIN];

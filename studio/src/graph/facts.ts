@@ -65,8 +65,8 @@ interface Interrupt {
 const ANSWERED = new Set(["succeeded", "timed_out"]);
 
 /** Return how often events were emitted from outside, and what became of the chunks, by their places. */
-export function factsOf(items: readonly Item[], voices: readonly Voice[]): Happened {
-  const gathering = new Gathering(new Set(voices.map(({ n }) => n)));
+export function factsOf(items: readonly Item[], voices: readonly Voice[], hasFailed: boolean): Happened {
+  const gathering = new Gathering(new Set(voices.map(({ n }) => n)), hasFailed);
   for (const item of items) gathering.add(item);
   for (const { name } of voices) gathering.of(name).running += 1;
   return new Happened(gathering.places, gathering.told);
@@ -100,7 +100,10 @@ class Gathering {
   readonly told = new Map<string, number>();
   private readonly again = new Map<string, number>();
 
-  constructor(private readonly speaking: ReadonlySet<number>) {}
+  constructor(
+    private readonly speaking: ReadonlySet<number>,
+    private readonly hasFailed: boolean,
+  ) {}
 
   of(place: string): Gathered {
     let facts = this.places.get(place);
@@ -124,7 +127,8 @@ class Gathering {
     const isRunning = n !== undefined && this.speaking.has(n);
     if (isRunning && (state === "open" || state === "retrying")) return;
     if (state === "succeeded") this.ended(name, value);
-    else if (state === "failed") facts.failed += 1;
+    // A failed execution keeps its failed step open, for an operator who retries it.
+    else if (state === "failed" || (state === "retrying" && this.hasFailed)) facts.failed += 1;
     else if (state === "retrying") facts.retrying += 1;
     else if (state === "abandoned" || state === "cancelled") facts.cancelled += 1;
     else if (doubt !== undefined) {

@@ -106,6 +106,7 @@ function Told({ run, entries, voices, isLive }: Looks) {
           items={items}
           voices={voices}
           hasSucceeded={run.state === "succeeded"}
+          hasFailed={run.state === "failed"}
         />
       )}
       {(items.length > 0 || !isLive) && (
