@@ -109,7 +109,7 @@ def test_what_failed_is_shown_and_what_it_took_with_it(page: Page, http: httpx.C
     assert ended(http, name)["state"] == "failed"
     listed = chunks(page, name, "order")
     # what the other item asks stays open: an operator may retry the execution
-    expect(listed).to_contain_text("pack: waits for a person, failed, 1 failed attempt")
+    expect(listed).to_contain_text("pack: waits for a person, failed")
     expect(listed.get_by_text("notify: not begun")).to_be_visible()
     expect(node(page, "pack")).to_contain_text("failed")
 
