@@ -65,6 +65,7 @@ def test_start_says_that_no_worker_has_a_workflow_of_that_name(here: Here, open_
 def test_start_checks_the_arguments_before_it_starts(
     here: Here, open_shop: Path, line: str, why: str
 ) -> None:
+    until(lambda: here("workflows", "--json", cwd=open_shop).json["items"])  # the worker has announced them
     refused = here("start", *line.split(), "--id", "never", cwd=open_shop)
     assert (refused.code, refused.out) == (2, "")
     assert f"'add' does not take these arguments: {why}" in refused.err
