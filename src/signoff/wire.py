@@ -213,7 +213,8 @@ def to_problem(error: SignoffError) -> dict[str, Any]:
         "detail": str(error),
     }
     if URN + kind.__name__ in _ERRORS:
-        problem.update({name: getattr(error, name) for name in signature(kind).parameters})
+        facts = {name: getattr(error, name) for name in signature(kind).parameters}
+        problem.update({name: value for name, value in facts.items() if value is not None})
     if isinstance(error, WrongAnswer):
         problem["fields"] = _fields(problem.pop("problems"))
     elif isinstance(error, InvalidValue | NotSerializable):
