@@ -124,6 +124,8 @@ def return_annotation(function: Function) -> Any:
     if isinstance(function, type):
         return function
     plain = _underlying(function)
+    if _declares_nothing(plain):
+        return Any
     try:
         annotation = _returns[plain]
     except (KeyError, TypeError):  # new, or it cannot be hashed or referred to weakly
@@ -132,6 +134,16 @@ def return_annotation(function: Function) -> Any:
         if complete and found:
             _returns[plain] = annotation
     return _owner(function) if annotation is Self else annotation
+
+
+def _declares_nothing(function: Any) -> bool:
+    """Whether a plain function has no annotations, without resolving any. Most steps of a busy run are such."""
+    return (
+        isinstance(function, types.FunctionType)
+        and getattr(function, "__annotate__", None) is None  # from Python 3.14 on, what would make them
+        and not function.__annotations__
+        and not hasattr(function, "__wrapped__")
+    )
 
 
 def _owner(function: Function) -> Any:
