@@ -18,8 +18,11 @@ from typing import Any, cast
 # asyncio
 
 
-@contextmanager
-def running(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+Outer = tuple[asyncio.AbstractEventLoop | None, "asyncio.Task[Any] | None"]
+"""The loop that ran in a thread, and its current task."""
+
+
+def enter(loop: asyncio.AbstractEventLoop) -> Outer:
     """Make ``loop`` the running loop of the calling thread, in place of the one that runs there, if any.
 
     The outer loop's current task is set aside meanwhile: from Python 3.14 on asyncio enters no task while another
@@ -27,18 +30,34 @@ def running(loop: asyncio.AbstractEventLoop) -> Generator[None]:
 
     asyncio exports these names for other implementations of loops and tasks. The public ways to run a loop refuse to
     run one inside another.
+
+    Returns:
+        What ``leave`` restores.
     """
     outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
     task = None if outer is None else asyncio.current_task(outer)
     if outer is not None and task is not None:
         asyncio._leave_task(outer, task)  # pyright: ignore[reportPrivateUsage]
     asyncio._set_running_loop(loop)  # pyright: ignore[reportPrivateUsage]
+    return outer, task
+
+
+def leave(outside: Outer) -> None:
+    """Make the loop and the task current again that were so before ``enter``."""
+    outer, task = outside
+    asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
+    if outer is not None and task is not None:
+        asyncio._enter_task(outer, task)  # pyright: ignore[reportPrivateUsage]
+
+
+@contextmanager
+def running(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """Make ``loop`` the running loop of the calling thread for a while, see ``enter``."""
+    outer = enter(loop)
     try:
         yield
     finally:
-        asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
-        if outer is not None and task is not None:
-            asyncio._enter_task(outer, task)  # pyright: ignore[reportPrivateUsage]
+        leave(outer)
 
 
 def agent_run_here() -> str | None:

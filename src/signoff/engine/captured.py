@@ -59,7 +59,7 @@ def captured_text(function: Function) -> dict[str, str]:
         function = cast("functools.partial[Any]", function).func
     if not isinstance(function, FunctionType):
         return _text_of_self(function)
-    if function.__closure__ is None and function.__defaults__ is None and function.__kwdefaults__ is None:
+    if _stands_alone(function):
         return {}
     found: dict[str, str] = {}
     _add_captured(function, found, "", set())
@@ -82,7 +82,9 @@ def detached(function: Function, memo: Memo) -> Function:
         if is_same and all(kwargs[name] is each for name, each in made.keywords.items()):
             return made
         return functools.partial(inner, *args, **kwargs)
-    if not isinstance(function, FunctionType) or not (_owned_by(function) or _has_own_defaults(function)):
+    if not isinstance(function, FunctionType) or _stands_alone(function):
+        return function
+    if not (_owned_by(function) or _has_own_defaults(function)):
         return function
     known = memo.get(id(function))
     return _detached_function(function, memo) if known is None else known[1]
@@ -209,6 +211,14 @@ def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:  # nothing is in it yet
             continue
+
+
+def _stands_alone(function: FunctionType) -> bool:
+    """Whether a function surely has nothing of the code around it.
+
+    This reads nothing that CPython announces to audit hooks, such as ``__code__``: each step asks.
+    """
+    return function.__closure__ is None and "<locals>" not in function.__qualname__
 
 
 def _is_local(function: FunctionType) -> bool:

@@ -17,7 +17,7 @@ _MOST_WARNINGS: Final = 1_000
 _warned: set[tuple[str, str]] = set()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Given:
     """A function and its arguments as they were when the step was called.
 

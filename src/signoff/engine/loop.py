@@ -30,7 +30,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NoReturn, Protocol, cast
 
@@ -135,6 +135,26 @@ class Stuck(Exception):
         self.where = where
 
 
+_Outside = tuple[Any, private_names.Outer]
+
+
+class _Entered:
+    """A loop while it is the running one of a thread. Each turn of a run makes one: a generator would take longer."""
+
+    __slots__ = ("_loop", "_outside")
+
+    _outside: _Outside
+
+    def __init__(self, loop: WorkflowLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        self._outside = self._loop.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.leave(self._outside)
+
+
 class WorkflowLoop(asyncio.AbstractEventLoop):
     """A loop that runs until nothing is ready, and never waits.
 
@@ -165,18 +185,24 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     # Driving
 
-    @contextmanager
-    def entered(self) -> Generator[None]:
+    def entered(self) -> AbstractContextManager[None]:
         """Be the running loop of the calling thread: for a replay once, instead of for each of its entries."""
+        return _Entered(self)
+
+    def enter(self) -> _Outside:
+        """Become the running loop of the calling thread. Returns what ``leave`` restores."""
         hooks = sys.get_asyncgen_hooks()
-        with private_names.running(self):
-            sys.set_asyncgen_hooks(firstiter=self.generators.begin, finalizer=self._finish_generator)
-            self._entered_by = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._entered_by = None
-                sys.set_asyncgen_hooks(*hooks)
+        outer = private_names.enter(self)
+        sys.set_asyncgen_hooks(firstiter=self.generators.begin, finalizer=self._finish_generator)
+        self._entered_by = threading.get_ident()
+        return hooks, outer
+
+    def leave(self, outside: _Outside) -> None:
+        """Restore what ``enter`` found."""
+        hooks, outer = outside
+        self._entered_by = None
+        sys.set_asyncgen_hooks(*hooks)
+        private_names.leave(outer)
 
     def is_running_here(self) -> bool:
         """Whether this is the running loop of the calling thread."""
@@ -413,11 +439,6 @@ def calling_line(frame: FrameType | None) -> str:
     if outermost is None:
         return UNKNOWN_LINE
     return _line(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
-
-
-def is_ours(code: CodeType) -> bool:
-    """Whether code is Signoff's own."""
-    return code.co_filename.startswith(_PACKAGE)
 
 
 def line_in(code: CodeType, instruction: int) -> str:
