@@ -25,7 +25,7 @@ Outer = tuple[asyncio.AbstractEventLoop | None, "asyncio.Task[Any] | None"]
 def enter(loop: asyncio.AbstractEventLoop) -> Outer:
     """Make ``loop`` the running loop of the calling thread, in place of the one that runs there, if any.
 
-    The outer loop's current task is set aside meanwhile: from Python 3.14 on asyncio enters no task while another
+    From Python 3.14 on the outer loop's current task is set aside meanwhile: asyncio enters no task there while another
     task of the thread is current.
 
     asyncio exports these names for other implementations of loops and tasks. The public ways to run a loop refuse to
@@ -35,9 +35,11 @@ def enter(loop: asyncio.AbstractEventLoop) -> Outer:
         What ``leave`` restores.
     """
     outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
-    task = None if outer is None else asyncio.current_task(outer)
-    if outer is not None and task is not None:
-        asyncio._leave_task(outer, task)  # pyright: ignore[reportPrivateUsage]
+    task = None
+    if sys.version_info >= (3, 14) and outer is not None:
+        task = asyncio.current_task(outer)
+        if task is not None:
+            asyncio._leave_task(outer, task)  # pyright: ignore[reportPrivateUsage]
     asyncio._set_running_loop(loop)  # pyright: ignore[reportPrivateUsage]
     return outer, task
 

@@ -14,6 +14,9 @@ from signoff.errors import NotAwaited
 if TYPE_CHECKING:
     from signoff.engine.execution import Execution
 
+_OWN_DEPTH = 2
+"""How many frames are surely not the user's: of ``_build``, and of the ``__init__`` that calls it."""
+
 _DEPTH = 8
 """How far up the stack the line is looked for that builds a call."""
 
@@ -66,6 +69,8 @@ class Built(Awaited):
         self._code = None
         self._at = 0
         frame = inspect.currentframe()
+        for _ in range(_OWN_DEPTH):
+            frame = frame and frame.f_back  # and no name for a frame here: that would keep what was built
         for _ in range(_DEPTH):
             if frame is None:
                 return
