@@ -319,11 +319,11 @@ class AsyncClient:
 
         Args:
             run_id: The run.
-            reason: Why, for people. Whoever waits for the run reads it in ``RunTerminated``.
+            reason: Why, for people. Callers that wait for the run read it in ``RunTerminated``.
             by: Who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: It has ended.
         """
         await self.backend.terminate(run_id, reason=reason, by=by)
@@ -332,7 +332,7 @@ class AsyncClient:
         """Have a failed run go on from where it failed, or a suspended one go on.
 
         One that failed because of its code was kept whole. One that failed for good keeps its journal, but for the
-        call that failed and what came after it; whoever waited for it has its failure and keeps it.
+        call that failed and what came after it; callers that waited for it keep its failure.
 
         Args:
             run_id: The run.
@@ -340,7 +340,7 @@ class AsyncClient:
             by: Who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: It has not failed, or cannot be retried; the message says why.
         """
         await self.backend.retry(run_id, reason=reason, by=by)
@@ -360,7 +360,7 @@ class AsyncClient:
             The run as it is now: ``running`` until its worker has let go of it.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: It has ended.
 
         Example::
@@ -377,7 +377,7 @@ class AsyncClient:
             by: Who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: It has ended.
         """
         return await self.backend.resume_run(run_id, by=by)
@@ -392,7 +392,7 @@ class AsyncClient:
             by: Who saves it, such as ``user:ana``, for the audit trail.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             SnapshotRefused: It waits for a promise or a run that is another run's, and would wait for ever elsewhere;
                 or the server redacts what a snapshot would show.
             AccessDenied: A server lets admins only have them.

@@ -27,7 +27,7 @@ async def suspend(
         The run as it is afterwards.
 
     Raises:
-        NotFound: There is no such run.
+        NotFound: The run does not exist.
         InvalidState: It has ended.
     """
     event = _event(AuditKind.SUSPENDED, run_id, by, reason, token)
@@ -48,14 +48,14 @@ async def terminate(
         store: Where the run is.
         run_id: The run.
         by: Who asks for it, such as ``user:ana``.
-        reason: Why, for people. Whoever waits for the run reads it in ``RunTerminated``.
+        reason: Why, for people. Callers that wait for the run read it in ``RunTerminated``.
         token: The id of this call, so that a repetition has no effect.
 
     Returns:
         The run as it is afterwards: ``cancelled``.
 
     Raises:
-        NotFound: There is no such run.
+        NotFound: The run does not exist.
         InvalidState: It has ended.
     """
     event = _event(AuditKind.TERMINATED, run_id, by, reason, token)
@@ -68,7 +68,7 @@ async def retry(
     """Have a failed run go on from where it failed, or a suspended one go on.
 
     A run that failed for good keeps its journal, but for what came of the call that failed and everything after it:
-    steps that the code did on its way out are forgotten. Whoever waited for the run has its failure and keeps it.
+    steps that the code did on its way out are forgotten. Callers that waited for the run keep its failure.
 
     Args:
         store: Where the run is.
@@ -81,7 +81,7 @@ async def retry(
         The run as it is afterwards.
 
     Raises:
-        NotFound: There is no such run.
+        NotFound: The run does not exist.
         InvalidState: It has not failed, another run of its session is active, or it asked people, started child runs,
             or began steps of ``effect="once"`` after the failure, which cannot be taken back.
     """

@@ -219,7 +219,7 @@ async def resume(client: AsyncClient, out: Output, run_id: str, by: str | None) 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--reason", help="Why; whoever waits for the run reads it.")
+@click.option("--reason", help="Why. Callers that wait for the run read it.")
 @click.option(
     "--by", metavar="USER", help="Who terminates it, for the audit trail.  [default: your login name]"
 )

@@ -182,7 +182,7 @@ def find(path: str) -> object:
     """Find what ``module:qualname`` names, if the module is imported already.
 
     Looks only at what is there: asking a module for an attribute can make it import others. A module that runs as a
-    script is found by the name by which others import it.
+    script is found by its import name.
 
     Returns:
         What it names, or None.

@@ -354,7 +354,7 @@ class Driver:
         self._agenda.remind(next_at, call.n)
 
     def _log_failure(self, attempt: Attempt, wait: float | None) -> None:
-        """Log an attempt that failed: whoever looks at a slow run wants to know what it retries."""
+        """Log an attempt that failed: a slow run should show its retries."""
         assert attempt.error is not None
         what = f"{type(attempt.error).__name__}: {text_of(attempt.error)}"
         log.warning(

@@ -105,7 +105,7 @@ class RetryPolicy:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
             _note(
                 error,
-                f"RetryPolicy.retry_after returned {seconds!r:.100}, which is no number of seconds: ignored",
+                f"RetryPolicy.retry_after returned {seconds!r:.100}, which is not a number of seconds: ignored",
             )
             return 0.0
         return float(min(max(seconds, 0.0), LONGEST_ASKED_SECONDS))

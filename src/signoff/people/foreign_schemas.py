@@ -87,7 +87,7 @@ _KEPT: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def checked_as(schema: object, value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return a schema by which a value and what is put in its place can be checked.
+    """Return a schema that checks a value and its replacement.
 
     Args:
         schema: What it is said to be.

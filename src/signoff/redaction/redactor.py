@@ -71,7 +71,7 @@ class Redactor:
         return await self.shown(result)
 
     async def secrets(self, run_id: str | None, run: Run | None = None) -> frozenset[str] | None:
-        """Return the texts that are hidden of a run and of those related to it; None if there is no such run.
+        """Return the texts that are hidden of a run and of those related to it; None if the run does not exist.
 
         Args:
             run_id: The run; None: of none.

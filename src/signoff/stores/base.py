@@ -272,7 +272,7 @@ class Store(
             The run as it is afterwards.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
         """
         ...
 
@@ -301,7 +301,7 @@ class Store(
             The run as it is afterwards.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: It has not failed; or it failed for good, and ``how`` is missing or of another epoch, or
                 another run of its session is active.
         """
@@ -322,7 +322,7 @@ class Store(
             The run as it is afterwards. One that is suspended already stays as it is.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: It has ended.
             LeaseLost: Another ``epoch``, or the run is not running.
         """
@@ -339,7 +339,7 @@ class Store(
             The run as it is afterwards. One that is not suspended stays as it is.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: It has ended.
         """
         ...
@@ -359,7 +359,7 @@ class Store(
             The run as it is afterwards. Repeated with the same event it has no further effect.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: It has ended, and did not fail retryably.
         """
         ...
@@ -380,7 +380,7 @@ class Store(
             Whether this call left it; False for a repetition of ``request_id`` with the same name and value.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
             InvalidState: The run has ended (one that failed retryably has not: it keeps the signal).
             RequestConflict: ``request_id`` was used for this run with another name or value.
         """

@@ -20,7 +20,7 @@ from signoff.records import (
 
 @dataclass(frozen=True, slots=True)
 class SavedRequest:
-    """The request id of a signal or an answer, by which a repetition is known."""
+    """The request id of a signal or an answer. It identifies a repetition."""
 
     run_id: str
     request_id: str
@@ -188,7 +188,7 @@ class SnapshotStore(Protocol):
         Of the promises that are of no run, those come along that one of the runs has joined.
 
         Raises:
-            NotFound: There is no such run.
+            NotFound: The run does not exist.
         """
         ...
 
