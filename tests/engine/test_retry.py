@@ -70,9 +70,9 @@ async def test_the_error_of_a_step_is_kept_if_the_policy_fails(
         (lambda error: timedelta(seconds=-90), 1, None),
         (lambda error: timedelta(days=9), 86_400, None),
         (lambda error: float("inf"), 86_400, None),
-        (lambda error: float("nan"), 1, "no number of seconds"),
-        (lambda error: "90", 1, "no number of seconds"),
-        (lambda error: True, 1, "no number of seconds"),
+        (lambda error: float("nan"), 1, "not a number of seconds"),
+        (lambda error: "90", 1, "not a number of seconds"),
+        (lambda error: True, 1, "not a number of seconds"),
         (raises(ValueError("late")), 1, "RetryPolicy.retry_after raised ValueError: late"),
     ],
 )
