@@ -78,7 +78,7 @@ class Crowd:
             for promise in list(self.world.store.model.tables.promises.values()):
                 age = self.world.clock.now() - promise.created_at
                 if promise.state is PromiseState.PENDING and promise.due_at is None and age > PATIENCE:
-                    self._do(self._settle(promise, "user:last", 0.0, "last"))
+                    self._do(self._settle(promise, "user:last", 0.0, f"last:{promise.id}"))
 
     def _do(self, work: Any) -> None:
         """Have somebody do something; the world goes on until they have."""

@@ -260,7 +260,7 @@ class Execution:
             promise async for promise in self._questions(PromiseState.PENDING) if _event_of(promise) == event
         ]
         if len(waiting) > 1:
-            raise AmbiguousEvent(event, [_interrupt_id(each) or each.id for each in waiting])
+            raise AmbiguousEvent(event, sorted(_interrupt_id(each) or each.id for each in waiting))
         try:
             if not waiting:
                 return await self._tell({"emit": event, "value": value}, request_id, "events")
