@@ -23,6 +23,7 @@ from pydantic_ai.toolsets import AbstractToolset
 from signoff import Signoff
 from signoff.agents import Conversation, Durable
 from signoff.clock import Clock
+from signoff.stores.base import Store
 from tests.support import new_app, running
 
 
@@ -65,11 +66,20 @@ class ObedientModel:
 
 
 class Chats:
-    """A process with an agent: ``rm`` needs approval, ``cat`` does not."""
+    """A process with an agent: ``rm`` needs approval, ``cat`` does not.
+
+    Args:
+        place: A folder for a SQLite store, or a store.
+        durable: What ``Durable`` takes.
+        clock: The SQLite store's clock.
+        while_reading: Called by ``cat``.
+        toolsets: Further tools.
+        registered: What ``app.register`` takes.
+    """
 
     def __init__(
         self,
-        folder: Path,
+        place: Path | Store,
         *,
         durable: dict[str, Any] | None = None,
         clock: Clock | None = None,
@@ -77,7 +87,7 @@ class Chats:
         toolsets: Sequence[AbstractToolset[Any]] = (),
         **registered: Any,
     ) -> None:
-        self.app: Signoff = new_app(folder, clock=clock)
+        self.app = new_app(place, clock=clock) if isinstance(place, Path) else Signoff(place)
         self.while_reading = while_reading
         self.removed: list[str] = []
         self.read: list[str] = []

@@ -16,7 +16,8 @@ from signoff.agents import Durable, ToolCall, approve, ask, ask_user, deny, in_w
 from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.testing import MemoryStore, environment
 from tests.agents.scripts import Script, calls, returns, says
-from tests.support import in_asyncio
+from tests.places import NewStore
+from tests.support import in_asyncio, running
 
 Runs = Callable[["Agent[None, str]"], Awaitable[str]]
 
@@ -31,6 +32,7 @@ class Scene:
         durable: Durable[Any] | None = None,
         pay: Callable[..., Any] | None = None,
         is_workflow_code: bool = False,
+        app: Signoff | None = None,
         **options: Any,
     ) -> None:
         self.paid: list[str] = []
@@ -56,7 +58,7 @@ class Scene:
             capabilities=[Durable()],
             tools=[Tool(in_workflow(outer) if is_workflow_code else outer, name="outer")],
         )
-        self.app = Signoff(MemoryStore())
+        self.app = app or Signoff(MemoryStore())
 
         @self.app.workflow
         async def work(ctx: Context) -> list[Any]:
@@ -112,6 +114,15 @@ async def test_an_agent_that_may_ask_does_not_run_where_it_cannot(runs: Runs) ->
     async with environment(scene.app) as env:
         with pytest.raises(OutsideWorkflow, match=r"agent 'inner'.*nobody can be asked.*@in_workflow"):
             await env.run(scene.work)
+    assert (scene.paid, scene.inner_script.asked) == ([], [])
+
+
+@in_asyncio
+async def test_an_agent_that_may_ask_does_not_run_where_it_cannot_in_any_store(new_store: NewStore) -> None:
+    scene = Scene(directly, durable=Durable(approvals=["pay"]), app=Signoff(new_store()))
+    async with running(scene.app) as client:
+        with pytest.raises(OutsideWorkflow, match=r"agent 'inner'.*nobody can be asked"):
+            await (await client.start(scene.work)).result(60)
     assert (scene.paid, scene.inner_script.asked) == ([], [])
 
 

@@ -18,9 +18,11 @@ from signoff.errors import InvalidValue, NotSerializable, ResumeRefused
 from signoff.people import resumptions
 from signoff.people.bulk import GivenAnswer
 from signoff.records import AuditKind
+from signoff.stores.base import Store
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.agents.chats import Chats
+from tests.places import NewStore
 from tests.server.conftest import serving
 from tests.support import in_asyncio
 
@@ -39,8 +41,8 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(folder: Path, way: str, **options: Any) -> AsyncIterator[Talk]:
-    chats = Chats(folder, **options)
+async def talking(place: Path | Store, way: str, **options: Any) -> AsyncIterator[Talk]:
+    chats = Chats(place, **options)
     if way == "store":
         async with chats.running() as opened:
             yield Talk(chats, opened.client)
@@ -214,9 +216,9 @@ async def test_of_two_that_use_one_token_at_once_one_wins(tmp_path: Path, way: s
 @pytest.mark.parametrize("are_named", [True, False], ids=["named", "unnamed"])
 @in_asyncio
 async def test_of_several_who_say_the_same_by_one_token_one_succeeds_and_the_others_learn_who(
-    tmp_path: Path, way: str, are_named: bool
+    new_store: NewStore, way: str, are_named: bool
 ) -> None:
-    async with talking(tmp_path, way) as talk:
+    async with talking(new_store(), way) as talk:
         chat = talk.conversation("c")
         _, token = await paused(chat, "rm a")
         people = ["ana", "bob", "cem", "dan"]

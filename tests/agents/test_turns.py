@@ -25,6 +25,7 @@ from signoff.people.resumptions import CONTEXT
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, VirtualClock, after_step, environment
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of
+from tests.places import NewStore
 from tests.support import in_asyncio, new_app, opened, running
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -101,9 +102,9 @@ async def test_a_message_answers_the_open_question_if_the_agent_says_so(tmp_path
 @pytest.mark.parametrize("text", ["yes", "no, keep that one"])
 @in_asyncio
 async def test_a_message_that_has_answered_answers_nothing_else_when_it_is_said_again(
-    tmp_path: Path, text: str
+    new_store: NewStore, text: str
 ) -> None:
-    first = Chats(tmp_path, on_message="answer")
+    first = Chats(new_store(), on_message="answer")
     async with first.running():
         chat = first.conversation("c")
         await chat.run("rm a")
@@ -111,7 +112,7 @@ async def test_a_message_that_has_answered_answers_nothing_else_when_it_is_said_
         assert isinstance(answered, Finished)
         assert await chat.run(text, id="m-1") == answered, "nothing is asked any more"
         assert isinstance(await chat.run("rm b"), Paused)
-    second = Chats(tmp_path, on_message="answer")
+    second = Chats(new_store(), on_message="answer")
     async with second.running():  # another process
         chat = second.conversation("c")
         repeated = await asyncio.gather(*(chat.run(text, id="m-1") for _ in range(3)))

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,8 @@ import pytest
 from signoff import Context, Signoff
 from signoff.errors import NotAwaited
 from signoff.testing import MemoryStore, environment
-from tests.support import asked, in_asyncio, new_app, pauses, running
+from tests.places import NewStore
+from tests.support import asked, in_asyncio, pauses, running
 
 
 async def inner(ctx: Context) -> None: ...
@@ -105,6 +105,29 @@ async def test_what_is_kept_to_the_end_fails_the_run(build: Any) -> None:
         await Scene().refusal(work)
     finally:
         kept.clear()
+
+
+@pytest.mark.parametrize("kind", ["async", "generator"])
+@in_asyncio
+async def test_what_is_dropped_does_not_happen_in_any_store(new_store: NewStore, kind: str) -> None:
+    app, paid = Signoff(new_store()), list[str]()
+
+    @app.workflow(name="async")
+    async def asynchronous(ctx: Context) -> None:
+        ctx.wait_for_user("Pay?")
+        await ctx.step("pay", paid.append, "paid")
+
+    @app.workflow(name="generator")
+    def generator(ctx: Context) -> Generator[Any, Any, None]:
+        ctx.wait_for_user("Pay?")
+        yield ctx.step("pay", paid.append, "paid")
+
+    async with running(app) as client:
+        with pytest.raises(NotAwaited, match="question 'Pay.'"):
+            await (await client.start(kind, id="r")).result(60)
+        assert (await app.store.get_run("r")).retryable
+        assert not await asked(client, "r")
+    assert paid == []
 
 
 @in_asyncio
@@ -307,9 +330,9 @@ async def test_an_error_of_use_is_not_hidden_by_what_was_built_before_it() -> No
 
 
 @in_asyncio
-async def test_a_mended_run_asks_when_it_is_retried(tmp_path: Path) -> None:
+async def test_a_mended_run_asks_when_it_is_retried(new_store: NewStore) -> None:
     forgets = [True]
-    app = new_app(tmp_path)
+    app = Signoff(new_store())
 
     @app.workflow
     async def work(ctx: Context) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Context, RetryPolicy, RunState, Signoff, telemetry
+from signoff import Context, RetryPolicy, RunState, Signoff, telemetry
 from signoff.engine.fatal import is_ctrl_c
-from signoff.testing import MemoryStore
-from tests.support import in_asyncio
+from tests.places import NewStore
+from tests.support import in_asyncio, running
 
 
 class Own(BaseException):
@@ -123,15 +123,15 @@ async def in_task_of_step(ctx: Context, kind: str) -> None:
     ids=lambda code: code.__name__,
 )
 @in_asyncio
-async def test_a_run_fails_whose_code_raises_anything(code: Callable[..., Any]) -> None:
-    app = Signoff(MemoryStore())
+async def test_a_run_fails_whose_code_raises_anything(new_store: NewStore, code: Callable[..., Any]) -> None:
+    app = Signoff(new_store())
     app.workflow(code)
 
     @app.workflow
     async def healthy(ctx: Context) -> str:
         return await ctx.step("works", lambda: "well")
 
-    async with app.worker(), AsyncClient(app) as client:
+    async with running(app) as client:
         for kind in KINDS:
             run = await client.start(code, kind, id=kind)
             with pytest.raises(BaseException) as raised:  # noqa: PT011
@@ -149,8 +149,10 @@ async def test_a_run_fails_whose_code_raises_anything(code: Callable[..., Any]) 
 @pytest.mark.parametrize("kind", ENDS_PROCESSES)
 @pytest.mark.parametrize("how", ["call_soon", "done", "timer"])
 @in_asyncio
-async def test_a_run_fails_whose_callback_would_end_the_process(kind: str, how: str) -> None:
-    app = Signoff(MemoryStore())
+async def test_a_run_fails_whose_callback_would_end_the_process(
+    new_store: NewStore, kind: str, how: str
+) -> None:
+    app = Signoff(new_store())
 
     @app.workflow
     async def flow(ctx: Context) -> int:
@@ -164,15 +166,15 @@ async def test_a_run_fails_whose_callback_would_end_the_process(kind: str, how: 
         await ctx.sleep(0.02)
         return 1
 
-    async with app.worker(), AsyncClient(app) as client:
+    async with running(app) as client:
         with pytest.raises(Exception, match=rf"raised {kind}.*, at .*test_fatal.py:\d+ in boom"):
             await (await client.start(flow, id="r")).result(60)
         assert (await app.store.get_run("r")).retryable
 
 
 @in_asyncio
-async def test_a_step_whose_task_nobody_awaits_does_not_end_the_worker() -> None:
-    app = Signoff(MemoryStore())
+async def test_a_step_whose_task_nobody_awaits_does_not_end_the_worker(new_store: NewStore) -> None:
+    app = Signoff(new_store())
 
     @app.workflow
     async def flow(ctx: Context) -> int:
@@ -183,14 +185,14 @@ async def test_a_step_whose_task_nobody_awaits_does_not_end_the_worker() -> None
         await asyncio.wait([task])
         return 1
 
-    async with app.worker(), AsyncClient(app) as client:
+    async with running(app) as client:
         assert await (await client.start(flow)).result(60) == 1
     assert asyncio.get_running_loop().get_task_factory() is None
 
 
 @in_asyncio
-async def test_a_subscriber_that_exits_ends_nothing() -> None:
-    app = Signoff(MemoryStore())
+async def test_a_subscriber_that_exits_ends_nothing(new_store: NewStore) -> None:
+    app = Signoff(new_store())
 
     @app.workflow
     async def flow(ctx: Context) -> int:
@@ -198,7 +200,7 @@ async def test_a_subscriber_that_exits_ends_nothing() -> None:
 
     stop = telemetry.subscribe(lambda event: boom("SystemExit"))
     try:
-        async with app.worker(), AsyncClient(app) as client:
+        async with running(app) as client:
             assert await (await client.start(flow)).result(60) == 1
     finally:
         stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,8 @@ from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, inte
 from signoff.engine.retry import NO_RETRY
 from signoff.errors import InvalidState
 from signoff.records import EntryKind, MessageKind, Run
-from tests.support import in_asyncio, journaled, new_app, opened, reaches, until
+from tests.places import NewStore
+from tests.support import in_asyncio, journaled, opened, reaches, until
 
 
 @asynccontextmanager
@@ -36,9 +36,9 @@ async def suspended(app: Signoff, run_id: str = "r") -> Run:
 @pytest.mark.parametrize("limit", [1, 3])
 @in_asyncio
 async def test_a_step_that_ends_its_workers_is_set_aside_until_an_operator_retries_it(
-    tmp_path: Path, limit: int
+    new_store: NewStore, limit: int
 ) -> None:
-    app, begun, is_mended = new_app(tmp_path), 0, False
+    app, begun, is_mended = Signoff(new_store()), 0, False
 
     @app.workflow
     async def flow(ctx: Context) -> str:
@@ -67,8 +67,8 @@ async def test_a_step_that_ends_its_workers_is_set_aside_until_an_operator_retri
 
 
 @in_asyncio
-async def test_progress_resets_the_count_of_takeovers(tmp_path: Path) -> None:
-    app, fatal = new_app(tmp_path), set(range(8))
+async def test_progress_resets_the_count_of_takeovers(new_store: NewStore) -> None:
+    app, fatal = Signoff(new_store()), set(range(8))
 
     @app.workflow
     async def flow(ctx: Context) -> int:
@@ -90,9 +90,9 @@ async def test_progress_resets_the_count_of_takeovers(tmp_path: Path) -> None:
 
 @in_asyncio
 async def test_a_suspended_run_finishes_its_steps_and_begins_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_store: NewStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app, begun, go_on, later = new_app(tmp_path), asyncio.Event(), asyncio.Event(), 0
+    app, begun, go_on, later = Signoff(new_store()), asyncio.Event(), asyncio.Event(), 0
 
     @app.workflow
     async def flow(ctx: Context) -> str:
@@ -134,8 +134,8 @@ async def test_a_suspended_run_finishes_its_steps_and_begins_nothing(
 
 
 @in_asyncio
-async def test_a_run_whose_clean_up_never_ends_is_terminated(tmp_path: Path) -> None:
-    app, begun, stopped = new_app(tmp_path), asyncio.Event(), asyncio.Event()
+async def test_a_run_whose_clean_up_never_ends_is_terminated(new_store: NewStore) -> None:
+    app, begun, stopped = Signoff(new_store()), asyncio.Event(), asyncio.Event()
 
     @app.workflow
     async def child(ctx: Context) -> None:
@@ -175,8 +175,8 @@ async def test_a_run_whose_clean_up_never_ends_is_terminated(tmp_path: Path) -> 
 
 
 @in_asyncio
-async def test_a_run_that_failed_for_good_goes_on_from_where_it_failed(tmp_path: Path) -> None:
-    app, done, is_mended = new_app(tmp_path), list[str](), False
+async def test_a_run_that_failed_for_good_goes_on_from_where_it_failed(new_store: NewStore) -> None:
+    app, done, is_mended = Signoff(new_store()), list[str](), False
 
     @app.workflow
     async def flow(ctx: Context) -> str:
@@ -211,8 +211,8 @@ async def test_a_run_that_failed_for_good_goes_on_from_where_it_failed(tmp_path:
 
 @pytest.mark.parametrize("how", ["another error", "a task group"])
 @in_asyncio
-async def test_a_run_goes_on_from_the_call_that_its_error_was_made_of(tmp_path: Path, how: str) -> None:
-    app, is_mended = new_app(tmp_path), False
+async def test_a_run_goes_on_from_the_call_that_its_error_was_made_of(new_store: NewStore, how: str) -> None:
+    app, is_mended = Signoff(new_store()), False
 
     @app.workflow
     async def flow(ctx: Context) -> str:
@@ -243,8 +243,8 @@ async def test_a_run_goes_on_from_the_call_that_its_error_was_made_of(tmp_path: 
 
 
 @in_asyncio
-async def test_no_retry_repeats_an_effect_that_happens_once(tmp_path: Path) -> None:
-    app, done = new_app(tmp_path), list[str]()
+async def test_no_retry_repeats_an_effect_that_happens_once(new_store: NewStore) -> None:
+    app, done = Signoff(new_store()), list[str]()
 
     @app.workflow
     async def flow(ctx: Context) -> None:
@@ -267,8 +267,8 @@ async def test_no_retry_repeats_an_effect_that_happens_once(tmp_path: Path) -> N
 
 
 @in_asyncio
-async def test_a_parent_goes_on_once_its_child_was_retried(tmp_path: Path) -> None:
-    app, is_mended = new_app(tmp_path), False
+async def test_a_parent_goes_on_once_its_child_was_retried(new_store: NewStore) -> None:
+    app, is_mended = Signoff(new_store()), False
 
     @app.workflow
     async def child(ctx: Context) -> str:

@@ -14,7 +14,8 @@ from signoff import AsyncClient, Context, RetryPolicy, Signoff
 from signoff.engine.arity import check_step
 from signoff.errors import RegistrationError
 from signoff.testing import MemoryStore
-from tests.support import in_asyncio
+from tests.places import NewStore
+from tests.support import in_asyncio, running
 
 
 async def fetch(order: int, *, deep: bool = False) -> int:
@@ -114,10 +115,12 @@ async def its_parent(ctx: Context, depth: int = 0) -> None:
     ids=lambda value: getattr(value, "__name__", None),
 )
 @in_asyncio
-async def test_a_run_fails_at_once_by_a_call_that_can_never_work(code: Callable[..., Any], why: str) -> None:
-    app = Signoff(MemoryStore())
+async def test_a_run_fails_at_once_by_a_call_that_can_never_work(
+    new_store: NewStore, code: Callable[..., Any], why: str
+) -> None:
+    app = Signoff(new_store())
     app.workflow(code)
-    async with app.worker(), AsyncClient(app) as client:
+    async with running(app) as client:
         with pytest.raises(RegistrationError, match=why):
             await (await client.start(code, id="r")).result(60)
 
@@ -146,8 +149,8 @@ async def test_each_attempt_that_fails_is_logged(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("limit", ["worker", "group"])
 @in_asyncio
-async def test_a_parent_that_polls_its_child_gives_up_the_only_slot(limit: str) -> None:
-    app = Signoff(MemoryStore())
+async def test_a_parent_that_polls_its_child_gives_up_the_only_slot(new_store: NewStore, limit: str) -> None:
+    app = Signoff(new_store())
 
     @app.workflow
     async def child(ctx: Context) -> str:
@@ -165,7 +168,7 @@ async def test_a_parent_that_polls_its_child_gives_up_the_only_slot(limit: str) 
         return await handle
 
     more: dict[str, Any] = {"concurrency": 1} if limit == "worker" else {}
-    async with app.worker(**more), AsyncClient(app) as client:
+    async with running(app, **more) as client:
         if limit == "group":
             await client.groups.limit("default", max_running=1)
         assert await (await client.start(parent)).result(60) == "done"

@@ -8,15 +8,17 @@ import threading
 
 import pytest
 
-from signoff import AsyncClient, Context, RetryPolicy, Signoff
+from signoff import Context, RetryPolicy, Signoff
 from signoff.errors import StepTimeout
-from signoff.testing import MemoryStore
-from tests.support import comes, in_asyncio
+from tests.places import NewStore
+from tests.support import comes, in_asyncio, running
 
 
 @in_asyncio
-async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
-    app, hung, let_go = Signoff(MemoryStore()), threading.Event(), threading.Event()
+async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(
+    new_store: NewStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, hung, let_go = Signoff(new_store()), threading.Event(), threading.Event()
 
     def hang() -> None:
         hung.set()
@@ -31,7 +33,7 @@ async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(caplog: pytest.LogC
         return await ctx.step("quick", lambda: "done", timeout=0.2, retry=RetryPolicy(max_attempts=1))
 
     with caplog.at_level(logging.WARNING, "signoff.worker"):
-        async with app.worker(threads=1), AsyncClient(app) as client:
+        async with running(app, threads=1) as client:
             await client.start(stuck, id="s")
             assert await asyncio.to_thread(hung.wait, 60)
             runs = [await client.start(flow) for _ in range(3)]
@@ -48,14 +50,14 @@ async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(caplog: pytest.LogC
 
 
 @in_asyncio
-async def test_a_plain_step_that_has_a_thread_times_out() -> None:
-    app, let_go = Signoff(MemoryStore()), threading.Event()
+async def test_a_plain_step_that_has_a_thread_times_out(new_store: NewStore) -> None:
+    app, let_go = Signoff(new_store()), threading.Event()
 
     @app.workflow
     async def flow(ctx: Context) -> None:
         await ctx.step("hang", let_go.wait, 60, timeout=0.05, retry=RetryPolicy(max_attempts=1))
 
-    async with app.worker(), AsyncClient(app) as client:
+    async with running(app) as client:
         with pytest.raises(StepTimeout):
             await (await client.start(flow)).result(60)
         let_go.set()

@@ -1,0 +1,69 @@
+"""The kinds of places where runs live, for tests of what must hold in each: in memory, a file, Postgres, a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.server import Server
+from signoff.stores.base import Store
+from signoff.stores.postgres import PostgresStore
+from signoff.stores.remote import RemoteStore
+from signoff.stores.sqlite import SqliteStore
+from signoff.testing import MemoryStore
+from tests.postgres.databases import fresh_database
+from tests.support import OnThread
+
+KINDS = ("memory", "sqlite", "postgres", "remote")
+NewStore = Callable[..., Store]
+"""Makes one more store of a place, as another process would. Options are those of the stores' classes."""
+
+
+@contextmanager
+def place(kind: str, folder: Path) -> Iterator[NewStore]:
+    """A place of one kind. A server has a thread of its own: a worker that blocks its loop does not block it."""
+    with ExitStack() as stack:
+        memory: list[Store] = []
+        servers: list[Server] = []
+
+        def new_memory(**options: Any) -> Store:
+            memory.append(memory[0] if memory else MemoryStore(**options))
+            return memory[0]
+
+        def new_remote(**options: Any) -> Store:
+            if not servers:
+                served = SqliteStore(folder / "signoff.db", **options)
+                lease = options.get("lease_seconds")
+                servers.append(stack.enter_context(OnThread(lambda: _serving(served, lease))))
+            return RemoteStore(servers[0].url)
+
+        match kind:
+            case "memory":
+                yield new_memory
+            case "sqlite":
+                yield lambda **options: SqliteStore(folder / "signoff.db", **options)
+            case "postgres":
+                url = stack.enter_context(fresh_database())
+                yield lambda **options: PostgresStore(url, **options)
+            case _:
+                yield new_remote
+
+
+@asynccontextmanager
+async def _serving(store: Store, worker_lease_seconds: float | None) -> AsyncIterator[Server]:
+    try:
+        async with Server(store, port=0, worker_lease_seconds=worker_lease_seconds) as server:
+            yield server
+    finally:
+        await store.close()
+
+
+@pytest.fixture(params=KINDS)
+def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewStore]:
+    """Makes stores of one place, in a test that is run in each kind of place."""
+    with place(request.param, tmp_path) as make:
+        yield make
