@@ -11,6 +11,9 @@ from typing import Any, Final, Literal, TypedDict, cast
 from signoff import codec
 from signoff.agents.deps import copies_of_deps
 from signoff.errors import InvalidValue, RegistrationError
+from signoff.people.hours import BusinessHours
+from signoff.people.policies import UNSET, Escalation, Quorum
+from signoff.people.policy_options import PolicyOptions, check_policy_options, plain_options, read_options
 from signoff.people.responders import check_names
 from signoff.people.schemas import shorten
 from signoff.start_options import check_seconds
@@ -48,7 +51,10 @@ class ToolCall:
 
 
 class Decision(TypedDict, total=False):
-    """What a policy says of a tool call; made by ``approve``, ``deny`` and ``ask``."""
+    """What a policy says of a tool call; made by ``approve``, ``deny`` and ``ask``.
+
+    ``policy`` has the rest of what the question follows, as plain data.
+    """
 
     verdict: Literal["approve", "deny", "ask"]
     reason: str
@@ -57,6 +63,7 @@ class Decision(TypedDict, total=False):
     assignees: list[str]
     timeout: float | None
     approvers: int
+    policy: dict[str, Any]
 
 
 def approve() -> Decision:
@@ -75,38 +82,84 @@ def ask(
     details: Mapping[str, Any] | None = None,
     assignees: Sequence[str] = (),
     timeout: float | None = None,
-    approvers: int = 1,
+    approvers: int | None = None,
+    quorum: Quorum | int = 1,
+    exclude_requester: bool = False,
+    requester: str | None = None,
+    remind_every: float | None = None,
+    escalations: Sequence[Escalation] = (),
+    hours: BusinessHours | None = None,
+    timeout_answer: Any = UNSET,
 ) -> Decision:
-    """Ask people first.
+    """Ask people first. The options are those of ``Context.wait_for_user``.
 
     Args:
         prompt: What they read; by default the agent's and the tool's names.
         details: What else to show to them.
         assignees: Who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default anybody.
         timeout: After how many seconds nobody's answer is a refusal.
-        approvers: How many different people must approve.
+        approvers: How many different people must approve: the same as a ``quorum`` that is a number.
+        quorum: How many different people must approve; ``Quorum(2, of=3)`` limits the number of voters.
+        exclude_requester: Whether the requester must not answer (four eyes).
+        requester: The requester, such as ``user:ana``; by default the user who started the run.
+        remind_every: After how many seconds to remind people, again and again.
+        escalations: Who may answer, too, if the question stays open.
+        hours: The working time in which all these seconds count.
+        timeout_answer: The decision if nobody answers in time: ``True`` approves, ``False`` denies. For a call that is
+            made elsewhere, its result.
 
     Raises:
-        InvalidValue: An assignee, a time or a number is none.
+        InvalidValue: An assignee, a time or a number is invalid.
+        RegistrationError: The options do not fit together, or too few people could answer.
 
     Example::
 
         def approvals(call: ToolCall) -> Decision:
             if call.tool == "refund" and call.arguments["cents"] > 10_000:
-                return ask(f"Refund {call.arguments['cents']} cents?", assignees=["group:finance"])
+                cents = call.arguments["cents"]
+                return ask(f"Refund {cents} cents?", assignees=["group:finance"], exclude_requester=True)
             return approve()
     """
-    given = cast("object", approvers)
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise InvalidValue("approvers", f"{approvers!r} is no number of people")
+    if approvers is not None:
+        if (
+            isinstance(cast("object", approvers), bool)
+            or not isinstance(cast("object", approvers), int)
+            or approvers < 1
+        ):
+            raise InvalidValue("approvers", f"{approvers!r} is not a number of people from 1 on")
+        if quorum != 1:
+            raise RegistrationError("ask: approvers and quorum say the same; give one of them")
+        quorum = approvers
+    rules: PolicyOptions = {
+        "quorum": quorum,
+        "exclude_requester": exclude_requester,
+        "requester": requester,
+        "remind_every": remind_every,
+        "escalations": escalations,
+        "hours": hours,
+    }
+    if timeout_answer is not UNSET:
+        rules["timeout_answer"] = timeout_answer
+    seconds, names = check_timeout(timeout), check_names("assignees", assignees)
+    check_policy_options(
+        prompt or "ask(...)", "approval", {**rules, "assignees": names, "timeout_seconds": seconds}
+    )
     return {
         "verdict": "ask",
         "prompt": prompt,
         "details": dict(details or {}),
-        "assignees": list(check_names("assignees", assignees)),
-        "timeout": check_timeout(timeout),
-        "approvers": approvers,
+        "assignees": list(names),
+        "timeout": seconds,
+        "policy": plain_options(rules),
     }
+
+
+def rules_of(decision: Decision) -> PolicyOptions:
+    """Return the policy options of the question that a decision asks."""
+    rules = read_options(decision.get("policy", {}))
+    rules["assignees"] = decision.get("assignees", ())
+    rules["timeout_seconds"] = decision.get("timeout")
+    return rules
 
 
 def check_timeout(seconds: float | None) -> float | None:
@@ -207,10 +260,16 @@ def _decision_of(verdict: object, call: ToolCall) -> Decision | None:
             details=decision.get("details"),
             assignees=decision.get("assignees", ()),
             timeout=decision.get("timeout"),
-            approvers=decision.get("approvers", 1),
+            approvers=decision.get("approvers"),
+            **_rest_of(decision),
         )
     codec.encode(decision, path="decision")
     return decision
+
+
+def _rest_of(decision: Decision) -> dict[str, Any]:
+    """Return what ``ask`` is called with besides what a decision says by name."""
+    return dict(read_options(decision.get("policy") or {}))
 
 
 async def _verdict(policy: Policy | None, call: ToolCall) -> tuple[object, bool]:

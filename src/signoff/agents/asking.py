@@ -12,6 +12,9 @@ from signoff.agents.approvals import check_timeout
 from signoff.agents.in_workflow import in_workflow
 from signoff.context import current_context
 from signoff.errors import QuestionCancelled, SignalTimeout
+from signoff.people.hours import BusinessHours
+from signoff.people.policies import Escalation
+from signoff.people.policy_options import PolicyOptions, check_policy_options
 from signoff.people.responders import check_names
 
 _TYPES: dict[str, dict[str, Any]] = {
@@ -47,25 +50,48 @@ class AskedField(BaseModel):
 
 
 def ask_user_tool(
-    *, assignees: Sequence[str] = (), timeout: float | None = None, name: str = "ask_user"
+    *,
+    assignees: Sequence[str] = (),
+    timeout: float | None = None,
+    name: str = "ask_user",
+    exclude_requester: bool = False,
+    requester: str | None = None,
+    remind_every: float | None = None,
+    escalations: Sequence[Escalation] = (),
+    hours: BusinessHours | None = None,
 ) -> Tool[Any]:
-    """Return a tool like ``ask_user`` for certain people.
+    """Return a tool like ``ask_user`` with a policy. The options are those of ``Context.wait_for_user``.
+
+    It asks for a form, so one answer counts: a quorum is for approvals.
 
     Args:
         assignees: Who may answer; by default anybody.
-        timeout: After how many seconds the model is told that nobody has.
+        timeout: After how many seconds the model reads that there was no answer.
         name: The tool's name.
+        exclude_requester: Whether the requester must not answer (four eyes).
+        requester: The requester, such as ``user:ana``; by default the user who started the run.
+        remind_every: After how many seconds to remind people, again and again.
+        escalations: Who may answer, too, if the question stays open.
+        hours: The working time in which all these seconds count.
 
     Raises:
-        InvalidValue: An assignee or a time is none.
+        InvalidValue: An assignee or a time is invalid.
+        RegistrationError: The options do not fit together, or too few people could answer.
     """
-    names = check_names("assignees", assignees)
-    return Tool(in_workflow(_asking(names, check_timeout(timeout))), name=name, takes_ctx=False)
+    policy: PolicyOptions = {
+        "assignees": check_names("assignees", assignees),
+        "timeout_seconds": check_timeout(timeout),
+        "exclude_requester": exclude_requester,
+        "requester": requester,
+        "remind_every": remind_every,
+        "escalations": escalations,
+        "hours": hours,
+    }
+    check_policy_options(name, "form", policy)
+    return Tool(in_workflow(_asking(policy)), name=name, takes_ctx=False)
 
 
-def _asking(
-    assignees: Sequence[str], timeout: float | None
-) -> Callable[[str, list[AskedField]], Awaitable[dict[str, Any] | str]]:
+def _asking(policy: PolicyOptions) -> Callable[[str, list[AskedField]], Awaitable[dict[str, Any] | str]]:
     async def ask_user(message: str, fields: list[AskedField]) -> dict[str, Any] | str:
         """Ask the person you work for. Use it when you cannot know what they want.
 
@@ -87,8 +113,7 @@ def _asking(
                 message,
                 input_type="form",
                 answer_type=form,
-                assignees=assignees,
-                timeout_seconds=timeout,
+                **policy,
                 skippable=not any(field.required for field in fields),
             )
         except SignalTimeout:
@@ -100,5 +125,5 @@ def _asking(
     return ask_user
 
 
-ask_user = in_workflow(_asking((), None))
+ask_user = in_workflow(_asking({}))
 """A tool for ``Agent(tools=[ask_user])``: the model asks for texts, numbers and choices, in one form in the inbox."""

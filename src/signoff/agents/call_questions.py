@@ -10,7 +10,7 @@ from pydantic_ai import ToolDefinition
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDenied
 
-from signoff.agents.approvals import Decision
+from signoff.agents.approvals import Decision, rules_of
 from signoff.agents.arguments import Arguments
 from signoff.context import Context
 from signoff.errors import QuestionCancelled, SignalTimeout
@@ -62,9 +62,7 @@ class CallQuestions:
         }
         asked = self._context.wait_for_user(
             decision.get("prompt") or f"{self._agent} wants to call {self._call.tool_name}",
-            assignees=decision.get("assignees", ()),
-            timeout_seconds=decision.get("timeout"),
-            quorum=decision.get("approvers", 1),
+            **rules_of(decision),
             proposal=arguments.shown,
             proposal_type=form,
             action=Action(self._call.tool_name, arguments.shown, about=decision.get("details") or None),
@@ -90,12 +88,14 @@ class CallQuestions:
             "additionalProperties": False,
             "$defs": schema.get("$defs", {}),
         }
+        rules = rules_of(decision)
+        if "timeout_answer" in rules:
+            rules["timeout_answer"] = {"result": rules["timeout_answer"]}
         asked = self._context.wait_for_user(
             decision.get("prompt") or f"{self._agent} needs the result of {self._call.tool_name}",
             input_type="form",
             answer_type=form,
-            assignees=decision.get("assignees", ()),
-            timeout_seconds=decision.get("timeout"),
+            **rules,
             help=self._definition.description,
             metadata={
                 **decision.get("details", {}),

@@ -238,13 +238,19 @@ class Gate:
     async def resolve(self, requests: DeferredToolRequests) -> DeferredToolResults:
         """Ask about all the calls of a response that were deferred, at once, and wait for all answers."""
         results = DeferredToolResults()
-        async with asyncio.TaskGroup() as group:
-            for call in requests.approvals:
-                decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
-                group.create_task(self._approve_into(results, call, decision))
-            for call in requests.calls:
-                decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
-                group.create_task(self._answer_into(results, call, decision))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in requests.approvals:
+                    decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
+                    group.create_task(self._approve_into(results, call, decision))
+                for call in requests.calls:
+                    decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
+                    group.create_task(self._answer_into(results, call, decision))
+        except BaseExceptionGroup as failed:
+            errors: Sequence[BaseException] = failed.exceptions
+            if len(errors) > 1:
+                raise
+            raise errors[0] from None  # as without a barrier
         return results
 
     async def _approve_into(

@@ -21,6 +21,10 @@ from signoff.engine.loop import calling_line
 from signoff.errors import NotAwaited, OutsideWorkflow, RegistrationError
 from signoff.people.actions import Action
 from signoff.people.answers import Answer
+from signoff.people.hours import BusinessHours
+from signoff.people.policies import UNSET, Escalation, Quorum
+from signoff.people.policy_options import check_policy_options, plain_options, read_options
+from signoff.people.questions import Question
 from signoff.people.responders import check_names
 from signoff.private_names import agent_run_here
 
@@ -50,18 +54,30 @@ class Pause:
         payload: What people are shown.
         then: Who gets the answer.
         prompt: What they read.
-        assignees: Who may answer.
-        timeout: After how many seconds nobody's answer is a refusal.
         schema: What a form's answer must fit, as JSON Schema; None: what the reason says.
+        policy: The question's policy options, as plain data.
     """
 
     reason: Reason
     payload: dict[str, Any]
     then: Then
     prompt: str | None
-    assignees: list[str]
-    timeout: float | None
     schema: dict[str, Any] | None
+    policy: dict[str, Any]
+
+    def question(self) -> dict[str, Any]:
+        """Return how ``Context.wait_for_user`` is called for the form of its answer."""
+        options = self.payload.get("options")
+        if self.schema is not None:
+            is_object = self.schema.get("type") == "object"
+            return {"input_type": "form", "answer_type": self.schema if is_object else _field(self.schema)}
+        if self.reason == "approval_required":
+            return {"input_type": "approval"}
+        if self.reason == "constraints_conflict" and isinstance(options, list) and options:
+            offered = [str(each) for each in cast("list[object]", options)]
+            return {"input_type": "select", "options": offered}
+        # an event has happened, or it has not: what there is to say of it may be nothing
+        return {"input_type": "text", "skippable": self.reason == "external_event"}
 
 
 class ToolPaused(BaseException):
@@ -158,6 +174,13 @@ def pause(
     assignees: Sequence[str] = (),
     timeout: float | None = None,
     answer_type: Any = None,
+    quorum: Quorum | int = 1,
+    exclude_requester: bool = False,
+    requester: str | None = None,
+    remind_every: float | None = None,
+    escalations: Sequence[Escalation] = (),
+    hours: BusinessHours | None = None,
+    timeout_answer: Any = UNSET,
 ) -> Resumed:
     """Leave the tool until somebody has answered.
 
@@ -178,6 +201,13 @@ def pause(
         assignees: Who may answer; by default anybody.
         timeout: After how many seconds nobody's answer is a refusal, which the model reads.
         answer_type: A pydantic model (or any type) that the answer must fit, asked for by a form.
+        quorum: For ``approval_required``: how many different people must approve, as of ``Context.wait_for_user``.
+        exclude_requester: Whether the requester must not answer (four eyes).
+        requester: The requester, such as ``user:ana``; by default the user who started the run.
+        remind_every: After how many seconds to remind people, again and again.
+        escalations: Who may answer, too, if the question stays open.
+        hours: The working time in which all these seconds count.
+        timeout_answer: The answer that stands if nobody gives one in time, instead of a refusal.
 
     Returns:
         The answer, to be awaited: an ``Answer``, its ``value`` an ``answer_type`` if there is one. In a plain function,
@@ -185,8 +215,8 @@ def pause(
 
     Raises:
         OutsideWorkflow: This is no tool of a durable run.
-        RegistrationError: There is no such reason.
-        InvalidValue: An assignee or a time is none.
+        RegistrationError: There is no such reason, the options do not fit together, or too few people could answer.
+        InvalidValue: An assignee, a time or a number is invalid.
 
     Example::
 
@@ -217,8 +247,23 @@ def pause(
     schema = None if answer_type is None else TypeAdapter(answer_type).json_schema()
     data = dict(payload or {})
     codec.encode(data, path="payload")  # refused here, where it is written
-    asked = list(check_names("assignees", assignees))
-    left = call.leaving.leave(Pause(reason, data, then, prompt, asked, check_timeout(timeout), schema))
+    rules: dict[str, Any] = {
+        "assignees": check_names("assignees", assignees),
+        "timeout_seconds": check_timeout(timeout),
+        "quorum": quorum,
+        "exclude_requester": exclude_requester,
+        "requester": requester,
+        "remind_every": remind_every,
+        "escalations": escalations,
+        "hours": hours,
+    }
+    wanted = Pause(reason, data, then, prompt, schema, {})
+    if timeout_answer is not UNSET:
+        is_wrapped = schema is not None and schema.get("type") != "object"
+        rules["timeout_answer"] = {"value": timeout_answer} if is_wrapped else timeout_answer
+    question = Question.make(prompt or f"pause({reason!r})", **wanted.question())
+    check_policy_options(question.text, question.input_type, rules, question=question)
+    left = call.leaving.leave(replace(wanted, policy=plain_options(rules)))
     return cast("Resumed", left)
 
 
@@ -363,26 +408,11 @@ async def ask_for(
         "payload": pause.payload,
         MARK: True,
     }
-    asked: dict[str, Any] = {
-        "assignees": pause.assignees,
-        "timeout_seconds": pause.timeout,
-        "metadata": shown,
-    }
-    options = pause.payload.get("options")
-    if pause.schema is not None:
-        is_object = pause.schema.get("type") == "object"
-        return await context.wait_for_user(
-            text, input_type="form", answer_type=pause.schema if is_object else _field(pause.schema), **asked
-        )
-    if pause.reason == "approval_required":
+    asked: dict[str, Any] = {**pause.question(), **read_options(pause.policy), "metadata": shown}
+    if asked["input_type"] == "approval":
         said = {"reason": pause.reason, "prompt": pause.prompt, "payload": pause.payload}
-        return await context.wait_for_user(text, action=Action(tool, arguments, about=said), **asked)
-    if pause.reason == "constraints_conflict" and isinstance(options, list) and options:
-        offered = [str(each) for each in cast("list[object]", options)]
-        return await context.wait_for_user(text, input_type="select", options=offered, **asked)
-    # an event has happened, or it has not: what there is to say of it may be nothing
-    is_event = pause.reason == "external_event"
-    return await context.wait_for_user(text, input_type="text", skippable=is_event, **asked)
+        asked["action"] = Action(tool, arguments, about=said)
+    return await context.wait_for_user(text, **asked)
 
 
 def _field(schema: dict[str, Any]) -> dict[str, Any]:

@@ -382,7 +382,11 @@ class Data(Generic[T]):
             interrupt_id,
             max_resumes,
             None if schema is None else form_of("pause_for", "schema", schema),
-            {name: plain_option(name, value) for name, value in options.items()},
+            {
+                name: plain_option(name, value)
+                for name, value in options.items()
+                if value is not None or name == "timeout_answer"
+            },
         )
         check_question(pause)
         self.record.pause = pause

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import date
 from typing import Any, Final, cast, get_args
 
 from signoff import codec
 from signoff.errors import RegistrationError
+from signoff.people import policy_options
 from signoff.people.actions import Action
 from signoff.people.forms import form_of
-from signoff.people.hours import BusinessHours
-from signoff.people.policies import Escalation, Quorum
+from signoff.people.policy_options import TYPES as TYPES_OF_POLICY
+from signoff.people.policy_options import check_policy_options
 from signoff.people.questions import InputType, Question
 
 INTERRUPT: Final = "signoff.interrupt"
@@ -22,16 +22,8 @@ INTERRUPT: Final = "signoff.interrupt"
 TYPES: Final = tuple(kind for kind in get_args(InputType) if kind != "external")
 
 OPTIONS: Final[Mapping[str, Any]] = {
+    **TYPES_OF_POLICY,
     "options": list[Any],
-    "assignees": list[str],
-    "quorum": Quorum | int,
-    "exclude_requester": bool,
-    "requester": str,
-    "timeout_seconds": float,
-    "timeout_answer": Any,
-    "remind_every": float,
-    "escalations": list[Escalation],
-    "hours": BusinessHours,
     "skippable": bool,
     "help": str,
     "default": Any,
@@ -99,35 +91,15 @@ class Pause:
 
 def plain_option(name: str, value: Any) -> Any:
     """Return an option as plain data, which ``Pause.question`` reads. Raises NotSerializable, RegistrationError."""
-    if isinstance(value, BusinessHours):
-        dates = value.holidays
-        written = dates if isinstance(dates, str) else sorted(each.isoformat() for each in dates)
-        return {
-            "timezone": value.timezone,
-            "days": value.days if isinstance(value.days, str) else list(value.days),
-            "hours": plain(value.hours, name),
-            "holidays": written,
-        }
     if name == "proposal_type" and value is not None:
         return form_of("pause_for", name, value)
-    return plain(value, name)
+    return policy_options.plain_option(name, value) if name in TYPES_OF_POLICY else plain(value, name)
 
 
 def _option_of(name: str, value: Any) -> Any:
-    if name != "hours" or value is None:
-        return codec.decode(codec.encode(value), OPTIONS[name])
-    holidays: str | list[str] = value["holidays"]
-    return BusinessHours(
-        value["timezone"],
-        value["days"],
-        _times(value["hours"]),
-        holidays if isinstance(holidays, str) else [date.fromisoformat(each) for each in holidays],
-    )
-
-
-def _times(hours: list[Any]) -> Any:
-    """Return from when to when, or several such times, as tuples."""
-    return tuple(hours) if isinstance(hours[0], str) else [(start, end) for start, end in hours]
+    if name in TYPES_OF_POLICY:
+        return policy_options.read_option(name, value)
+    return codec.decode(codec.encode(value), OPTIONS[name])
 
 
 def plain(value: Any, path: str) -> Any:
@@ -164,7 +136,14 @@ _OF_THE_QUESTION: Final = (
 
 
 def check_question(pause: Pause) -> None:
-    """Raise RegistrationError if the parts of its question do not fit together."""
+    """Refuse a pause whose question makes no sense.
+
+    Raises:
+        RegistrationError: Its parts do not fit together, or too few people could answer.
+        InvalidValue: A name, a number or a time is invalid.
+    """
     asked = pause.question("?")
     parts = {name: asked[name] for name in (*_OF_THE_QUESTION, "answer_type", "input_type") if name in asked}
-    Question.make(asked["question"], **parts)
+    question = Question.make(asked["question"], **parts)
+    rules = {name: asked[name] for name in TYPES_OF_POLICY if name in asked}
+    check_policy_options(question.text, question.input_type, rules, question=question)

@@ -235,8 +235,10 @@ class Policy:
             raise RegistrationError(f"question {text!r}: a quorum is for approvals, not for {input_type}")
         if agreed.of > 1 and skippable:
             raise RegistrationError(f"question {text!r}: a vote is a yes or a no; drop skippable or quorum")
-        given = cast("Sequence[object]", escalations)
-        if not all(isinstance(each, Escalation) for each in given):
+        is_list = isinstance(cast("object", escalations), Sequence)
+        if not is_list or not all(
+            isinstance(each, Escalation) for each in cast("Sequence[object]", escalations)
+        ):
             raise InvalidValue("escalations", "pass a list, such as [Escalation(3600, ['group:heads'])]")
         if remind_every is not None:
             _check_seconds("remind_every", remind_every, at_least=SHORTEST_REMINDER_SECONDS)

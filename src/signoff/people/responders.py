@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from signoff.errors import InvalidValue
 from signoff.names import check_assignee, check_part, check_user, user_name
@@ -73,4 +73,6 @@ def _listed(path: str, names: Iterable[str]) -> Iterable[str]:
     """Return names unless they are one text, of which each letter would be a name. Raises InvalidValue."""
     if isinstance(names, str):
         raise InvalidValue(path, f"pass a list of names, such as [{names!r}]")
+    if not isinstance(cast("object", names), Iterable):
+        raise InvalidValue(path, f"expected a list of names, not {names!r}")
     return names
