@@ -261,7 +261,7 @@ def test_a_policy_that_makes_no_sense_is_refused_where_it_is_written(
 async def test_a_pause_that_too_few_could_answer_fails_at_its_line(way: Way, rules: dict[str, Any]) -> None:
     scene, work = way(rules)
     async with environment(scene.app) as env:
-            with pytest.raises(Exception, match="cannot give 2 approvals"):
+        with pytest.raises(Exception, match="cannot give 2 approvals"):
             await (await env.client.start(work, *_input(work), started_by="user:ana")).result()
         assert not (await env.client.questions()).items
 
@@ -345,6 +345,6 @@ async def test_options_of_a_pause_in_a_flow_may_be_none() -> None:
 async def test_four_eyes_without_a_requester_fail_the_run_and_nothing_runs(way: Way) -> None:
     scene, work = way({"exclude_requester": True})
     async with environment(scene.app) as env:
-            with pytest.raises(Exception, match="exclude_requester needs to know the requester"):
+        with pytest.raises(Exception, match="exclude_requester needs to know the requester"):
             await (await env.client.start(work, *_input(work))).result()
         assert scene.ran == 0

@@ -247,10 +247,10 @@ class Gate:
                     decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
                     group.create_task(self._answer_into(results, call, decision))
         except BaseExceptionGroup as failed:
-            errors: Sequence[BaseException] = failed.exceptions
-            if len(errors) > 1:
+            if len(failed.exceptions) > 1:
                 raise
-            raise errors[0] from None  # as without a barrier
+            for only in failed.exceptions:  # as without a barrier
+                raise only from None
         return results
 
     async def _approve_into(
