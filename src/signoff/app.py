@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
     from signoff.flows.flow import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _module_of_caller(frame: FrameType | None) -> str:
+    caller = None if frame is None else frame.f_back
+    return __name__ if caller is None else str(caller.f_globals.get("__name__", __name__))
 
 
 class Signoff:
@@ -220,10 +227,12 @@ class Signoff:
         """
         from signoff.flows.flow import Flow
 
+        caller = _module_of_caller(inspect.currentframe())  # a notebook may register it again
         if isinstance(what, Flow):
             from signoff.flows.registering import register as register_flow
 
             execution = register_flow(self, what, name, resources)
+            execution.__module__ = caller
             self.workflow(name=what.name, version=version, concurrency=concurrency)(execution)
             return
         if not hasattr(what, "root_capability"):
@@ -239,6 +248,7 @@ class Signoff:
         if given is not None and not isinstance(given, budgets.Budget):
             raise RegistrationError(f"budget: expected one such as Budget(requests=20), not {given!r}")
         workflow, chosen = register(self, what, name, budget, on_message)
+        workflow.__module__ = caller
         self.workflow(name=chosen, version=version, concurrency=concurrency)(workflow)
 
     def conversation(self, agent: str, *, session_id: str) -> Conversation:

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Final, cast
 
 from signoff.engine.built import Built
 from signoff.engine.execution import Execution
@@ -16,6 +17,8 @@ from signoff.errors import RegistrationError
 
 Function = Callable[..., Any]
 
+_FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
+
 
 def is_workflow_code(function: Function) -> bool:
     """Whether a function is workflow code: async or a generator function."""
@@ -24,12 +27,44 @@ def is_workflow_code(function: Function) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
 
 
+def can_be_workflow(function: object) -> bool:
+    """Whether a callable can be registered as a workflow.
+
+    Besides workflow code that is an object whose ``__call__`` is workflow code, and what ``functools.wraps`` says to be
+    a wrapper of workflow code.
+    """
+    while callable(function):
+        if is_workflow_code(function):
+            return True
+        if isinstance(function, functools.partial):
+            function = cast("object", function.func)
+        elif hasattr(function, "__wrapped__"):
+            function = cast("Any", function).__wrapped__
+        elif isinstance(function, _FUNCTIONS):
+            return False
+        else:
+            return is_workflow_code(type(function).__call__)
+    return False
+
+
 def run_body(
     function: Function, context: object, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
     """Return the code of an async or generator function as a coroutine."""
     begun = function(context, *args, **kwargs)
-    return run_generator(begun) if inspect.isgenerator(begun) else begun
+    if inspect.iscoroutine(begun):
+        return begun
+    return run_generator(begun) if inspect.isgenerator(begun) else _awaited(begun, function)
+
+
+async def _awaited(begun: Any, function: Function) -> Any:
+    """Await what the wrapper of a workflow has returned."""
+    if not inspect.isawaitable(begun):
+        raise RegistrationError(
+            f"workflow {function_name(function)!r} returned {type(begun).__name__} at its call, not a coroutine: its "
+            "wrapper must return what the wrapped async function returns"
+        )
+    return await begun
 
 
 async def run_generator(generator: Generator[Any, Any, Any]) -> Any:

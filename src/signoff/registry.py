@@ -6,12 +6,12 @@ import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_json
 
 from signoff import codec
-from signoff.bodies import is_workflow_code, run_body
+from signoff.bodies import can_be_workflow, function_name, run_body
 from signoff.concurrency import Concurrency, declare
 from signoff.context import Context, Names, run_as
 from signoff.engine.agenda import Doubt
@@ -67,8 +67,80 @@ class WorkflowProgram:
 
 def _is_redefined(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
     """Whether a function was defined anew, as when a cell of a notebook is run again."""
-    places = [(each.__module__, each.__qualname__) for each in (known, function)]
+    places = [(each.__module__, _qualified_name(each)) for each in (known, function)]
     return places[0] == places[1] and function.__module__ == "__main__"
+
+
+def _qualified_name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or function_name(function)
+
+
+def _checked(function: Any, name: str | None) -> tuple[Callable[..., Any], str]:
+    """Return what is called as a workflow, and the workflow's name.
+
+    Raises:
+        RegistrationError: It cannot be a workflow. The error says what to do.
+    """
+    if isinstance(function, staticmethod):
+        function = cast("staticmethod[..., Any]", function).__func__
+    chosen = _name_of(function) if name is None else name
+    what = f"workflow {chosen!r}"
+    if inspect.ismethod(function) or isinstance(function, classmethod) or _is_defined_as_method(function):
+        raise RegistrationError(
+            f"{what} is a method; register a function, whose steps may call the method, or a @staticmethod"
+        )
+    if inspect.isasyncgenfunction(function):
+        raise RegistrationError(
+            f"{what} is an async generator function: await the calls of the context instead of yielding, or leave out "
+            "the async"
+        )
+    if not can_be_workflow(function):
+        kind = "a plain function; the wrapper of one needs functools.wraps"
+        raise RegistrationError(
+            f"{what} must be an async function or a generator function, not "
+            f"{kind if inspect.isfunction(function) else _kind_of(function)}"
+        )
+    if hasattr(function, "cache_info"):
+        raise RegistrationError(f"{what} is cached: a workflow's function begins anew for each run")
+    _check_context(what, function)
+    if not chosen.strip() or chosen == "<lambda>":
+        raise RegistrationError(f"{what} needs a name that is not empty: @app.workflow(name=...)")
+    return function, chosen
+
+
+def _name_of(function: object) -> str:
+    if inspect.iscoroutine(function):
+        function.close()
+    return (
+        function_name(function) if callable(function) else getattr(function, "__name__", _kind_of(function))
+    )
+
+
+def _kind_of(function: object) -> str:
+    return f"class {function.__name__}" if isinstance(function, type) else type(function).__name__
+
+
+def _is_defined_as_method(function: object) -> bool:
+    """Whether a function is written in the body of a class, with ``self`` or ``cls``."""
+    if not inspect.isfunction(function):
+        return False
+    owner = function.__qualname__.rpartition(".")[0]
+    first = function.__code__.co_varnames[:1] if function.__code__.co_argcount else ()
+    return bool(owner) and not owner.endswith("<locals>") and first in (("self",), ("cls",))
+
+
+def _check_context(what: str, function: Callable[..., Any]) -> None:
+    parameters = list(codec.shape_of(function).parameters.values())
+    if not parameters:
+        raise RegistrationError(f"{what} takes no parameters; the first one is the context")
+    if parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+    ):
+        raise RegistrationError(
+            f"{what} takes no parameter by position; the first one is the context, not {str(parameters[0])!r}"
+        )
 
 
 def _described(program: WorkflowProgram, group: str, *, is_current: bool) -> WorkflowInfo:
@@ -110,21 +182,11 @@ class Registry:
 
         Raises:
             RegistrationError: It is not async and not a generator function, takes no context, or its name and version
-                are taken by another function.
+                are taken by another function. One of ``__main__`` is replaced: a notebook defines it again.
         """
-        name = function.__name__ if name is None else name
-        if inspect.ismethod(function):
-            raise RegistrationError(
-                f"workflow {name!r} is a method; register a function, whose steps may call the method"
-            )
-        if not is_workflow_code(function):
-            raise RegistrationError(f"workflow {name!r} must be an async function or a generator function")
-        if not codec.shape_of(function).parameters:
-            raise RegistrationError(f"workflow {name!r} takes no parameters; the first one is the context")
-        if not name.strip() or not version.strip():
-            raise RegistrationError(
-                f"workflow {name!r} version {version!r}: both have a text that is not empty"
-            )
+        function, name = _checked(function, name)
+        if not version.strip():
+            raise RegistrationError(f"workflow {name!r}: its version is empty")
         versions = self._programs.setdefault(name, {})
         known = versions.get(version)
         if (
@@ -133,10 +195,18 @@ class Registry:
             and not _is_redefined(known.function, function)
         ):
             raise RegistrationError(f"workflow {name!r} version {version!r} is registered twice")
+        try:
+            setattr(function, _NAME, name)
+        except AttributeError:
+            raise RegistrationError(
+                f"workflow {name!r} is a {_kind_of(function)} that takes no attributes; register an async function "
+                "that calls it"
+            ) from None
+        if known is not None and known.function is not function:
+            log.info("workflow %r version %r is replaced by its new definition", name, version)
         versions.pop(version, None)
         versions[version] = WorkflowProgram(name, version, function, self)
         self.changes += 1
-        setattr(function, _NAME, name)
         if concurrency is not None:
             declare(function, concurrency)
 

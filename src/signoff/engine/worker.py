@@ -369,7 +369,7 @@ class Worker:
         if stale is not None:  # its lease was lost without a word, and now we have the next one
             self._drop(stale)
         hot = self._hot.get(run.id)
-        if hot is not None and hot.epoch != run.epoch - 1:
+        if hot is not None and (hot.epoch != run.epoch - 1 or not self._has_its_code(hot.execution)):
             self._evict(run.id)
             hot = None
         if hot is None:
@@ -381,6 +381,10 @@ class Worker:
         task = asyncio.create_task(driver.drive(), name=f"signoff run {run.id}")
         self._tasks[driver] = task
         task.add_done_callback(lambda done: self._ended(driver, done))
+
+    def _has_its_code(self, execution: Execution) -> bool:
+        """Whether a run in memory has the code that it would have if it were rebuilt: it may be registered anew."""
+        return self.program(execution.run.workflow, execution.version) is execution.program
 
     def _ended(self, driver: Driver, task: asyncio.Task[None]) -> None:
         run_id = driver.run.id
