@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai import Agent
 
 from signoff import Context, Signoff, current_step
+from signoff.agents import Durable
 from signoff.testing import MemoryStore
+from tests.support import in_asyncio
 
 DOCS = Path(__file__).parents[2] / "docs" / "testing.md"
 
@@ -71,3 +74,22 @@ def test_the_examples_inside_a_test_pass(shop: Any) -> None:
     compile(code, str(DOCS), "exec")
     [by_hand] = [example for example in inside if "env.idle" in example]
     exec(code.replace(body, by_hand.replace("\n", "\n        ")), {})
+
+
+@in_asyncio
+async def test_the_example_with_an_agent_passes(shop: Any) -> None:
+    shop.support = Agent("openai:gpt-5", name="support", capabilities=[Durable()], defer_model_check=True)
+
+    @shop.support.tool_plain(requires_approval=True)
+    async def refund(order: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        return "refunded"
+
+    @shop.app.workflow
+    async def triage(ctx: Context, order: str) -> str:
+        return (await shop.support.run(f"What about {order}?")).output
+
+    shop.triage = triage
+    [example] = [example for example in _examples() if "override" in example]
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    await scope["scenario"]()

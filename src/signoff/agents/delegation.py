@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ToolFailed
@@ -10,6 +10,7 @@ from pydantic_ai.tools import Tool
 
 from signoff.agents.in_workflow import in_workflow
 from signoff.context import current_context
+from signoff.errors import RegistrationError
 
 
 def agent_tool(agent: str, *, name: str | None = None, description: str | None = None) -> Tool[Any]:
@@ -23,10 +24,17 @@ def agent_tool(agent: str, *, name: str | None = None, description: str | None =
         name: The tool's name; by default the agent's.
         description: What the model reads of it.
 
+    Raises:
+        RegistrationError: ``agent`` is not a name.
+
     Example::
 
         agent = Agent("openai:gpt-5", name="planner", tools=[agent_tool("researcher")], capabilities=[Durable()])
     """
+    if not isinstance(cast("object", agent), str):
+        raise RegistrationError(
+            f"agent_tool: pass the name under which the agent is registered, not {agent!r:.100}"
+        )
 
     @in_workflow
     async def delegate(ctx: RunContext[Any], task: str) -> Any:

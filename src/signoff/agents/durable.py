@@ -19,6 +19,7 @@ from pydantic_ai.capabilities import (
     CapabilityOrdering,
     CombinedCapability,
     Instrumentation,
+    WrapModelRequestHandler,
 )
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
@@ -31,7 +32,8 @@ from pydantic_ai.durable_exec import (
 )
 from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.messages import ModelResponse, ToolCallPart
-from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.models import KnownModelName, Model, ModelRequestContext, ModelResolutionContext
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
@@ -42,7 +44,7 @@ from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
 from signoff.agents.deps import Copy, GivenDeps
 from signoff.agents.gate import ASSIGNEES, Gate
-from signoff.agents.held import held, hold, let_go
+from signoff.agents.held import GIVEN_MODEL, held, hold, let_go
 from signoff.agents.pausing import INSTEAD, without_pauses
 from signoff.agents.ran import EDITED, as_edited
 from signoff.agents.record import note_call
@@ -142,6 +144,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     ) -> None:
         super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
         self._deps = deps
+        self._models: Mapping[str, Model] = models or {}
+        self._known_models: Sequence[object] = ()
         check_policy(approvals)
         self.approvals = approvals
         self._warned_of: set[str] = set()
@@ -155,8 +159,9 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
         """Return what the agent has of it: this, bound to the agent, and what is around and within all others."""
-        bound = super().for_agent(agent)
-        within = WithinHooks[AgentDepsT](cast("Durable[AgentDepsT]", bound))
+        bound = cast("Durable[AgentDepsT]", super().for_agent(agent))
+        bound._known_models = (agent.model, *self._models.values())
+        within = WithinHooks[AgentDepsT](bound)
         return CombinedCapability([InWorkflow[AgentDepsT](), bound, within])
 
     @property
@@ -287,6 +292,42 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                     name,
                     ", ".join(sorted(tools)) or "none",
                 )
+
+    async def wrap_model_request(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        request_context: ModelRequestContext,
+        handler: WrapModelRequestHandler,
+    ) -> ModelResponse:
+        """Let the step use a model that workflow code has given by itself: it runs in the same process."""
+        model = request_context.model
+        if not self.in_durable_context or request_context.model_id is not None or self._is_known(model):
+            return await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
+
+        async def by_itself(request: ModelRequestContext) -> ModelResponse:
+            request.model_id = None  # responses name their model, not this
+            return await handler(request)
+
+        request_context.model_id = held().key_of(model)
+        return await super().wrap_model_request(ctx, request_context=request_context, handler=by_itself)
+
+    async def resolve_model_id(
+        self, ctx: ModelResolutionContext[AgentDepsT], *, model_id: KnownModelName | str
+    ) -> Model | None:
+        """Return the model that workflow code has given, or one of ``models``."""
+        if model_id.startswith(GIVEN_MODEL):
+            return held().models[model_id]
+        return await super().resolve_model_id(ctx, model_id=model_id)
+
+    def _is_known(self, model: Model) -> bool:
+        """Whether a model, or one that it wraps, is the agent's or one of ``models``."""
+        while True:
+            if any(model is each for each in self._known_models):
+                return True
+            if not isinstance(model, WrapperModel):
+                return False
+            model = model.wrapped
 
     async def after_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+from pydantic_ai.models import Model
 
 from signoff.agents.approvals import Decision
 from signoff.agents.changes import Known
 
+GIVEN_MODEL: Final = "signoff:given:"
+"""How the ids begin under which steps look for models that workflow code has given by itself."""
+
 
 @dataclass(slots=True)
 class Held:
-    """What one run of an agent holds of its tool calls, in this process. All but ``known`` is by the calls' ids.
+    """What one run of an agent holds in this process: of its tool calls, by their ids but for ``known``, and models.
 
     Attributes:
         known: What was known of tools when the model called them, by their names.
@@ -20,6 +25,7 @@ class Held:
         agreed: What people have agreed to, and is run without being validated again.
         decided: What was decided on, as it was shown, and how.
         edits: What is being made of an edit.
+        models: Models that workflow code has given by itself, by the ids under which steps look for them.
     """
 
     known: dict[str, Known] = field(default_factory=dict[str, Known])
@@ -29,6 +35,16 @@ class Held:
         default_factory=dict[str, tuple[dict[str, Any], Decision]]
     )
     edits: dict[str, Edited] = field(default_factory=dict[str, "Edited"])
+    models: dict[str, Model] = field(default_factory=dict[str, Model])
+
+    def key_of(self, model: Model) -> str:
+        """Return the id under which steps find a model: the same at every replay."""
+        for key, each in self.models.items():
+            if each is model:
+                return key
+        key = f"{GIVEN_MODEL}{len(self.models)}"
+        self.models[key] = model
+        return key
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import math
 import threading
@@ -113,6 +114,7 @@ class Worker:
         is_dead: Whether another worker is known to have ended, so that its runs can be taken over at once.
         keeper: Makes what extends the leases, by default from a thread.
         attempt: Runs an attempt of a step, for tests that look at it.
+        context: Returns the context variables that a run begins with, for tests; None: the worker's.
         max_takeovers: How often a run may lose its worker (killed, or blocked for longer than a lease) while its
             journal does not grow. Then it is suspended until an operator resumes or terminates it.
         retention_days: How long ended runs are kept; None: for ever.
@@ -136,6 +138,7 @@ class Worker:
         is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
         keeper: Callable[..., Keeper] = LeaseKeeper,
         attempt: Callable[[StepCall, str, int, StepThreads], Coroutine[Any, Any, Attempt]] = run_attempt,
+        context: Callable[[], contextvars.Context | None] = lambda: None,
         max_takeovers: int = MAX_TAKEOVERS,
         retention_days: float | None = None,
     ) -> None:
@@ -160,6 +163,7 @@ class Worker:
         self._is_dead = is_dead
         self._keeper = keeper
         self._attempt = attempt
+        self._context = context
         self._publisher = Publisher(store)
         self._duties = programs.duties
         self._retention = None if retention_days is None else Retention(store, retention_days)
@@ -378,7 +382,7 @@ class Worker:
             self._take_hot(run.id)
             driver = Driver(self, claim, hot.execution, hot.seq, sure_until=sure_until)
         self._held[run.id] = driver
-        task = asyncio.create_task(driver.drive(), name=f"signoff run {run.id}")
+        task = asyncio.create_task(driver.drive(), name=f"signoff run {run.id}", context=self._context())
         self._tasks[driver] = task
         task.add_done_callback(lambda done: self._ended(driver, done))
 

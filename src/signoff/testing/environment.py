@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -55,6 +56,22 @@ PUBLIC_URL: Final = "https://signoff.test"
 """What the addresses of callbacks begin with, unless the app says it."""
 
 
+class _Store(MemoryStore):
+    """The environment's store, as the test has it; workers have views of it.
+
+    Attributes:
+        context: The context variables of the last write.
+    """
+
+    def __init__(self, *, clock: VirtualClock) -> None:
+        super().__init__(clock=clock)
+        self.context = contextvars.copy_context()
+
+    def _do(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.context = contextvars.copy_context()
+        return super()._do(operation, *args, **kwargs)
+
+
 class _Backend(LocalBackend):
     """Whoever waits for a run's end lets time skip meanwhile."""
 
@@ -79,7 +96,7 @@ class Environment:
 
     def __init__(self, app: Signoff, groups: Sequence[str], options: dict[str, Any]) -> None:
         self.clock = VirtualClock()
-        self.store = MemoryStore(clock=self.clock)
+        self.store = _Store(clock=self.clock)
         self.client = AsyncClient(_Target(self.store, app.group, app.registry))
         self.client.backend = _Backend(self.store, self).coming_from(of_program())
         self.client.promises = AsyncPromises(self.client.backend)
@@ -158,6 +175,10 @@ class Environment:
                 self._points[index] = (point, left - 1)
         return False
 
+    def context(self) -> contextvars.Context:
+        """Return the context variables of the test where it waits or writes now: runs begin with them."""
+        return self.store.context.copy()
+
     async def let_pass(self, run_id: str, awaited: Awaitable[T]) -> T:
         """Wait for something that follows a run's end, while time skips until then."""
         waiting = asyncio.ensure_future(awaited)
@@ -176,6 +197,7 @@ class Environment:
 
     async def _pump(self, *, until: float, run_id: str | None = None) -> None:
         """Let time pass until then, or until a run has ended."""
+        self.store.context = contextvars.copy_context()
         async with self._pumping:
             while True:
                 await self._settle()
@@ -308,6 +330,7 @@ class _Seat:
             is_dead=self._is_dead,
             keeper=LoopKeeper,
             attempt=mortal.attempt,
+            context=self._environment.context,
             **options,
         )
         self._task = asyncio.create_task(self._worker.run(), name="signoff worker")
