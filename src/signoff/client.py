@@ -38,6 +38,7 @@ from signoff.records import (
 )
 from signoff.registry import workflow_name
 from signoff.rules import AsyncRules, RuleBackend
+from signoff.run_ends import end_of
 from signoff.schedules import AsyncSchedules, ScheduleBackend
 from signoff.sessions import AsyncSessions, SessionBackend
 from signoff.snapshots import Snapshot
@@ -543,10 +544,11 @@ class AsyncHandle:
         Raises:
             TimeoutError: It did not end in time.
             RunCancelled: It was cancelled.
+            CircularWait: The caller is a step of this run, or of a run that this one waits for.
             Exception: What the workflow raised, if its class is imported here; else ``RunFailed``.
         """
         async with asyncio.timeout(timeout):
-            run = await self._backend.wait(self.id)
+            run = await end_of(self._backend, self.id)
         return result_of(run, self._returns)
 
     async def journal(self, after: int = -1) -> Sequence[Entry]:

@@ -326,6 +326,23 @@ class RegistrationError(SignoffError, ValueError):
     """A workflow that cannot be registered, or a call with options that contradict each other."""
 
 
+class CircularWait(RegistrationError):
+    """The run would wait for a run that waits for it, directly or through others: none of them could go on.
+
+    Attributes:
+        circle: The ids of the runs. Each waits for the next; the last is the first one again.
+    """
+
+    def __init__(self, circle: Sequence[str]) -> None:
+        first, *others, _ = circle
+        waits = ", which waits for ".join(f"run '{id}'" for id in [*others, first])
+        what = f"would wait for {waits}: none of them could go on" if others else "would wait for itself"
+        super().__init__(
+            f"run '{first}' {what}; wait for another run, or choose another id for the child run"
+        )
+        self.circle = list(circle)
+
+
 # What a run can meet
 
 

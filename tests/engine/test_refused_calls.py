@@ -110,7 +110,7 @@ async def its_parent(ctx: Context, depth: int = 0) -> None:
         (too_many, "too many positional"),
         (in_lfc, "missing a required argument: 'a'"),
         (itself, "would wait for itself"),
-        (its_parent, "which waits for 'child' as its child"),
+        (its_parent, "which waits for run 'child'"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -32,6 +32,7 @@ from signoff.people.questions import Question, digest_of
 from signoff.people.responders import Responder
 from signoff.people.resumptions import LIFETIME_SECONDS, Response, Resumption
 from signoff.records import Entry, LiveText, Promise, PromiseState, Run
+from signoff.run_ends import end_of
 from signoff.start_options import check_id, check_session
 
 log = logging.getLogger("signoff.agents")
@@ -284,7 +285,7 @@ class Conversation:
         if run is None:
             return
         await self._client.cancel(run.id, reason=reason, by=user_id)
-        await self._waited(run.id, self._client.backend.wait(run.id))
+        await self._waited(run.id, end_of(self._client.backend, run.id))
 
     async def detach(self) -> None:
         """Stop waiting here: calls that wait raise ``Detached``. The runs stay as they are."""

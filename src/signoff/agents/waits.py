@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from signoff.client import Backend
 from signoff.errors import Detached, SignoffError
+from signoff.run_ends import refuse_circle
 from signoff.unserved import unserved
 
 log = logging.getLogger("signoff.agents")
@@ -40,7 +41,13 @@ class Waits:
 
         Raises:
             Detached: It was told to stop.
+            CircularWait: The caller is a step of that turn, or of a run that comes before it in its session.
         """
+        try:
+            await refuse_circle(backend, run_id)
+        except BaseException:
+            coming.close()
+            raise
         task = asyncio.create_task(coming, name=f"signoff turn {run_id}")
         self._tasks.add(task)
         try:

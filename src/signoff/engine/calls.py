@@ -25,6 +25,7 @@ from signoff.engine.retry import RetryPolicy
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
     CannotRunHere,
+    CircularWait,
     InvalidValue,
     PromiseCancelled,
     PromiseRejected,
@@ -454,15 +455,14 @@ class ChildCall(Call[Any]):
         self.delay: float | None = None
 
     def _check_circle(self, id: str) -> str:
-        """Refuse to wait for a run that waits for this one: both would wait without end."""
+        """Refuse to wait for this run or its parent. The store finds longer circles, when it is asked for the child."""
         run = self.run
-        if self.kind is CallKind.CHILD and id == run.id:
-            raise RegistrationError(f"run {id!r} would wait for itself: choose another id for its child run")
-        if self.kind is CallKind.CHILD and id == run.parent_id and run.parent_n is not None:
-            raise RegistrationError(
-                f"run {run.id!r} would wait for {id!r}, which waits for {run.id!r} as its child: "
-                "neither could go on. Choose another id for the child run"
-            )
+        if self.kind is not CallKind.CHILD:
+            return id
+        if id == run.id:
+            raise CircularWait([id, id])
+        if id == run.parent_id and run.parent_n is not None:
+            raise CircularWait([run.id, id, run.id])
         return id
 
     @property

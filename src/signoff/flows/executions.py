@@ -17,6 +17,7 @@ from signoff.flows.machine import REFUSED, SIGNAL
 from signoff.flows.pausing import INTERRUPT, checked
 from signoff.people.questions import Question
 from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, RunState
+from signoff.run_ends import end_of
 from signoff.snapshots import Snapshot
 from signoff.stores.paging import PromiseFilter
 
@@ -316,7 +317,7 @@ class Execution:
             ChunkFailed, RunCancelled: What it has ended with.
         """
         async with asyncio.timeout(timeout_seconds):
-            return result_of(await self._client.backend.wait(self.id))
+            return result_of(await end_of(self._client.backend, self.id))
 
     async def save(self) -> dict[str, Any]:
         """Return the execution as JSON data, to be loaded into another store. Here it goes on, too."""

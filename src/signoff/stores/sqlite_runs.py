@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from signoff.codec import encode_error
 from signoff.errors import (
+    CircularWait,
     IdConflict,
     InvalidState,
     LeaseLost,
@@ -18,6 +19,7 @@ from signoff.errors import (
     RunCancelled,
     RunTerminated,
     RunTimeout,
+    SignoffError,
 )
 from signoff.records import Entry, EntryKind, MessageKind, NewAuditEvent, NewRun, Run, RunState
 from signoff.stores import retries
@@ -29,6 +31,7 @@ from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_sessions as sessions
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome
+from signoff.stores.circles import circle_of
 from signoff.stores.limits import check_events, check_text
 from signoff.stores.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.same import OTHER_ACTIVE, difference
@@ -54,6 +57,17 @@ PARENT = "SELECT parent_id FROM runs WHERE namespace = ? AND id = ?"
 CHILDREN = """
 SELECT number, id FROM runs INDEXED BY runs_by_parent
 WHERE namespace = ? AND parent_id = ? AND parent_n IS NOT NULL AND (ended_at IS NULL OR retryable)
+"""
+
+WAITING_FOR = """
+WITH waiting(id) AS (
+    SELECT parent_id FROM runs
+    WHERE namespace = :namespace AND id = :run_id AND parent_id IS NOT NULL AND parent_n IS NOT NULL
+    UNION
+    SELECT run_id FROM waiters WHERE namespace = :namespace AND target = 'run' AND target_id = :run_id
+)
+SELECT waiting.id FROM waiting CROSS JOIN runs ON runs.namespace = :namespace AND runs.id = waiting.id
+WHERE runs.ended_at IS NULL OR runs.retryable
 """
 
 IS_RECORDED = "SELECT 1 FROM audit WHERE namespace = ? AND id = ?"
@@ -110,10 +124,16 @@ def start_child(tx: Transaction, namespace: str, parent_id: str, new: NewRun) ->
         return
     differs = difference(run, new)
     if differs is not None:
-        _refuse(tx, namespace, parent_id, n, new.id, differs)
+        _refuse(tx, namespace, parent_id, n, new.id, IdConflict(new.id, differs))
         return
+    has_ended = run.state.is_final and not run.retryable
+    if not has_ended:
+        circle = circle_of(parent_id, run.id, lambda id: _waiting_for(tx, namespace, id))
+        if circle is not None:
+            _refuse(tx, namespace, parent_id, n, new.id, CircularWait(circle))
+            return
     joined = messages.join(tx, namespace, "run", run.id, parent_id, n)
-    if joined and run.state.is_final and not run.retryable:
+    if joined and has_ended:
         _tell(tx, namespace, parent_id, n, run.id, Outcome(run.state, run.result, run.error))
 
 
@@ -360,12 +380,16 @@ def list_statement(
     return "UNION ALL".join(branches) + LIST_ORDER
 
 
-def _refuse(tx: Transaction, namespace: str, parent_id: str, n: int, run_id: str, differs: str) -> None:
-    """Leave an IdConflict as the outcome of the call that wanted the child."""
+def _waiting_for(tx: Transaction, namespace: str, run_id: str) -> list[str]:
+    """Return the unfinished runs that wait for a run."""
+    return [row[0] for row in tx.db.execute(WAITING_FOR, {"namespace": namespace, "run_id": run_id})]
+
+
+def _refuse(tx: Transaction, namespace: str, parent_id: str, n: int, run_id: str, why: SignoffError) -> None:
+    """Leave an error as the outcome of the call that wanted the child."""
     if messages.is_left(tx, namespace, parent_id, n, run_id):
         return
-    error = encode_error(IdConflict(run_id, differs))
-    _tell(tx, namespace, parent_id, n, run_id, Outcome(RunState.FAILED, error=error))
+    _tell(tx, namespace, parent_id, n, run_id, Outcome(RunState.FAILED, error=encode_error(why)))
 
 
 def _tell(tx: Transaction, namespace: str, waiter: str, n: int, run_id: str, outcome: Outcome) -> None:

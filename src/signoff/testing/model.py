@@ -13,6 +13,7 @@ from dataclasses import replace
 from signoff.clock import Clock
 from signoff.codec import encode_error
 from signoff.errors import (
+    CircularWait,
     IdConflict,
     InvalidState,
     InvalidValue,
@@ -21,6 +22,7 @@ from signoff.errors import (
     RunCancelled,
     RunTerminated,
     RunTimeout,
+    SignoffError,
 )
 from signoff.records import (
     EntryKind,
@@ -34,6 +36,7 @@ from signoff.records import (
 )
 from signoff.stores import retries
 from signoff.stores.base import Claim, Outcome, Write
+from signoff.stores.circles import circle_of
 from signoff.stores.limits import check_events, check_promise, check_run, check_worker
 from signoff.stores.same import OTHER_ACTIVE, difference, same_json
 from signoff.testing.model_audit import Audit
@@ -481,12 +484,27 @@ class Model:
             pass
         elif (differs := difference(run, new)) is not None:
             conflict = IdConflict(new.id, differs)
-            self._messages.refuse(namespace, parent_id, new.parent_n, RunState.FAILED.value, conflict)
+            self._refuse(namespace, parent_id, new.parent_n, new.id, conflict)
+        elif not (run.state.is_final and not run.retryable) and (
+            circle := circle_of(parent_id, new.id, lambda id: self._waiting_for(namespace, id))
+        ):
+            self._refuse(namespace, parent_id, new.parent_n, new.id, CircularWait(circle))
         elif self._messages.join(namespace, "run", new.id, parent_id, new.parent_n) and (
             run.state.is_final and not run.retryable
         ):
             outcome = Outcome(run.state, run.result, run.error)
             self._messages.tell_of_run(namespace, parent_id, new.parent_n, run.id, outcome)
+
+    def _refuse(self, namespace: str, parent_id: str, n: int, run_id: str, error: SignoffError) -> None:
+        self._messages.refuse(namespace, parent_id, n, run_id, RunState.FAILED.value, error)
+
+    def _waiting_for(self, namespace: str, run_id: str) -> set[str]:
+        run = self.tables.runs[namespace, run_id]
+        waiting = {waiter for waiter, _ in self._messages.waiters(namespace, "run", run_id)}
+        if run.parent_id is not None and run.parent_n is not None:
+            waiting.add(run.parent_id)
+        found = (self.tables.runs.get((namespace, id)) for id in waiting)
+        return {each.id for each in found if each is not None and (each.ended_at is None or each.retryable)}
 
     def _cancel_child(self, namespace: str, parent_id: str, run_id: str) -> None:
         run = self.tables.runs.get((namespace, run_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from signoff.codec import encode_error
-from signoff.errors import IdConflict
+from signoff.errors import SignoffError
 from signoff.records import Message, MessageKind, Promise, RunState
 from signoff.stores.base import Outcome
 from signoff.testing.model_state import State
@@ -33,13 +33,13 @@ class Messages:
             Message(run.wakes, run_id, kind, self._state.now, **what)
         )
 
-    def refuse(self, namespace: str, run_id: str, n: int, state: str, error: IdConflict) -> None:
-        """Tell a run once that what its call names is something else."""
+    def refuse(self, namespace: str, run_id: str, n: int, id: str, state: str, error: SignoffError) -> None:
+        """Tell a run once that its call cannot wait for what has this id."""
         left = self._tables.messages[namespace, run_id]
-        if any((each.kind, each.n, each.name) == (MessageKind.SETTLED, n, error.id) for each in left):
+        if any((each.kind, each.n, each.name) == (MessageKind.SETTLED, n, id) for each in left):
             return
         told = encode_error(error)
-        self.leave(namespace, run_id, MessageKind.SETTLED, n=n, name=error.id, state=state, error=told)
+        self.leave(namespace, run_id, MessageKind.SETTLED, n=n, name=id, state=state, error=told)
 
     def tell_all(self, promise: Promise) -> None:
         """Tell the run that a promise belongs to, and those that wait for it, what became of it."""

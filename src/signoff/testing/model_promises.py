@@ -141,7 +141,8 @@ class Promises:
         elif (promise.run_id, promise.n) == (run_id, new.n):
             pass
         elif not may_join(new, promise.kind):
-            self._messages.refuse(namespace, run_id, new.n, PromiseState.REJECTED.value, refusal_of(new))
+            refused = PromiseState.REJECTED.value
+            self._messages.refuse(namespace, run_id, new.n, new.id, refused, refusal_of(new))
         elif self._messages.join(namespace, "promise", new.id, run_id, new.n) and (
             promise.state is not PromiseState.PENDING
         ):
