@@ -11,8 +11,10 @@ from typing import Any, Final, Literal, Self, TypeVar, cast, overload
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
+from signoff import codec
 from signoff.agents.decisions import Decision, Said, said, said_in_words
 from signoff.agents.history import PROMPT, Histories, Prompt, read_prompt
+from signoff.agents.kept_requests import KeptRequests
 from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts, said_of_event
 from signoff.agents.record import STEER
 from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn, fork_of
@@ -83,6 +85,7 @@ class Conversation:
         self._histories = Histories(client, agent)
         self._turns = SessionTurns(client, agent, self.session_id)
         self._messages = TakenMessages(client, agent, self.session_id)
+        self._requests = KeptRequests(client, agent, self.session_id)
         self._waits = Waits(session_id)
         self._is_open = False
         self._app: App | None = None
@@ -180,6 +183,7 @@ class Conversation:
         user_id: str | None = None,
         groups: Collection[str] = (),
         roles: Collection[str] = (),
+        request_id: str | None = None,
     ) -> Outcome:
         """Answer what a turn waits for by its resume token, and wait for what comes next.
 
@@ -192,9 +196,12 @@ class Conversation:
             user_id: Who answers.
             groups: The groups they are in.
             roles: The roles they have.
+            request_id: Makes a repetition with this token and input a success without effect. The id stands for this
+                request in the whole conversation.
 
         Raises:
-            InvalidValue: The token is no text, or that of another agent's turn.
+            InvalidValue: The token is no text, or that of another agent's turn; or the request id is invalid.
+            RequestConflict: The request id was used for another request of the conversation.
             ResumeRefused: The token is wrong, used, expired or foreign, or something that it is for and that is open
                 has no answer. Nothing is changed.
             WrongAnswer, NotAllowed, AlreadySettled: The answer is not taken. The token is as good as before.
@@ -206,8 +213,16 @@ class Conversation:
             )
         await self._open()
         backend, responder = self._client.backend, Responder.of(user_id, groups, roles)
+        target = codec.digest(codec.encode(token))
+        kept, said_here = None, (user_input if user_input is not UNSET else None)
+        if request_id is not None:
+            kept = await self._requests.find(request_id, "resume", target, said_here)
+            if kept is not None and kept.done_with is not None:
+                return await self.wait(kept.run_id)
         resumption = await backend.find_resumption(self.session_id, token)
         run = await self._turn_of(resumption)
+        if request_id is not None and kept is None:
+            kept = await self._requests.keep(request_id, "resume", target, run.id, said_here)
         if user_input is UNSET:
             given = await self._events(resumption)
             if not given:
@@ -220,6 +235,8 @@ class Conversation:
             meant = said(id, Question.from_json(promise.data or "null"), each)
             responses[id] = Response(meant.value, meant.note, meant.alike)
         await backend.resume(self.session_id, token, responses, responder, context)
+        if kept is not None:
+            await self._requests.finish(kept, said_here)
         return await self.wait(run.id)
 
     async def respond(
@@ -240,7 +257,8 @@ class Conversation:
             user_id: Who answers.
             groups: The groups they are in.
             roles: The roles they have.
-            request_id: Makes a repetition of this very answer a success without effect.
+            request_id: Makes a repetition of this very answer a success without effect. The id stands for this answer
+                in the whole conversation, sub-agents included.
 
         Raises:
             NotFound: The session has no such question.
@@ -250,27 +268,46 @@ class Conversation:
         question = await self._question(question_id)
         turn = await self._turns.that_asked(question)
         meant = said(question_id, Question.from_json(question.data or "null"), decision)
+        if request_id is not None:
+            await self._requests.find(request_id, "respond", question_id, None)
+            await self._requests.keep(request_id, "respond", question_id, turn.id, None)
         await self._answer(question, meant, user_id, groups, roles, request_id)
         return await self.wait(turn.id)
 
-    async def steer(self, text: str, *, user_id: str | None = None) -> str:
+    async def steer(self, text: str, *, user_id: str | None = None, request_id: str | None = None) -> str:
         """Say something to the turn that runs: the model reads it with its next request.
+
+        Args:
+            text: What is said.
+            user_id: Who says it.
+            request_id: Makes a repetition a success without effect, also in a later turn. The id stands for this
+                request in the whole conversation.
 
         Returns:
             The turn's run.
 
         Raises:
-            InvalidValue: What is said is no text. Nothing is sent.
+            InvalidValue: What is said is no text, or the request id is invalid. Nothing is sent.
             InvalidState: No turn runs; say it with ``run``.
+            RequestConflict: The request id was used for another request of the conversation.
         """
         if not isinstance(cast("object", text), str):
             raise InvalidValue("text", f"expected a text, not {reprlib.repr(text)}")
         await self._open()
-        run = await self._turns.active()
+        kept = None if request_id is None else await self._requests.find(request_id, "steer", "", text)
+        if kept is not None and kept.done_with is not None:
+            return kept.run_id
+        run = await self._turns.active() if kept is None else await self._turns.get(kept.run_id)
         if run is None:
             raise InvalidState(self.session_id, "idle", "steer")
-        await self._client.signal(run.id, STEER, text, by=user_id)
-        return run.id
+        if request_id is not None and kept is None:
+            kept = await self._requests.keep(request_id, "steer", "", run.id, text)
+        await self._client.signal(
+            kept.run_id if kept else run.id, STEER, text, by=user_id, request_id=request_id
+        )
+        if kept is not None:
+            await self._requests.finish(kept, text)
+        return kept.run_id if kept else run.id
 
     async def abort(self, reason: str | None = None, *, user_id: str | None = None) -> None:
         """Close the turn that runs or waits: its open calls are denied, and no model is asked any more.
