@@ -242,8 +242,9 @@ class AsyncClient:
             raise InvalidValue("workflow", "its name is empty")
         if group is not None and not group.strip():
             raise InvalidValue("group", "it is empty; leave it out for the client's own")
-        arguments = codec.encode_arguments(function, args, kwargs)
-        concurrency_key, concurrency_limit = slot_of(self._function(workflow), arguments)
+        known = self._function(workflow)
+        arguments = codec.encode_arguments(function, args, kwargs, name=workflow_name(workflow), known=known)
+        concurrency_key, concurrency_limit = slot_of(known, arguments)
         new = NewRun(
             id=check_id(id) if id is not None else str(uuid.uuid4()),
             workflow=workflow_name(workflow),
@@ -305,8 +306,10 @@ class AsyncClient:
 
         Raises:
             NotFound, InvalidState, RequestConflict
+            NotSerializable: The value, or a part of it, would not come back as its own type either.
         """
-        return await self.backend.signal(run_id, name, codec.encode(value), by=by, request_id=request_id)
+        text = signal_text(name, value)
+        return await self.backend.signal(run_id, name, text, by=by, request_id=request_id)
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
         """Ask a run to stop. Its code may clean up first. Raises NotFound."""
@@ -587,7 +590,12 @@ class AsyncHandle:
 
     async def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
         """Send the run a signal. See ``AsyncClient.signal``."""
-        return await self._backend.signal(self.id, name, codec.encode(value), request_id=request_id)
+        return await self._backend.signal(self.id, name, signal_text(name, value), request_id=request_id)
+
+
+def signal_text(name: str, value: Any) -> str:
+    """Write the value of a signal, which the run reads as its ``wait_for_signal`` declares."""
+    return codec.encode_for(f"the wait for signal {name!r}", value, path=f"value of signal {name!r}")
 
 
 def result_of(run: Run, returns: Any = Any) -> Any:

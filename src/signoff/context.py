@@ -232,9 +232,10 @@ class Context:
     ) -> TChild:
         name = self._names.workflow_name(workflow)
         function = None if isinstance(workflow, str) else workflow
-        arguments = codec.encode_arguments(function, args, kwargs)
+        known = self._names.function(workflow)
+        arguments = codec.encode_arguments(function, args, kwargs, name=name, known=known)
         returns = Any if function is None else codec.return_annotation(function)
-        slot = slot_of(self._names.function(workflow), arguments)
+        slot = slot_of(known, arguments)
         return kind(self._execution, name, self._names.group, arguments, returns, slot)
 
     # Promises, people, signals, time

@@ -324,7 +324,7 @@ class HttpBackend:
         alike: Alike | None = None,
     ) -> Promise:
         body = {
-            "value": from_json(codec.encode(value, path="value")),
+            "value": from_json(codec.encode_for("the question", value, warns=False)),
             **_responder(Responder.of(user_id, groups, roles)),
             "note": note,
             "request_id": request_id,
@@ -680,7 +680,7 @@ def _links(answer: Any) -> list[tuple[Seal, AuditEvent | None]]:
 
 def _given_answer(given: GivenAnswer) -> dict[str, Any]:
     said = {"note": given.note, "request_id": given.request_id, "digest": given.digest}
-    value = from_json(codec.encode(given.value, path="value"))
+    value = from_json(codec.encode_for("the question", given.value, warns=False))
     return {"question_id": given.question_id, "value": value, **_given(said)}
 
 
@@ -690,7 +690,7 @@ def _responses(
     answers = [
         {
             "question_id": id,
-            "value": from_json(codec.encode(each.value, path="value")),
+            "value": from_json(codec.encode_for("the question", each.value, warns=False)),
             **_given(
                 {"note": each.note, "alike": None if each.alike is None else _given(asdict(each.alike))}
             ),

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from signoff import codec
 from signoff.records import NewPromise, Promise, PromiseState, Settlement
-from signoff.returns import data_of, warn_of_json_text
+from signoff.returns import data_of, has_returns, warn_of_json_text
 from signoff.start_options import check_id
 
 
@@ -60,6 +60,7 @@ class AsyncPromises:
         Raises:
             NotFound, AlreadySettled, RequestConflict
             InvalidValue: It is not what the promise returns.
+            NotSerializable: The value, or a part of it, would not come back as its own type either.
         """
         warn_of_json_text(f"promise {id!r}", value)
         return await self._settle(id, PromiseState.RESOLVED, value, by, request_id)
@@ -67,7 +68,12 @@ class AsyncPromises:
     async def reject(
         self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
     ) -> Promise:
-        """Settle a promise with a reason against it; the run gets a ``PromiseRejected``."""
+        """Settle a promise with a reason against it, as plain JSON data; the run gets a ``PromiseRejected``.
+
+        Raises:
+            NotFound, AlreadySettled, RequestConflict
+            NotSerializable: The reason is not plain JSON data.
+        """
         return await self._settle(id, PromiseState.REJECTED, value, by, request_id)
 
     async def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
@@ -77,5 +83,11 @@ class AsyncPromises:
     async def _settle(
         self, id: str, state: PromiseState, value: Any, by: str | None, request_id: str | None
     ) -> Promise:
-        settlement = Settlement(state, codec.encode(value), by=by, request_id=request_id)
-        return await self._backend.settle(id, settlement)
+        if state is PromiseState.RESOLVED:
+            text = codec.encode_for("the promise", value, warns=False)
+        else:
+            text, _ = codec.normalize(value, path="value")  # a reason has no declared type
+        settled = await self._backend.settle(id, Settlement(state, text, by=by, request_id=request_id))
+        if state is PromiseState.RESOLVED and not has_returns(settled):
+            codec.warn_reader("a run that waits for a promise without returns=", value)
+        return settled

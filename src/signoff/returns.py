@@ -42,13 +42,18 @@ def data_of(data: Any, returns: Any, *, has_data: bool) -> str | None:
     return codec.encode({**shown, RETURNS: schema}, path="data")
 
 
+def has_returns(promise: Promise) -> bool:
+    """Whether a promise may say what it returns: False is certain."""
+    return f'"{RETURNS}"' in (promise.data or "")
+
+
 def check_value(promise: Promise, settlement: Settlement) -> None:
     """Refuse a resolution that is not what the promise returns. Rejections have reasons of any kind.
 
     Raises:
         InvalidValue: It does not fit. The promise stays open.
     """
-    if settlement.state is not PromiseState.RESOLVED or f'"{RETURNS}"' not in (promise.data or ""):
+    if settlement.state is not PromiseState.RESOLVED or not has_returns(promise):
         return
     data = json.loads(promise.data or "null")
     schema = cast("dict[str, Any]", data).get(RETURNS) if isinstance(data, dict) else None

@@ -80,12 +80,13 @@ class AsyncSchedules:
             InvalidValue: No such expression or time zone, or arguments that do not fit.
         """
         function = None if isinstance(workflow, str) else workflow
-        arguments = codec.encode_arguments(function, args, kwargs)
-        key, limit = slot_of(self._function(workflow), arguments)
+        name, known = workflow_name(workflow), self._function(workflow)
+        arguments = codec.encode_arguments(function, args, kwargs, name=name, known=known)
+        key, limit = slot_of(known, arguments)
         return await self._backend.put_schedule(
             NewSchedule(
                 id=check_id(id),
-                workflow=workflow_name(workflow),
+                workflow=name,
                 group=group or self._group,
                 arguments=arguments,
                 cron=cron,

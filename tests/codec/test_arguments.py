@@ -91,7 +91,7 @@ wrapped = decorated(typed)
         (simple, [((1,), {"c": 4}), ((), {"c": 4, "a": 1})], '{"args":[1],"kwargs":{"c":4}}'),
         (simple, [((1, 2), {"c": 3}), ((), {"c": 3, "b": 2, "a": 1})], '{"args":[1,2],"kwargs":{"c":3}}'),
         (anything, [((), {"b": Line(DAY), "a": Line(DAY)}), ((), {"a": Line(DAY), "b": Line(DAY)})], None),
-        (untyped, [(({"x": {3, 1, 2}},), {}), ((), {"a": {"x": {2, 3, 1}}})], None),
+        (untyped, [(({"x": [3, 1, 2]},), {}), ((), {"a": {"x": [3, 1, 2]}})], None),
         (None, [((1,), {"b": 2, "a": 1}), ((1,), {"a": 1, "b": 2})], '{"args":[1],"kwargs":{"a":1,"b":2}}'),
     ],
 )

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import traceback
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -21,7 +22,8 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from signoff import codec
 from signoff.codec.ordered import kind_of
@@ -44,6 +46,26 @@ class Late(BaseModel):
 class Forgetful(BaseModel):
     kept: int
     forgotten: int = Field(0, exclude=True)
+
+
+class Positive(BaseModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    cents: int
+
+    @field_validator("cents")
+    @classmethod
+    def check(cls, value: int) -> int:
+        if value == 13:
+            raise PydanticCustomError("unlucky", "{value} is {unlucky", {"value": value})
+        if value < 0:
+            raise ValueError("negative")
+        return value
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    code: int
 
 
 @dataclass(frozen=True)
@@ -152,13 +174,34 @@ RICH = (
 
 def raised(code: str) -> BaseException:
     try:
-        exec(code, {"json": json, "Order": Order})
+        exec(code, {"json": json, "Order": Order, "Decimal": Decimal, "Positive": Positive})
     except BaseException as error:
         return error
     raise AssertionError
 
 
+def invalid_model() -> Exception:
+    return raised("Order.model_validate({'id': 1})")  # type: ignore[return-value]
+
+
+def invalid_json() -> Exception:
+    return raised("Order.model_validate_json('{\"id\": [1]}')")  # type: ignore[return-value]
+
+
+def invalid_object() -> Exception:
+    return raised("Order.model_validate({'id': object()})")  # type: ignore[return-value]
+
+
 SAME: dict[str, Exception] = {
+    "validation": invalid_model(),
+    "validation of JSON": invalid_json(),
+    "validation with an error": raised("Positive(cents=-1)"),  # type: ignore[dict-item]
+    "validation of its own kind": raised("Positive(cents=13)"),  # type: ignore[dict-item]
+    "validation without inputs": raised("Positive.model_validate({'cents': 'x'})"),  # type: ignore[dict-item]
+    "frozen dataclass": FrozenError(7),
+    "class as an argument": TypeError(Order),
+    "decimal": raised("Decimal('x')"),  # type: ignore[dict-item]
+    "deque": Rich(deque([1, (2,)], 3)),
     "plain": ValueError("x"),
     "without arguments": RuntimeError(),
     "several arguments": ValueError("x", 1, None, [1, {"a": 2}]),
@@ -320,14 +363,6 @@ def local_class() -> Exception:
     return Local("x")
 
 
-def invalid_model() -> Exception:
-    try:
-        Order.model_validate({"id": 1})
-    except ValidationError as error:
-        return error
-    raise AssertionError
-
-
 class Hidden(Exception):
     """Cannot say anything without its client."""
 
@@ -345,10 +380,7 @@ class Hidden(Exception):
 @pytest.mark.parametrize(
     ("error", "type_name"),
     [
-        (invalid_model(), "pydantic_core._pydantic_core.ValidationError"),
         (local_class(), "tests.codec.test_failures.local_class.<locals>.Local"),
-        (Hidden(object()), "tests.codec.test_failures.Hidden"),
-        (ValueError("x", object()), "ValueError"),
         (KeyboardInterrupt("stop"), "KeyboardInterrupt"),
         (asyncio.CancelledError("gone"), "asyncio.exceptions.CancelledError"),
         (BaseExceptionGroup("base", [SystemExit(1)]), "BaseExceptionGroup"),
@@ -362,6 +394,32 @@ def test_what_cannot_be_rebuilt_is_a_step_failed_that_says_the_same(
     again = codec.decode_error(codec.encode_error(error))
     assert type(again) is StepFailed
     assert (again.type_name, again.message) == (type_name, str(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "path"),
+    [
+        (Hidden(object()), Hidden, "tests.codec.test_failures.Hidden"),
+        (ValueError("x", object()), ValueError, "ValueError"),
+        (FileNotFoundError(object(), "gone"), OSError, "FileNotFoundError"),
+        (invalid_object(), ValueError, "pydantic_core._pydantic_core.ValidationError"),
+    ],
+)
+def test_what_is_left_of_an_error_is_caught_as_the_error(error: Exception, kind: type, path: str) -> None:
+    again: Any = error
+    for _ in range(3):
+        again = codec.decode_error(codec.encode_error(again))
+        assert isinstance(again, StepFailed)
+        assert isinstance(again, kind)
+        assert (again.type_name, again.message, str(again)) == (path, str(error), str(error))
+
+
+def test_notes_and_causes_of_a_frozen_error_come_back() -> None:
+    error = FrozenError(7)
+    object.__setattr__(error, "__notes__", ["note"])
+    object.__setattr__(error, "__cause__", KeyError("k"))
+    again = codec.decode_error(codec.encode_error(error))
+    assert (again.__notes__, repr(again.__cause__)) == (["note"], "KeyError('k')")
 
 
 def test_attributes_that_cannot_be_kept_are_named_and_cost_no_more_than_themselves() -> None:
@@ -553,7 +611,7 @@ def test_an_error_that_goes_on_for_ever_is_cut_off_and_keeps_its_type(case: str)
 
 def test_an_error_whose_arguments_are_too_large_is_a_step_failed_that_says_the_start() -> None:
     again = codec.decode_error(codec.encode_error(HOSTILE["large message"]))
-    assert type(again) is StepFailed
+    assert isinstance(again, StepFailed)
     assert 1_000 < len(again.message) < 100_000
 
 

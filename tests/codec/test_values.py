@@ -330,10 +330,10 @@ def test_without_an_annotation_json_data_comes_back_equal(value: object) -> None
 
 
 @settings(deadline=None)
-@given(value=orders | customers | st.sets(st.uuids()) | aware)
-def test_without_an_annotation_replay_sees_what_the_first_run_saw(value: object) -> None:
-    text, live = codec.normalize(value)
-    assert live == codec.decode(text)
+@given(value=orders | customers | st.sets(st.uuids(), min_size=1) | aware)
+def test_without_an_annotation_what_would_come_back_as_plain_data_is_refused(value: object) -> None:
+    with pytest.raises(NotSerializable, match="nothing declares its type; declare it"):
+        codec.normalize(value)
 
 
 def test_a_normalized_value_shares_nothing_with_the_value_it_was_made_of() -> None:
@@ -346,18 +346,17 @@ def test_a_normalized_value_shares_nothing_with_the_value_it_was_made_of() -> No
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
-        (Colour.RED, "red"),
         (Level.HIGH, 2),
-        (b"\xff", "_w=="),
-        ({1: 2, False: 3}, {"1": 2, "false": 3}),
+        (Mode.FAST, "fast"),
         ((1, 2), [1, 2]),
-        (Computed(side=2), {"side": 2}),
-        (datetime(2024, 5, 6, tzinfo=UTC), "2024-05-06T00:00:00+00:00"),
+        (OrderedDict(a=1), {"a": 1}),
         (type("Name", (str,), {})("ana"), "ana"),
         (type("Number", (int,), {})(3), 3),
     ],
 )
-def test_without_an_annotation_typed_values_come_back_as_plain_data(value: object, plain: object) -> None:
+def test_without_an_annotation_tuples_and_equals_of_plain_data_come_back_as_that(
+    value: object, plain: object
+) -> None:
     _, again = codec.normalize(value)
     assert again == plain
     assert type(again) is type(plain)

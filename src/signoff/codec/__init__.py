@@ -2,7 +2,8 @@
 
 What goes in comes back as its annotation declares it, the same as it was, or is refused with the path to it. Plain
 data may stand for what is declared, such as a dict for a model: it is validated once, when it is given. Without an
-annotation plain JSON data comes back, with a warning. Nothing is pickled, imported or stored as its repr.
+annotation only plain JSON data comes back: a value that is not equal to it is refused, except that a tuple becomes a
+list, with a warning. Nothing is pickled, imported or stored as its repr.
 
 What JSON cannot say is this module's to decide:
 
@@ -22,7 +23,16 @@ from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, 
 from signoff.codec.hints import shape_of
 from signoff.codec.parameters import REST, description_of, parameters_schema
 from signoff.codec.signatures import return_annotation
-from signoff.codec.values import MAX_BYTES, MAX_CARRIED, decode, digest, encode, normalize
+from signoff.codec.values import (
+    MAX_BYTES,
+    MAX_CARRIED,
+    decode,
+    digest,
+    encode,
+    encode_for,
+    normalize,
+    warn_reader,
+)
 from signoff.codec.zones import bare as bare_time
 
 __all__ = [
@@ -39,10 +49,12 @@ __all__ = [
     "encode",
     "encode_arguments",
     "encode_error",
+    "encode_for",
     "normalize",
     "parameters_schema",
     "return_annotation",
     "round_trip_error",
     "shape_of",
     "value_schema",
+    "warn_reader",
 ]

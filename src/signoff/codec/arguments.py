@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from signoff.codec.signatures import Signature, Slot, signature
-from signoff.codec.values import MAX_BYTES, decode, encode, normalize
+from signoff.codec.values import MAX_BYTES, decode, encode, encode_for, normalize
 from signoff.errors import InvalidValue, PayloadTooLarge
 
 
@@ -25,6 +25,8 @@ def encode_arguments(
     *,
     skip: int = 1,
     limit: int = MAX_BYTES,
+    name: str | None = None,
+    known: Callable[..., Any] | None = None,
 ) -> str:
     """Write the arguments of a call as JSON text.
 
@@ -37,6 +39,9 @@ def encode_arguments(
         kwargs: The arguments by name.
         skip: How many leading parameters the engine passes, such as ``ctx``.
         limit: How long the text may be, in UTF-8 bytes.
+        name: What will be called, if that is known by its name only.
+        known: The function that has this name here, if there is one. The arguments must fit the types that it declares.
+            Their text does not depend on it, so that a call by name is the same in every process.
 
     Returns:
         ``{"args": [...], "kwargs": {...}}``
@@ -48,13 +53,41 @@ def encode_arguments(
     """
     described = None if function is None else signature(function, skip)
     if described is None:
-        texts = [encode(value, path=f"args[{index}]", limit=limit) for index, value in enumerate(args)]
-        named = {name: encode(value, path=f"args.{name}", limit=limit) for name, value in kwargs.items()}
-        return _envelope(texts, named, limit)
+        return _by_name(name, known, args, kwargs, skip, limit)
     args, kwargs = _bind(described, args, kwargs)
     texts = [_write(value, described.at(index), limit) for index, value in enumerate(args)]
     named = {name: _write(value, described.named(name), limit) for name, value in kwargs.items()}
     return _envelope(texts, named, limit)
+
+
+def _by_name(
+    name: str | None,
+    known: Callable[..., Any] | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    skip: int,
+    limit: int,
+) -> str:
+    """Write the arguments of a call whose function may be another one where it runs."""
+    described = None if known is None else signature(known, skip)
+    if described is not None:
+        try:
+            described.bind(args, kwargs)
+        except TypeError:  # it may have other parameters where it runs
+            described = None
+    reader = "a function that is not known here" if name is None else f"workflow {name!r}, called by name,"
+
+    def write(value: object, key: int | str) -> str:
+        path = f"args[{key}]" if isinstance(key, int) else f"args.{key}"
+        slot = Slot("", Any)
+        if described is not None:
+            slot = described.at(key) if isinstance(key, int) else described.named(key)
+        if slot.annotation is Any:
+            return encode_for(reader, value, path=path, limit=limit)
+        return _write(value, slot, limit)
+
+    texts = [write(value, index) for index, value in enumerate(args)]
+    return _envelope(texts, {key: write(value, key) for key, value in kwargs.items()}, limit)
 
 
 def decode_arguments(

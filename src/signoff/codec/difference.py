@@ -12,10 +12,12 @@ import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import PurePath
 from typing import Any, cast
+from uuid import UUID
 
 from pydantic import BaseModel, RootModel
 
@@ -71,10 +73,16 @@ class Comparison:
             if value == again and not self.is_ambiguous:
                 return None
         elif kind in _SEQUENCES and other in _SEQUENCES and not self.is_ambiguous:
+            if self.is_open and kind is deque:
+                raise Unfit(_undeclared(kind, other))
+            if self.is_open:
+                self.undeclared = self.undeclared or name_of(kind)
             return self.compare_items(value, again)
         elif _are_generic_twins(kind, other):
             return _compare_models(self, value, again)
         elif self.is_open and not self.is_ambiguous and other in _PLAIN and kind not in _PLAIN:
+            if not value == again:  # only equality is defined for every type
+                raise Unfit(_undeclared(kind, other))
             self.undeclared = self.undeclared or name_of(kind)
             return None
         elif not inside and self._stands_for(value, again):
@@ -165,8 +173,9 @@ class Comparison:
             and len(value) == len(again)
             and all(type(key) is str for key in again)
         ):
-            self.undeclared = self.undeclared or "dict with keys that are no text"
-            return
+            kind = name_of(cast("type[Any]", type(changed[0])))
+            reason = "the key would come back as text, because nothing declares the type of keys"
+            raise _at(Unfit(f"{reason}; declare dict[{kind}, ...], or use text as keys"), changed[0], value)
         if (
             not self.is_ambiguous
             and len(value) == len(again)
@@ -298,8 +307,7 @@ def _compare_sets(comparison: Comparison, value: Any, again: Any) -> None:
 def _compare_unlike(comparison: Comparison, item: Any, again: Any) -> None:
     kind = cast("type[Any]", type(item))
     if comparison.is_open:
-        comparison.undeclared = comparison.undeclared or name_of(kind)
-        return
+        raise Unfit(f"has a {name_of(kind)} that would come back changed, because nothing declares its type")
     other = next((each for each in again if type(each) is not type(item)), None)
     if other is None:
         raise Unfit(f"has a {name_of(kind)} that would come back changed; declare a list")
@@ -352,6 +360,17 @@ def _name(kind: type, other: type) -> str:
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
+def _undeclared(kind: Any, other: type) -> str:
+    """Say that a value has no declared type, and what to do."""
+    instead = next((text for kinds, text in _INSTEAD if issubclass(kind, kinds)), "plain JSON data")
+    if is_dataclass(cast("object", kind)):
+        instead = "dataclasses.asdict(...) of it, if that is plain JSON data"
+    return (
+        f"{_name(kind, other)} would come back as {_name(other, kind)}, because nothing declares its type; "
+        f"declare it (an annotation, or returns=), or pass {instead}"
+    )
+
+
 def _advice(value: Any, again: Any, is_ambiguous: bool) -> str:
     kind, other = cast("type[Any]", type(value)), cast("type[Any]", type(again))
     if is_ambiguous and not (issubclass(kind, other) and kind not in _PLAIN):
@@ -379,6 +398,17 @@ def _at(unfit: Unfit, key: object, container: object) -> Unfit:
     unfit.trail.append((key, container))
     return unfit
 
+
+_INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (BaseModel, "its model_dump(mode='json')"),
+    (Enum, "its value"),
+    ((set, frozenset), "sorted(...) of it"),
+    ((tuple, deque), "list(...) of it"),
+    (timedelta, "its total_seconds()"),
+    (bytes, "text, such as its base64"),
+    ((date, time, Decimal, UUID, PurePath), "str(...) of it"),
+)
+"""What to pass where nothing declares a type."""
 
 _CHANGED = "it would come back changed"
 _MISSING = object()

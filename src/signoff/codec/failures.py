@@ -8,9 +8,9 @@ import types
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from pydantic_core import from_json, to_json
+from pydantic_core import ValidationError, from_json, to_json
 
-from signoff.codec import parts, stand_ins
+from signoff.codec import parts, stand_ins, validation_errors
 from signoff.codec.parts import Packer
 from signoff.codec.values import MAX_BYTES
 from signoff.errors import InvalidValue, StepFailed
@@ -87,7 +87,7 @@ def decode_error(text: str) -> Exception:
     except (ValueError, TypeError, KeyError, AttributeError) as problem:
         raise InvalidValue("error", f"is no record of an error: {problem!r}") from problem
     if trace:
-        _first_cause(error).__cause__ = RemoteTraceback(trace)
+        _set(_first_cause(error), "__cause__", RemoteTraceback(trace))
     return error
 
 
@@ -143,7 +143,7 @@ def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
         ],
     }
     # Decided here and recorded, so that no process decides it otherwise.
-    if not lost_args and not lost_members:
+    if not lost_args and not lost_members and not stand_ins.is_partial(type(error)):
         record["rebuildable"] = not lost_attributes or _says_the_same(error, record)
     return record
 
@@ -187,6 +187,9 @@ def _causes(error: BaseException) -> dict[str, BaseException]:
 def _attributes(error: BaseException) -> dict[str, object]:
     """Collect an error's attributes from its slots and its dict, running no code of its class."""
     found: dict[str, object] = {}
+    if type(error) is ValidationError:
+        with contextlib.suppress(Exception):  # what it validated has code of its own
+            found[validation_errors.KEY] = validation_errors.describe(error)
     for name, slot in _slots(type(error)).items():
         value = _read_slot(slot, error)
         # To a builtin error a slot with None is not the same as one that was never set: it would print it.
@@ -256,13 +259,19 @@ def _rebuild(record: dict[str, Any]) -> Exception:
         name = record["type"].replace(":", ".").removeprefix("builtins.")
         error = StepFailed(name, record["message"])
     if record["cause"] is not None:
-        error.__cause__ = parts.unpack(record["cause"], _rebuild)
-    for note in record["notes"]:
-        error.add_note(note)
+        _set(error, "__cause__", parts.unpack(record["cause"], _rebuild))
+    notes = list(record["notes"])
     lost = _lost_attributes(record)
-    if lost and (note := _LOST.format(lost)) not in record["notes"]:
-        error.add_note(note)
+    if lost and (note := _LOST.format(lost)) not in notes:
+        notes.append(note)
+    if notes:
+        _set(error, "__notes__", notes)
     return error
+
+
+def _set(error: BaseException, name: str, value: object) -> None:
+    """Set an attribute, also of a frozen dataclass."""
+    object.__setattr__(error, name, value)
 
 
 def _lost_attributes(record: dict[str, Any]) -> str:
@@ -274,10 +283,11 @@ def _lost_attributes(record: dict[str, Any]) -> str:
 
 def _stand_in(record: dict[str, Any]) -> Exception | None:
     """Make an error in place of one whose class is not here, which the same ``except`` clauses catch."""
-    if not record["rebuildable"] or parts.find(record["type"]) is not None:
-        return None
-    name = record["type"].replace(":", ".")
-    kind = stand_ins.find(record["type"], record.get("bases", []), record.get("found", False))
+    name = record["type"].replace(":", ".").removeprefix("builtins.")
+    if record["rebuildable"] and parts.find(record["type"]) is None:
+        kind = stand_ins.find(record["type"], record.get("bases", []), record.get("found", False))
+    else:
+        kind = stand_ins.find_partial(record["type"], record.get("bases", []))
     if kind is None:
         return None
     try:
@@ -302,13 +312,18 @@ def _instance(record: dict[str, Any]) -> Exception | None:
 
 
 def _assemble(kind: type[_Error], record: dict[str, Any]) -> _Error:
+    if cast("Any", kind) is ValidationError:
+        packed = record["attributes"][validation_errors.KEY]
+        rebuilt = validation_errors.rebuild(parts.unpack(packed, _rebuild))
+        _set(rebuilt, "args", ())  # as pydantic's own have none
+        return cast("_Error", rebuilt)
     args = tuple(parts.unpack(each, _rebuild) for each in record["args"])
     native: Any = _native(kind)
     if issubclass(kind, BaseExceptionGroup):
         error = native.__new__(kind, *args, [parts.unpack(each, _rebuild) for each in record["members"]])
     else:
         error = native.__new__(kind)
-        error.args = args
+        _set(error, "args", args)
     slots = _slots(cast(type, kind))
     for name, packed in record["attributes"].items():
         value = parts.unpack(packed, _rebuild)

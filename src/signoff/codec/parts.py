@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import math
 import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
@@ -34,6 +35,7 @@ _MOST_VALUES = 50_000
 
 _TYPE = "$type"
 _TUPLE, _ERROR, _BROKEN_TEXT, _REMAINS = "builtins:tuple", "error", "builtins:str", "remains"
+_DEQUE, _CLASS = "collections:deque", "builtins:type"
 
 _MEMBER = "$member"
 
@@ -134,6 +136,10 @@ class Packer:
             return [self.pack(item, level + 1) for item in value]
         if kind is tuple:
             return _tagged(_TUPLE, [self.pack(item, level + 2) for item in value])
+        if kind is deque:
+            return _tagged(_DEQUE, [value.maxlen, [self.pack(item, level + 3) for item in value]])
+        if isinstance(value, type):
+            return _tagged(_CLASS, _pack_class(value))
         if kind is dict:
             return {_key(key): self.pack(item, level + 1) for key, item in value.items()}
         if isinstance(value, BaseException):
@@ -163,6 +169,10 @@ def unpack(packed: Any, rebuild: Callable[[dict[str, Any]], Exception]) -> Any:
         return tuple(unpack(item, rebuild) for item in value)
     if name == _ERROR:
         return rebuild(value)
+    if name == _DEQUE:
+        return deque((unpack(item, rebuild) for item in value[1]), value[0])
+    if name == _CLASS:
+        return _unpack_class(value)
     if name == _REMAINS:
         return Remains(value["type"], {key: unpack(item, rebuild) for key, item in value["kept"].items()})
     if name == _BROKEN_TEXT:
@@ -236,6 +246,21 @@ def _key(key: object) -> str:
 
 def _surrogates_to_text(text: str) -> str:
     return base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
+
+
+def _pack_class(kind: type) -> str:
+    """Name a class, which is data as long as nothing makes an instance of it."""
+    path = path_of(kind)
+    if find(path) is not kind:
+        raise Unkept
+    return path
+
+
+def _unpack_class(path: str) -> type:
+    found = find(path)
+    if not isinstance(found, type):
+        raise Unkept
+    return found
 
 
 def _is_data(kind: Any) -> bool:

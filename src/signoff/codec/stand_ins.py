@@ -8,8 +8,11 @@ clauses catch it.
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Iterable
 from typing import Any, Final
+
+from pydantic_core import ValidationError
 
 from signoff.codec import parts
 from signoff.errors import StepFailed
@@ -19,7 +22,11 @@ MESSAGE: Final = "_signoff_message"
 
 _FOUND: Final = "_signoff_found"
 
+_PARTIAL: Final = "_signoff_partial"
+
 _MOST_BASES = 32
+
+_MAY_BE_BASE: Final = 1 << 10  # Py_TPFLAGS_BASETYPE
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -56,8 +63,31 @@ def find(path: str, bases: Iterable[str], found: bool) -> type[Exception] | None
     if not nearest or (not found and nearest == (Exception,)):
         return None
     if not found:
-        nearest = (StepFailed, *(base for base in nearest if base is not Exception))
+        nearest = (StepFailed, *(base for base in nearest if not issubclass(StepFailed, base)))
     return _made(path, nearest, found)
+
+
+def find_partial(path: str, bases: Iterable[str]) -> type[Exception] | None:
+    """Find or make the class of what is left of an error that cannot be rebuilt.
+
+    Args:
+        path: The error's class, as ``module:qualname``.
+        bases: As ``describe`` said.
+
+    Returns:
+        A ``StepFailed`` that the ``except`` clauses for the error catch, too; None if these are for any ``Exception``.
+    """
+    nearest = _nearest([path, *bases])
+    if nearest in ((), (Exception,)):
+        return None
+    return _made(
+        path, (StepFailed, *(base for base in nearest if not issubclass(StepFailed, base))), False, True
+    )
+
+
+def is_partial(kind: type) -> bool:
+    """Whether a class stands for one whose errors cannot be rebuilt."""
+    return _PARTIAL in vars(kind)
 
 
 def _nearest(bases: Iterable[str]) -> tuple[type[Exception], ...]:
@@ -73,13 +103,21 @@ def _nearest(bases: Iterable[str]) -> tuple[type[Exception], ...]:
 
 
 def _is_plain(base: type) -> bool:
-    """Whether deriving from a class runs no code of its author, and makes no group without members."""
+    """Whether a class can be derived from, which runs no code of its author and makes no group without members."""
     hook = getattr(base.__init_subclass__, "__func__", None)
-    return type(base) is type and hook is None and not issubclass(base, BaseExceptionGroup)
+    return (
+        type(base) is type
+        and hook is None
+        and isinstance(base.__getattribute__, types.WrapperDescriptorType)
+        and not issubclass(base, BaseExceptionGroup | ValidationError)
+        and bool(base.__flags__ & _MAY_BE_BASE)
+    )
 
 
 @functools.lru_cache(maxsize=1024)
-def _made(path: str, bases: tuple[type[Exception], ...], found: bool) -> type[Exception] | None:
+def _made(
+    path: str, bases: tuple[type[Exception], ...], found: bool, is_partial: bool = False
+) -> type[Exception] | None:
     module, _, qualname = path.partition(":")
     members = {
         "__module__": module,
@@ -88,6 +126,8 @@ def _made(path: str, bases: tuple[type[Exception], ...], found: bool) -> type[Ex
         "__str__": _say,
         _FOUND: found,
     }
+    if is_partial:
+        members |= {_PARTIAL: True, "__doc__": "What is left of an error that cannot be rebuilt."}
     for chosen in (bases, bases[:2], bases[:1]):
         try:
             return type(qualname.rpartition(".")[2], chosen, dict(members))

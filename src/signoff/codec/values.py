@@ -6,7 +6,9 @@ import hashlib
 import json
 import logging
 import re
-from typing import Any
+import sys
+from collections import deque
+from typing import Any, cast
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -15,7 +17,7 @@ from signoff.codec import annotations, scalars, zones
 from signoff.codec.annotations import Reader
 from signoff.codec.ciphers import is_encrypted
 from signoff.codec.difference import Comparison
-from signoff.codec.ordered import in_one_order
+from signoff.codec.ordered import in_one_order, kind_of
 from signoff.codec.plain import check_text, to_plain
 from signoff.codec.refusals import Unfit, name_of, segment
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, SignoffError
@@ -118,8 +120,7 @@ def normalize(
     if kind in _UNCHANGED and (annotation is Any or annotation is kind):
         return text, value
     again = decode(text, annotation, path=path)
-    if annotation is Any:
-        _warn_of_undeclared(value, again, path)
+    if annotation is Any and _is_plain(value, again):
         return text, again
     compared = _compare(value, again, annotation, path)
     if compared.undeclared is not None:
@@ -127,6 +128,74 @@ def normalize(
     if not compared.converted:
         return text, again
     return _settle(text, again, annotation, path, limit)
+
+
+def encode_for(
+    reader: str, value: object, *, path: str = "value", limit: int = MAX_BYTES, warns: bool = True
+) -> str:
+    """Write a value for code that declares its type elsewhere, such as the run that waits for a signal.
+
+    Each part must come back the same if that code declares the part's own type.
+
+    Args:
+        reader: Names the code that reads it, for a warning: it gets plain data where it declares nothing.
+        value: As for ``encode``.
+        path: What the value is called in errors.
+        limit: As for ``encode``.
+        warns: Whether to warn of values that are not plain data, once for each reader and type.
+
+    Returns:
+        JSON text.
+
+    Raises:
+        NotSerializable: As for ``normalize``.
+        PayloadTooLarge: As for ``encode``.
+    """
+    text = encode(value, path=path, limit=limit)
+    if type(value) in _UNCHANGED or _is_plain(value, from_json(text)):
+        return text
+    kind = _check_own_types(value, path)
+    if kind is not None and warns:
+        _warn_reader(reader, kind)
+    return text
+
+
+def warn_reader(reader: str, value: object) -> None:
+    """Warn, once for each reader and type, that a value of ``encode_for`` is plain data to a reader without a type."""
+    if type(value) not in _UNCHANGED and not _is_plain(value, from_json(encode(value))):
+        _warn_reader(reader, name_of(type(value)))
+
+
+def _check_own_types(value: Any, path: str) -> str | None:
+    """Check that each part comes back if its own type is declared.
+
+    Returns:
+        The name of the first type that is not plain; None if all are.
+
+    Raises:
+        NotSerializable: A part would come back changed.
+    """
+    kind = cast("Any", kind_of(value))
+    if kind in _UNCHANGED:
+        return None
+    if issubclass(kind, dict):
+        items = cast("dict[Any, Any]", value)
+        found = [_check_own_types(item, path + segment(key)) for key, item in items.items()]
+        if any(type(key) is not str for key in items):
+            found.append("dict with keys that are not text")
+    elif issubclass(kind, _CONTAINERS) and not hasattr(kind, "_fields"):
+        found = [_check_own_types(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        if kind is not list:
+            found.append(name_of(kind))
+    elif _are_equal(value, from_json(encode(value, path=path, limit=sys.maxsize))):
+        return None
+    else:
+        try:
+            normalize(value, kind, path=path, limit=sys.maxsize)
+        except InvalidValue as error:
+            raise NotSerializable(error.path, error.reason) from error
+        return name_of(kind)
+    return next((name for name in found if name is not None), None)
 
 
 def _settle(text: str, again: Any, annotation: object, path: str, limit: int) -> tuple[str, Any]:
@@ -208,30 +277,47 @@ def _first_problem(error: ValidationError, path: str) -> tuple[str, str]:
     return where, first["msg"] + (f" (and {more} more)" if more else "")
 
 
-def _warn_of_undeclared(value: object, again: object, path: str) -> None:
+def _is_plain(value: object, again: object) -> bool:
+    """Whether a value is plain JSON data, which came back the same."""
+    return type(value) in _JSON and _are_equal(value, again)
+
+
+def _are_equal(value: object, again: object) -> bool:
     try:
-        if type(value) in _JSON and value == again:
-            return
+        return bool(value == again)
     except Exception:  # their own code failed to compare them
-        log.debug("%s cannot be compared with what came back", path, exc_info=True)
-    _warn(path, name_of(type(value)))
+        return False
+
+
+def _warn_reader(reader: str, kind: str) -> None:
+    _warn_once(
+        (reader, kind),
+        "%s gets a value of type %s: as plain JSON data, unless it declares that type",
+        reader,
+        kind,
+    )
 
 
 def _warn(path: str, kind: str) -> None:
     """Warn, once for each place and type, that something came back as plain data."""
-    key = (path, kind)
-    if key in _warned:
-        return
-    if len(_warned) >= _MOST_WARNED:
-        _warned.clear()
-    _warned.add(key)
-    log.warning(
+    _warn_once(
+        (path, kind),
         "%s has a value of type %s and no declared type for it: plain JSON data came back; declare its type",
         path,
         kind,
     )
 
 
+def _warn_once(key: tuple[str, str], message: str, *parts: str) -> None:
+    if key in _warned:
+        return
+    if len(_warned) >= _MOST_WARNED:
+        _warned.clear()
+    _warned.add(key)
+    log.warning(message, *parts)
+
+
 _warned: set[tuple[str, str]] = set()
 _MOST_WARNED = 4096
+_CONTAINERS: tuple[Any, ...] = (list, tuple, set, frozenset, deque)
 _JSON = scalars.EXACT | {float, list, dict}

@@ -225,7 +225,7 @@ def _text_of(output: Any, chunk: Chunk) -> str:
     """Write an output as JSON, which the next chunk must be able to read as what this one declares to return."""
     declared = codec.return_annotation(unwrapped(chunk.function))
     if output is None or declared is Any or declared is type(None):
-        return codec.encode(output, path="output")
+        return codec.encode_for(f"what comes behind chunk {chunk.name!r}", output, path="output")
     return codec.normalize(output, declared, path="output")[0]
 
 

@@ -18,8 +18,10 @@ from signoff.flows.pausing import (
     check_question,
     check_target,
     checked,
+    given,
     plain,
     plain_option,
+    unchanged,
 )
 from signoff.people.forms import form_of
 from signoff.start_options import check_id
@@ -250,9 +252,10 @@ class Data(Generic[T]):
         """Write a key of the state, together with the chunk's result.
 
         Raises:
-            NotSerializable, PayloadTooLarge: The value cannot be stored.
+            NotSerializable: The value is not plain JSON data, which it would come back as.
+            PayloadTooLarge: It is over the limit.
         """
-        return self._write("set", key, plain(value, f"state.{key}"))
+        return self._write("set", key, unchanged(value, f"state.{key}"))
 
     def append_state(self, key: str, value: Any) -> Done:
         """Append to a list in the state, together with the chunk's result; one that is not there is begun.
@@ -261,9 +264,10 @@ class Data(Generic[T]):
 
         Raises:
             TypeError: It is no list.
-            NotSerializable, PayloadTooLarge: The value cannot be stored.
+            NotSerializable: The value is not plain JSON data, which it would come back as.
+            PayloadTooLarge: It is over the limit.
         """
-        return self._write("append", key, plain(value, f"state.{key}"))
+        return self._write("append", key, unchanged(value, f"state.{key}"))
 
     def add_state(self, key: str, number: float = 1) -> Done:
         """Add to a number in the state, together with the chunk's result; one that is not there is 0.
@@ -272,8 +276,9 @@ class Data(Generic[T]):
 
         Raises:
             TypeError: It is no number.
+            NotSerializable: It is a number that JSON does not have, such as a ``Decimal``.
         """
-        return self._write("add", key, number)
+        return self._write("add", key, unchanged(number, f"state.{key}"))
 
     def del_state(self, key: str) -> Done:
         """Remove a key of the state, together with the chunk's result; one that is not there is left so."""
@@ -295,7 +300,9 @@ class Data(Generic[T]):
             NotSerializable, PayloadTooLarge: The value cannot be stored.
         """
         self._check_takes("emit")
-        self.record.events.append((checked(event, "event"), plain(value, f"event {event}")))
+        name = checked(event, "event")
+        plain_value = given(f"a line that begins with event {name!r}", value, f"event {name}")
+        self.record.events.append((name, plain_value))
         return Done()
 
     def require(self, name: str) -> Any:

@@ -14,7 +14,7 @@ from signoff.client import AsyncClient, AsyncHandle, result_of
 from signoff.errors import InvalidState, InvalidValue, NotFound, RequestConflict
 from signoff.flows.errors import AmbiguousEvent, ExecutionClosed, PendingInterrupts, UnknownInterrupt
 from signoff.flows.machine import REFUSED, SIGNAL
-from signoff.flows.pausing import INTERRUPT, checked
+from signoff.flows.pausing import INTERRUPT, checked, given
 from signoff.people.questions import Question
 from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, RunState
 from signoff.run_ends import end_of
@@ -251,6 +251,7 @@ class Execution:
             WrongAnswer, NotAllowed: The interrupt does not take the answer, and stays open.
         """
         checked(event, "event")
+        value = given(f"a line that begins with event {event!r}", value, f"event {event}")
 
         async def answer(promise: Promise) -> None:
             await self._client.answer(

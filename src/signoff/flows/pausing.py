@@ -107,6 +107,21 @@ def plain(value: Any, path: str) -> Any:
     return json.loads(codec.encode(value, path=path))
 
 
+def unchanged(value: Any, path: str) -> Any:
+    """Return a value as plain data, which it must be equal to: what reads it declares no type.
+
+    Raises:
+        NotSerializable: It would come back changed.
+        PayloadTooLarge: It is over the limit.
+    """
+    return json.loads(codec.normalize(value, path=path)[0])
+
+
+def given(reader: str, value: Any, path: str) -> Any:
+    """Return a value as plain data for chunks that may declare its type. Raises NotSerializable, PayloadTooLarge."""
+    return json.loads(codec.encode_for(reader, value, path=path))
+
+
 def checked(name: object, what: str) -> str:
     """Return a name if it can be one. Raises RegistrationError."""
     if not isinstance(name, str) or not name.strip():

@@ -29,7 +29,8 @@ def read_value(question: Question, value: Any) -> Any:
         NotSerializable: It is not JSON.
         PayloadTooLarge: It is over the limit.
     """
-    plain: object = json.loads(codec.encode(value, path="value"), parse_float=_number)
+    text = codec.encode_for("the question", value, warns=False)
+    plain: object = json.loads(text, parse_float=_number)
     skips = plain is None and question.skippable
     if question.input_type != "approval" or isinstance(plain, dict) or skips:
         return cast("Any", plain)
