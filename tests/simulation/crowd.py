@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from signoff import AlreadySettled, AsyncClient, RunCancelled, SignoffError, WrongAnswer
+from signoff import AlreadySettled, AsyncClient, RunCancelled, SignoffError, WrongAnswer, interventions
 from signoff.errors import InvalidState, RequestConflict, StoreUnavailable
 from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
 from signoff.registry import Registry
@@ -21,6 +21,8 @@ from tests.simulation.programs import WORKFLOW, BrokenError, Listen, Program, Se
 T = TypeVar("T")
 
 PATIENCE = 9.0  # seconds after which everybody has said what they wanted to say
+
+OPERATOR = "user:operator"
 
 
 @dataclass
@@ -68,6 +70,7 @@ class Crowd:
         self._client = AsyncClient(Target(process.store))
         self.world.observer.on_promise(self._see_promise)
         self._signalled: set[str] = set()
+        self._resumed: set[tuple[str, float]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.world.store.listen(lambda change: [self._see_run(id) for id in sorted(change.runs or ())])
         for number, name in enumerate(self.roots):
@@ -116,6 +119,7 @@ class Crowd:
         await asyncio.sleep(source.choice((0.0, 0.0, 1.0, 5.0)))
         deadline = source.choice((None, None, None, None, 7.0))
         is_cancelled, after = source.random() < 0.15, source.random() * 12
+        is_suspended, later = source.random() < 0.1, source.random() * 12
         twice = source.random() < 0.2
         session = source.choice((None, None, None, "talk"))
         for _ in range(1 + twice):
@@ -126,6 +130,8 @@ class Crowd:
             )
         if is_cancelled:
             self._do(self._cancel(run_id, after))
+        if is_suspended:
+            self._do(self._suspend(run_id, later))
         try:
             await self._insist(handle.result)
             seen = RunState.SUCCEEDED
@@ -141,20 +147,43 @@ class Crowd:
         self.cancelled.add(run_id)
         await self._insist(lambda: self._client.cancel(run_id))
 
+    async def _suspend(self, run_id: str, after: float) -> None:
+        await asyncio.sleep(after)
+        try:
+            await self._insist(
+                lambda: interventions.suspend(self._process.store, run_id, by=OPERATOR, token="1")
+            )
+        except InvalidState:
+            return  # it has ended
+
+    async def _resume(self, run_id: str, after: float) -> None:
+        """Resume a run that was suspended: by the operator, or by Signoff after it had lost too many workers."""
+        token = str(len(self._resumed))
+        await asyncio.sleep(after)
+        try:
+            await self._insist(
+                lambda: interventions.resume(self._process.store, run_id, by=OPERATOR, token=token)
+            )
+        except InvalidState:
+            return  # it has ended: cancelled or at its deadline
+
     def _check_turn(self, session_id: str) -> None:
         runs = self.world.store.model.tables.runs.values()
         going = [run for run in runs if run.session_id == session_id and run.ended_at is None]
-        active = [run.id for run in going if not run.awaits_turn]
+        active = [run.id for run in going if run.state is not RunState.PAUSED or run.epoch > 0]
         if len(active) > 1:
             self.world.blame(f"of session {session_id!r} {active} are active at once")
 
     # Signals
 
     def _see_run(self, run_id: str) -> None:
-        """Send a run that has begun all the signals that its program listens for."""
+        """Send a run that has begun all the signals that its program listens for; resume one that is suspended."""
         run = self.world.store.model.tables.runs["default", run_id]
         if run.session_id is not None:
             self._check_turn(run.session_id)
+        if run.suspended_at is not None and (run_id, run.suspended_at) not in self._resumed:
+            self._resumed.add((run_id, run.suspended_at))
+            self._do(self._resume(run_id, self.source.choice((0.1, 1.0, 5.0, 20.0))))
         if run_id not in self._signalled:
             self._signalled.add(run_id)
             name, *_ = json.loads(run.arguments)["args"]
