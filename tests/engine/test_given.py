@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from signoff import Context, Signoff
 from signoff.engine import loop
-from signoff.errors import BusyLoop, InvalidValue, NotSerializable, PayloadTooLarge
+from signoff.errors import BusyLoop, InvalidValue, NonDeterminism, NotSerializable, PayloadTooLarge
 from signoff.testing import MemoryStore, at_pause, environment
 from tests.support import in_asyncio
 
@@ -234,6 +234,68 @@ async def test_a_step_that_changes_a_variable_of_the_workflow_is_warned_of(
     assert live == rebuilt
     assert not live
     assert [record for record in caplog.records if "changed 'got'" in record.getMessage()]
+
+
+@dataclass(eq=False)
+class Line:
+    """Data that Python compares by its identity."""
+
+    sku: str
+    count: int = 0
+
+    def add(self) -> None:
+        self.count += 1
+
+
+def counts_up(line: Line, *more: Any) -> None:
+    line.count += 1
+
+
+def reads(*values: Any, **named: Any) -> str:
+    return repr(values)
+
+
+@in_asyncio
+async def test_a_step_that_changes_an_argument_in_place_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def renames(orders: list[Order]) -> None:
+        orders[0].id = "other"
+
+    async def code(ctx: Context) -> Any:
+        line, orders = Line("a"), [Order("a")]
+        for _ in range(3):
+            await ctx.step("count", counts_up, line, [1])
+            await ctx.step("rename", functools.partial(renames, orders))
+        await ctx.step("read", reads, line, orders, float("nan"), [float("nan")], {1, 2})
+        await ctx.wait_for_signal("go")
+        return [line.count, orders[0].id]
+
+    with caplog.at_level(logging.WARNING, "signoff.workflow"):
+        assert await live_and_rebuilt(code) == [[0, "a"]] * 2
+    counted, renamed = [record.getMessage() for record in caplog.records]
+    assert f"step 'count' ({__file__}:{counts_up.__code__.co_firstlineno}) changed 'line'" in counted
+    assert "step 'rename'" in renamed
+    assert "'orders'" in renamed
+
+
+@in_asyncio
+async def test_a_step_that_changes_its_object_in_place_is_warned_of_and_a_replay_notices(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def code(ctx: Context) -> Any:
+        line = Line("b")
+        for _ in range(2):
+            await ctx.step("add", line.add)
+        await ctx.wait_for_signal("go")
+        return line.count
+
+    with caplog.at_level(logging.WARNING, "signoff.workflow"):
+        live, (error, _) = await live_and_rebuilt(code)
+    assert live == 2
+    assert error is NonDeterminism
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert f"step 'add' ({__file__}:{Line.add.__code__.co_firstlineno}) changed 'self'" in warning
 
 
 @in_asyncio

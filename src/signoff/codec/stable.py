@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
+import operator
 import re
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +27,14 @@ from signoff.codec.plain import to_plain
 from signoff.codec.refusals import MAX_DEPTH, SECRETS, Unfit, name_of
 
 _ENCODE: Final[Callable[[Any], str]] = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+LEFT_OUT: Final = "$left_out"
+"""The key of what stands for a value without a stable form."""
+
+_MOST_PARTS: Final = 200
+_DEEPEST_STATE: Final = 6
+
+GETTERS: Final = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 
@@ -57,6 +68,103 @@ def stable_text(value: object) -> str:
         raise
     except Exception as error:  # code of the value's own class failed
         raise Unstable(name_of(type(value))) from error
+
+
+def state_text(value: object) -> str:
+    """Return the stable form of a value, or of its state: the attributes of an object whose class is no data.
+
+    Of a dataclass or a pydantic model, fields without a stable form are left out. An object with any other such
+    attribute, such as a client or a lock, is a service and has no stable form.
+
+    Args:
+        value: Data, or an object of a class of the user's.
+
+    Raises:
+        Unstable: It is neither, or too large.
+    """
+    try:
+        return stable_text(value)
+    except Unstable:
+        pass
+    try:
+        return _ENCODE(_State().of(value, 0))
+    except Unstable:
+        raise
+    except Exception as error:
+        raise Unstable(name_of(type(value))) from error
+
+
+class _State:
+    """Reads the state of objects, up to a number of parts."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def of(self, value: Any, depth: int) -> Any:
+        kind = cast("Any", type(value))
+        if kind in scalars.EXACT:
+            return value
+        self._parts += 1
+        if self._parts > _MOST_PARTS or depth > _DEEPEST_STATE:
+            raise Unstable(name_of(kind))
+        try:
+            return _data(value)
+        except Unstable:
+            pass
+        if issubclass(kind, logging.Logger):
+            return value.name
+        if issubclass(kind, list | tuple | deque):
+            return [self.of(each, depth + 1) for each in value]
+        if issubclass(kind, dict):
+            return {str(key): self.of(each, depth + 1) for key, each in value.items()}
+        if is_dataclass(kind):
+            return {
+                field.name: self._field(getattr(value, field.name, None), depth) for field in fields(kind)
+            }
+        if isinstance(value, BaseModel):
+            return {name: self._field(each, depth) for name, each in cast("Any", value.__dict__).items()}
+        return self._attributes(value, kind, depth)
+
+    def _field(self, value: Any, depth: int) -> Any:
+        try:
+            return self.of(value, depth + 1)
+        except Unstable as unstable:
+            return {LEFT_OUT: unstable.kind}
+
+    def _attributes(self, value: Any, kind: Any, depth: int) -> Any:
+        if of_library(kind) and kind is not types.SimpleNamespace:
+            raise Unstable(name_of(kind))
+        found = {name: self.of(each, depth + 1) for name, each in _attributes_of(value, kind).items()}
+        if not found:
+            raise Unstable(name_of(kind))
+        return found
+
+
+def of_library(kind: type) -> bool:
+    """Whether a class is one of Python's own, or of Signoff's."""
+    top = str(kind.__module__).partition(".")[0]
+    return top == "signoff" or (top in sys.stdlib_module_names and top != "__main__")
+
+
+def _attributes_of(value: Any, kind: Any) -> dict[str, Any]:
+    """Return the attributes that an object has of its own, without those that its class computes when asked."""
+    found: dict[str, Any] = {}
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    held: dict[str, Any] = getattr(value, "__dict__", {})
+    found |= {name: each for name, each in held.items() if not _is_computed(getattr(kind, name, None))}
+    return found
+
+
+def _is_computed(attribute: object) -> bool:
+    """Whether a class makes an attribute when it is asked for, and keeps it in the object."""
+    kind = type(attribute)
+    return (
+        hasattr(kind, "__get__") and not hasattr(kind, "__set__") and not issubclass(kind, types.FunctionType)
+    )
 
 
 def _data(value: object) -> Any:
@@ -100,6 +208,8 @@ def _single(value: Any, depth: int) -> Any:
         return [_stable(each, depth + 1) for each in (made.func, made.args, made.keywords)]
     if issubclass(kind, (type, *_CODE)):
         return value.__qualname__
+    if issubclass(kind, GETTERS):
+        return _stable(value.__reduce__()[1], depth + 1)
     try:
         return to_plain(value)
     except Exception as error:

@@ -12,15 +12,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from signoff import codec
 from signoff.codec.stable import stable_text
 from signoff.engine.built import Built
 from signoff.engine.callbacks import TimerCallback
-from signoff.engine.captured import captured_text
+from signoff.engine.captured import captured_texts, is_process_wide, warn_of_unstable_self
 from signoff.engine.given import Given
-from signoff.engine.inputs import arguments_text, folded, inputs_text, own
+from signoff.engine.inputs import CAPTURED, arguments_text, folded, inputs_text, own
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
@@ -125,6 +126,18 @@ class Call(Built, Generic[T]):
         """Return what it is called with, as JSON for a replay to compare; None: with nothing."""
         return None
 
+    def explains(
+        self, found: Sequence[tuple[str, str]], recorded: Mapping[str, Any], roots: Sequence[object]
+    ) -> bool:
+        """Whether the same call may differ so from what the journal has.
+
+        Args:
+            found: What differs, see ``differing``.
+            recorded: The inputs that the journal has.
+            roots: What all runs share, besides modules.
+        """
+        return False
+
     def settle(self, entry: Entry) -> None:
         """Give the code what the journal holds as this call's outcome."""
         assert self.future is not None
@@ -142,6 +155,9 @@ class Call(Built, Generic[T]):
         """Turn a ``COMPLETED`` entry into the value, or raise the error."""
         raise NotImplementedError(self.kind)
 
+
+_OF_FUNCTION: Final = ("args", CAPTURED, "compare")
+"""The parts of a step's inputs that ``compare=None`` leaves out."""
 
 UNSAID: Final = object()
 """Stands for a step's own arguments, where nothing else is to be compared."""
@@ -255,6 +271,11 @@ class StepCall(Call[Any]):
         times = [_times_of(before, entry) for before, entry in self.ends if entry.state is None]
         return [(datetime.fromtimestamp(began, UTC), datetime.fromtimestamp(at, UTC)) for began, at in times]
 
+    @property
+    def shared(self) -> Sequence[object]:
+        """What all runs of the workflow share, besides modules."""
+        return self._execution.shared
+
     def voice_of(self, attempt: int) -> Voice | None:
         """Return the voice of an attempt; None if it has ended. From any thread."""
         return None if self.speech is None else self.speech.voice(self, attempt)
@@ -282,12 +303,25 @@ class StepCall(Call[Any]):
             text = arguments_text(self.name, self.function, self.args, self.kwargs, self.context_given)
             if text is not None:
                 parts["args"] = text
-            captured = captured_text(self.function)
+            captured = captured_texts(self.function)
             if captured:
-                parts["captured"] = inputs_text(captured) or "{}"
+                parts[CAPTURED] = inputs_text(captured) or "{}"
+            elif not isinstance(self.function, FunctionType):
+                warn_of_unstable_self(self.name, self.function, self._execution.shared)
         if options.key is not None:
             parts["key"] = json.dumps(options.key)
         return inputs_text(parts)
+
+    def explains(
+        self, found: Sequence[tuple[str, str]], recorded: Mapping[str, Any], roots: Sequence[object]
+    ) -> bool:
+        if self.step_options.compare is None:
+            found = [each for each in found if each[0] not in _OF_FUNCTION]
+        names = [name for part, name in found if part == CAPTURED and name]
+        if len(names) < len(found):
+            return False
+        captured: dict[str, Any] = recorded.get(CAPTURED, {})
+        return is_process_wide(self.function, names, captured, roots)
 
     def settle(self, entry: Entry) -> None:
         self.ends = self._execution.past.ends.get(self.n, ())

@@ -1,22 +1,29 @@
-"""Variables of a run's code that the functions of its steps close over.
+"""What a step's function brings along besides its arguments.
 
-A step is called with more than its arguments: ``lambda: pay(order)`` has the ``order`` of the code around it. What
-belongs to code of the run is compared at a replay as arguments are, and the step gets a copy of it. What belongs to
-code outside (a module, a function that made the workflow) is shared by all runs, and left alone.
+``lambda: pay(order)`` has the ``order`` of the code around it, ``order.pay`` its ``self``, and the function that
+``payer(order)`` returns the ``order`` of ``payer``. A replay compares all of these as it compares arguments. Of the
+variables of a run's own code a step gets copies. The rest is shared: another object of the same class may be a client
+that the whole process has, and what the process has is not compared.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import logging
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
+from weakref import WeakSet
 
-from pydantic import BaseModel
-
+from signoff.codec.stable import GETTERS, Unstable, of_library, stable_text, state_text
+from signoff.engine import process_wide
 from signoff.engine.copies import UNCHANGING, Memo, copied
-from signoff.engine.inputs import value_text
+from signoff.engine.inputs import folded
+
+log = logging.getLogger("signoff.workflow")
 
 Function = Callable[..., Any]
 
@@ -26,9 +33,35 @@ _MOST_ITEMS: Final = 100
 
 _NONE: Final = frozenset[str]()
 
+_MOST_LOOKS: Final = 10
+"""How often objects of a kind are looked for in the process, and not found: looking takes a tenth of a second."""
+
+_warned: set[str] = set()
+_run_made: Counter[str] = Counter()
+
 # By identity: two functions of different files may have equal code. The code is kept, so that its id stays its own.
 # Beside its variables it says whether the function itself is made by code of the run.
 _owned: dict[int, tuple[CodeType, frozenset[str], bool]] = {}
+
+
+class Held(NamedTuple):
+    """A value that a function brings along.
+
+    Attributes:
+        name: Its name: the variable's, ``self``, or such as ``pay.order`` for one of a function that it closes over.
+        value: The value.
+        holder: The function whose variable it is; of ``self``, the object.
+        is_copied: Whether a step gets a copy of it.
+    """
+
+    name: str
+    value: object
+    holder: object
+    is_copied: bool
+
+
+# Functions of modules that close over something, such as those that a decorator has made.
+_global_functions: WeakSet[FunctionType] = WeakSet()
 
 
 def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) -> None:
@@ -38,32 +71,130 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
         function: The function of a step.
         codes: Returns the run's code: what is running, from the innermost outwards, and the workflow's.
     """
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    if not isinstance(function, FunctionType) or not (function.__closure__ or _is_local(function)):
+    plain = _plain_function(function)
+    if plain is None or _stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
         return
-    code = function.__code__
+    code = plain.__code__
     if id(code) not in _owned:
         if len(_owned) >= _MOST_KNOWN:
             _owned.clear()
         paths = [path for root in codes() if (path := _path(root, code))]
         _owned[id(code)] = (code, frozenset(_names_of(code, paths)), bool(paths))
-    for _, value in _cells(function):
-        if isinstance(value, FunctionType) and id(value.__code__) not in _owned:
-            note_variables(value, codes)
+    for _, value in _cells(plain):
+        inner = _plain_function(value)
+        if inner is not None and not _stands_alone(inner) and id(inner.__code__) not in _owned:
+            note_variables(inner, codes)
 
 
-def captured_text(function: Function) -> dict[str, str]:
-    """Return the texts of the variables and defaults that a function closes over, by name."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    if not isinstance(function, FunctionType):
-        return _text_of_self(function)
-    if _stands_alone(function):
+def captured_texts(function: Function) -> dict[str, str]:
+    """Return the texts of what a function brings along, by name."""
+    if isinstance(function, FunctionType) and _stands_alone(function):
         return {}
     found: dict[str, str] = {}
-    _add_captured(function, found, "", set())
+    for held in _held(function, "", set()):
+        if (text := _text_of(held)) is not None:
+            found[held.name] = text
     return found
+
+
+def shared_texts(function: Function) -> dict[str, str]:
+    """Return the texts of what a function brings along and shares with the code of the run, by name."""
+    if isinstance(function, FunctionType) and _stands_alone(function):
+        return {}
+    found: dict[str, str] = {}
+    for held in _held(function, "", set()):
+        if not held.is_copied and (text := _text_of(held)) is not None:
+            found[held.name] = text
+    return found
+
+
+def warn_of_unstable_self(step: str, function: Function, roots: Sequence[object]) -> None:
+    """Warn once of a method whose object a replay cannot compare, unless that is one of the process.
+
+    Args:
+        step: The step's name.
+        function: The function of the step.
+        roots: What the process has, besides modules.
+    """
+    about = getattr(function, "__qualname__", type(function).__qualname__)
+    if about in _warned or len(_warned) >= _MOST_KNOWN:
+        return
+    for held in _held(function, "", set()):
+        if held.holder is not held.value or process_wide.is_known(held.value):
+            continue
+        try:
+            state_text(held.value)
+        except Unstable as unstable:
+            _warned.add(about)
+            if not _is_of_process(held, None, roots):
+                log.warning(
+                    "step %r: the object that %s belongs to is left out of what a replay compares: %s has no stable "
+                    "form. Pass data as arguments, or say with compare= what to compare",
+                    step,
+                    about,
+                    unstable.kind,
+                )
+
+
+def is_process_wide(
+    function: Function, names: Iterable[str], recorded: Mapping[str, Any], roots: Sequence[object]
+) -> bool:
+    """Whether values that a function brings along are those of the process, which a replay does not compare.
+
+    An object is another one after all if some object of its kind looks as the journal has it.
+
+    Args:
+        function: The function of a step.
+        names: The names of the values.
+        recorded: What the journal has under these names.
+        roots: What the process has, besides modules.
+    """
+    held = {each.name: each for each in _held(function, "", set())}
+    return all(name in held and _is_of_process(held[name], recorded.get(name), roots) for name in names)
+
+
+def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> bool:
+    kind = held.holder if type(held.value) in UNCHANGING else held.value
+    about = getattr(kind, "__qualname__", type(kind).__qualname__)
+    if (held.is_copied and _is_data(held.value)) or _run_made[about] >= _MOST_LOOKS:
+        return False
+    wanted = [held.value] if held.is_copied else [held.holder, kind]
+    found, others = process_wide.find(wanted, roots, functools.partial(_is_like, kind))
+    if not found or any(_looks_like(each, held.name, recorded) for each in others):
+        _run_made[about] += 1
+        return False
+    for each in found:
+        process_wide.note(each)
+    return True
+
+
+def _is_like(one: Any, other: Any) -> bool:
+    """Whether two objects are of one kind: of a class, made by the same function, or containers of the same size."""
+    if type(one) is not type(other) or one is other:
+        return False
+    if isinstance(one, FunctionType):
+        return one.__code__ is other.__code__
+    if isinstance(one, dict):
+        return cast("dict[Any, Any]", one).keys() == other.keys()
+    return not isinstance(one, list | tuple | set | frozenset) or len(cast("Any", one)) == len(other)
+
+
+def _looks_like(other: object, name: str, recorded: object) -> bool:
+    """Whether another object of a kind has what the journal has under a name."""
+    last = name.rpartition(".")[2]
+    found = [Held(last, other, other, False)]
+    if isinstance(other, FunctionType):
+        found = [each for each in _held(other, "", set()) if each.name == last]
+    texts = [_text_of(each) for each in found]
+    return any(text is not None and json.loads(text) == recorded for text in texts)
+
+
+def _is_data(value: object) -> bool:
+    try:
+        stable_text(value)
+    except Unstable:
+        return False
+    return True
 
 
 def detached(function: Function, memo: Memo) -> Function:
@@ -109,16 +240,26 @@ def changed_variables(function: Function, before: Function) -> list[str]:
             continue
         if isinstance(value, FunctionType):
             changed += changed_variables(value, cast("Function", old.get(name)))
-        elif not _is_equal(value, old.get(name)):
+        elif not is_equal(value, old.get(name)):
             changed.append(name)
     return changed
 
 
-def _is_equal(one: object, other: object) -> bool:
+def is_equal(one: object, other: object) -> bool:
+    """Whether a value is as its copy; True where nothing can say."""
     try:
-        return one is other or bool(one == other)
+        if one is other or bool(one == other):
+            return True
+        return state_text(one) == state_text(other)  # a class without ``__eq__``, or NaN
     except Exception:  # a class that cannot say
         return True
+
+
+def line_of(function: Function) -> str:
+    """Return where a function begins, or an empty text."""
+    plain = _plain_function(function) or getattr(type(function), "__call__", None)  # noqa: B004
+    code = getattr(plain, "__code__", None)
+    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
 def _detached_function(function: FunctionType, memo: Memo) -> FunctionType:
@@ -152,49 +293,84 @@ def _detached_function(function: FunctionType, memo: Memo) -> FunctionType:
     return made
 
 
-def _add_captured(function: FunctionType, found: dict[str, str], prefix: str, seen: set[int]) -> None:
-    seen.add(id(function))
-    if _has_own_defaults(function):
-        for name, value in _defaults(function).items():
-            if (text := _short_text(value)) is not None:
-                found[prefix + name] = text
-    owned = _owned_by(function)
-    if not owned:
+def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
+    """Yield what a callable brings along, and what the callables do that it closes over."""
+    while isinstance(function, functools.partial):
+        made = cast("functools.partial[Any]", function)
+        function = made.func
+        if prefix:  # else these are arguments of the step
+            arguments = {**{str(index): each for index, each in enumerate(made.args)}, **made.keywords}
+            for name, value in arguments.items():
+                yield Held(prefix + name, value, made, False)
+    if id(function) in seen or isinstance(function, type):
         return
+    seen.add(id(function))
+    if isinstance(function, FunctionType):
+        if not _stands_alone(function):
+            yield from _held_by_function(function, prefix, seen)
+        return
+    bound: Any = getattr(function, "__self__", None)
+    if isinstance(function, types.MethodType):
+        yield from _held(function.__func__, prefix, seen)
+    elif bound is None and (wrapped := getattr(function, "__wrapped__", None)) is not None:
+        yield from _held(wrapped, prefix, seen)  # such as in what functools.cache makes
+    elif bound is None and (issubclass(type(function), GETTERS) or not of_library(type(function))):
+        bound = function  # an object that can be called
+    if bound is not None and not isinstance(bound, types.ModuleType | type):
+        yield Held(f"{prefix}self", bound, bound, False)
+
+
+def _held_by_function(function: FunctionType, prefix: str, seen: set[int]) -> Iterator[Held]:
+    if _is_global(function):
+        return
+    known = _owned.get(id(function.__code__))
+    is_own = known is not None and known[2]
+    if "<locals>" in function.__qualname__:
+        for name, value in _defaults(function).items():
+            yield Held(prefix + name, value, function, is_own)
     for name, value in _cells(function):
-        if name not in owned:
-            continue
-        if isinstance(value, FunctionType):
-            if id(value) not in seen:
-                _add_captured(value, found, f"{prefix}{name}.", seen)
-        elif (text := _short_text(value)) is not None:
-            found[prefix + name] = text
+        if is_own and name not in _owned_by(function):
+            continue  # of the code that made the workflow
+        if callable(value):
+            yield from _held(value, f"{prefix}{name}.", seen)
+        else:
+            yield Held(prefix + name, value, function, is_own)
 
 
-def _short_text(value: object) -> str | None:
+def _is_global(function: FunctionType) -> bool:
+    if "<locals>" in function.__qualname__:
+        return False
+    if function in _global_functions:
+        return True
+    if not process_wide.is_global(function):
+        return False
+    _global_functions.add(function)
+    return True
+
+
+def _text_of(held: Held) -> str | None:
     """Return the text of data that is not large; None for the rest."""
+    value = held.value
     kind = cast("Any", type(value))
     if issubclass(kind, list | tuple | set | frozenset | dict) and len(cast("Any", value)) > _MOST_ITEMS:
         return None
-    return None if callable(value) else value_text(value)
+    if issubclass(kind, type | FunctionType):
+        return None
+    if process_wide.is_known(value) or process_wide.is_known(held.holder):
+        return None
+    try:
+        return folded(state_text(value))
+    except Unstable:
+        return None
 
 
-def _text_of_self(function: Function) -> dict[str, str]:
-    """Return the text of what a method is bound to, if that cannot change."""
-    bound: Any = getattr(function, "__self__", None)
-    if bound is None or isinstance(bound, types.ModuleType | type):
-        return {}
-    kind = cast("Any", type(bound))
-    parameters = getattr(kind, "__dataclass_params__", None)
-    configuration: Any = getattr(kind, "model_config", {})
-    is_fixed = (
-        kind in UNCHANGING
-        or isinstance(bound, tuple)
-        or bool(getattr(parameters, "frozen", False))
-        or (isinstance(bound, BaseModel) and bool(configuration.get("frozen")))
-    )
-    text = _short_text(cast("object", bound)) if is_fixed else None
-    return {} if text is None else {"self": text}
+def _plain_function(function: object) -> FunctionType | None:
+    """Return the function of a partial, or of a method."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    if isinstance(function, types.MethodType):
+        function = function.__func__
+    return function if isinstance(function, FunctionType) else None
 
 
 def _defaults(function: FunctionType) -> dict[str, Any]:

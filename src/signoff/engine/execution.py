@@ -28,7 +28,7 @@ from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
 from signoff.engine.inputs import KEY as INPUTS
-from signoff.engine.inputs import said, same
+from signoff.engine.inputs import differing, said
 from signoff.engine.loop import (
     Stuck,
     WorkflowLoop,
@@ -262,6 +262,11 @@ class Execution:
         return [*found.values()] if own is None else [*found.values(), own]
 
     @property
+    def shared(self) -> Sequence[object]:
+        """What all runs of this code share, besides modules."""
+        return (self.program, self.program.function)
+
+    @property
     def random(self) -> random.Random:
         """The source of random numbers of the code that runs here, the same at every replay."""
         return self.numbers.random
@@ -304,7 +309,8 @@ class Execution:
         elif details is not None and details.startswith(f'{{"{INPUTS}":{call.inputs}'):
             return
         was, now = recorded.inputs, json.loads(call.inputs or "{}")
-        if not same(was, now):
+        found = differing(was, now)
+        if found and not call.explains(found, was, self.shared):
             self._fail_for(call, was, now, self._here())
 
     def _here(self) -> str:

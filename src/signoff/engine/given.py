@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 
-from signoff.engine.captured import changed_variables, detached
+from signoff.engine.captured import (
+    changed_variables,
+    detached,
+    is_equal,
+    is_process_wide,
+    line_of,
+    shared_texts,
+)
 from signoff.engine.copies import UNCHANGING, Memo, copied
+from signoff.engine.inputs import names_of
 
 log = logging.getLogger("signoff.workflow")
 
 _MOST_WARNINGS: Final = 1_000
+
+_LOST: Final = (
+    "The change is lost: a step works on a copy, since a replay does not run it again. "
+    "Return the value, and change the variable in the workflow"
+)
+_VARIABLE: Final = f"a variable of the workflow. {_LOST}"
+_ARGUMENT: Final = f"its argument, in place. {_LOST}"
+_SHARED: Final = (
+    "which it shares with the workflow. A replay does not run the step again, so there the change is missing, and the "
+    "run may go another way. Return the value, and change it in the workflow"
+)
 
 _warned: set[tuple[str, str]] = set()
 
@@ -26,12 +46,14 @@ class Given:
         args: Its arguments by position.
         kwargs: Its arguments by name.
         is_shared: Whether attempts get these very objects.
+        brought: The texts of what else the function shares with the code of the run, by name.
     """
 
     function: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     is_shared: bool
+    brought: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def now(
@@ -50,30 +72,66 @@ class Given:
             kwargs: Its arguments by name.
             is_shared: Whether attempts get these very objects, and no copies.
         """
-        return cls(function, args, kwargs, True) if is_shared else _copy_of(function, args, kwargs)
+        if is_shared:
+            return cls(function, args, kwargs, True)
+        given = _copy_of(function, args, kwargs)
+        given.brought = shared_texts(function)
+        return given
 
     def fresh(self) -> Given:
         """Return copies for one attempt."""
         return self if self.is_shared else _copy_of(self.function, self.args, self.kwargs)
 
-    def warn_of_changes(self, step: str, called: Given) -> None:
-        """Warn, once for each, of variables of the workflow that the code of a step has changed.
+    def warn_of_changes(self, step: str, called: Given, roots: Sequence[object]) -> None:
+        """Warn, once for each, of data that the code of a step has changed in place.
 
         Args:
             step: The step's name.
             called: What an attempt has called.
+            roots: What all runs of the code share, besides modules.
         """
-        for name in changed_variables(called.function, self.function):
-            about = (getattr(self.function, "__qualname__", step), name)
-            if about in _warned or len(_warned) >= _MOST_WARNINGS:
+        if called is not self:
+            for name in changed_variables(called.function, self.function):
+                self._warn(step, name, _VARIABLE)
+            for name, before, after in self._arguments(called):
+                if after is not before and not is_equal(before, after):
+                    self._warn(step, name, _ARGUMENT)
+        if self.brought:
+            self._warn_of_shared(step, roots)
+
+    def _arguments(self, called: Given) -> Iterator[tuple[str, Any, Any]]:
+        """Yield the arguments, those of partial functions among them: their names, and what they were and are."""
+        before, after = _whole(self), _whole(called)
+        names = names_of(before.function, len(before.args))
+        yield from zip(names, before.args, after.args, strict=True)
+        for name, value in before.kwargs.items():
+            yield name, value, after.kwargs[name]
+
+    def _warn_of_shared(self, step: str, roots: Sequence[object]) -> None:
+        now = shared_texts(self.function)
+        for name, text in self.brought.items():
+            if now.get(name, text) == text or self._about(name) in _warned:
                 continue
+            if not is_process_wide(self.function, [name], {}, roots):
+                self._warn(step, name, _SHARED)
+
+    def _about(self, name: str) -> tuple[str, str]:
+        return getattr(self.function, "__qualname__", type(self.function).__qualname__), name
+
+    def _warn(self, step: str, name: str, what: str) -> None:
+        about = self._about(name)
+        if about not in _warned and len(_warned) < _MOST_WARNINGS:
             _warned.add(about)
-            log.warning(
-                "step %r changed %r, a variable of the workflow. The change is lost: a step works on a copy, since a "
-                "replay does not run it again. Return the value, and change the variable in the workflow",
-                step,
-                name,
-            )
+            log.warning("step %r%s changed %r, %s", step, line_of(self.function), name, what)
+
+
+def _whole(given: Given) -> Given:
+    """Return what is called with the arguments of partial functions among its own."""
+    function, args, kwargs = given.function, given.args, given.kwargs
+    while isinstance(function, functools.partial):
+        made = cast("functools.partial[Any]", function)
+        function, args, kwargs = made.func, (*made.args, *args), {**made.keywords, **kwargs}
+    return Given(function, args, kwargs, given.is_shared)
 
 
 def _copy_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Given:

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from signoff.codec.refusals import name_of
-from signoff.codec.stable import Unstable, stable_text
+from signoff.codec.stable import LEFT_OUT, Unstable, stable_text
 
 log = logging.getLogger("signoff.workflow")
 
@@ -31,7 +31,11 @@ MOST_READABLE: Final = 2_000
 """Up to how many characters the inputs of a call are kept one by one."""
 
 DIGEST: Final = "$digest"
-LEFT_OUT: Final = "$left_out"
+
+CAPTURED: Final = "captured"
+"""The part of the inputs that the function of a step brings along."""
+
+_ABSENT: Final = object()
 
 _DIGEST_BYTES: Final = 12
 _MOST_WARNINGS: Final = 1_000
@@ -89,7 +93,7 @@ def arguments_text(
         function, args, kwargs = made.func, (*made.args, *args), {**made.keywords, **kwargs}
     if not args and not kwargs:
         return None
-    named = {**dict(zip(_names(function, len(args)), args, strict=True)), **kwargs}
+    named = {**dict(zip(names_of(function, len(args)), args, strict=True)), **kwargs}
     if context is not None:
         named = {name: each for name, each in named.items() if each is not context}
         if not named:
@@ -101,15 +105,27 @@ def arguments_text(
     return _object({name: _argument(call, function, name, each) for name, each in named.items()})
 
 
-def same(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> bool:
-    """Whether two inputs are the same. The names of parameters do not matter, nor does what was left out."""
-    if recorded.keys() != issued.keys():
-        return False
-    for name, value in recorded.items():
-        other = issued[name]
-        if not _equal(_unnamed(name, value), _unnamed(name, other)):
-            return False
-    return True
+def differing(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what differs between two inputs, each as a part and, of what a function brings along, a name in it.
+
+    The names of parameters do not matter, nor does what was left out, nor what a function brings along that the other
+    side does not have: code may have got or lost a variable.
+    """
+    found: list[tuple[str, str]] = []
+    for part in {**recorded, **issued}:
+        was: Any = recorded.get(part, _ABSENT)
+        now: Any = issued.get(part, _ABSENT)
+        if part == CAPTURED:
+            found += [(part, name) for name in _differing_names(recorded.get(part, {}), issued.get(part, {}))]
+        elif was is _ABSENT or now is _ABSENT or not _equal(_unnamed(part, was), _unnamed(part, now)):
+            found.append((part, ""))
+    return found
+
+
+def _differing_names(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    if DIGEST in was or DIGEST in now:
+        return [] if was == now or not was or not now else [""]
+    return [name for name in was if name in now and not _equal(was[name], now[name])]
 
 
 def said(inputs: Mapping[str, Any] | None) -> str:
@@ -118,7 +134,7 @@ def said(inputs: Mapping[str, Any] | None) -> str:
         return "()"
     flat: dict[str, Any] = {}
     for name, value in inputs.items():
-        if name in ("args", "captured") and isinstance(value, dict):
+        if name in ("args", CAPTURED) and isinstance(value, dict):
             flat.update(cast("dict[str, Any]", value))
         else:
             flat[name] = value
@@ -145,7 +161,7 @@ def _plain_text(named: dict[str, Any]) -> str | None:
     return text if len(text) <= READABLE else None
 
 
-def _names(function: Callable[..., Any], count: int) -> list[str]:
+def names_of(function: Callable[..., Any], count: int) -> list[str]:
     """Name the first arguments of a function: by its parameters, or by their place."""
     skipped = 0
     if isinstance(function, types.MethodType):

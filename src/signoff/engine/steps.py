@@ -213,8 +213,8 @@ async def _invoke(call: StepCall, threads: StepThreads) -> Any:
     try:
         return await _call(call, given, threads)
     finally:
-        if given is not call.given:
-            call.given.warn_of_changes(call.name, given)
+        if given is not call.given or call.given.brought:
+            call.given.warn_of_changes(call.name, given, call.shared)
 
 
 async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:

@@ -1,0 +1,153 @@
+"""Objects that belong to the process and not to one run: what modules and workflow functions hold.
+
+The state of such an object (a client, settings, a counter of a decorator) differs from process to process, so a replay
+does not compare it. To look for one is slow. It is done once for an object, and where a replay is about to fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import gc
+import sys
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, Final
+
+_MOST_VISITED: Final = 20_000
+_MOST_SHARED: Final = 4_096
+
+_PLAIN: Final = (
+    str,
+    bytes,
+    int,
+    float,
+    bool,
+    type(None),
+    types.CodeType,
+    types.BuiltinFunctionType,
+    weakref.ref,
+)
+
+_OF_RUNS: Final = (
+    types.FrameType,
+    types.CoroutineType,
+    types.GeneratorType,
+    types.AsyncGeneratorType,
+    asyncio.Future,
+    asyncio.AbstractEventLoop,
+    contextvars.Context,
+    types.ModuleType,
+)
+"""What holds the data of runs, and modules, each of which is looked at for itself."""
+
+_shared: dict[int, object] = {}
+
+
+def is_known(value: object) -> bool:
+    """Whether an object was found to belong to the process."""
+    held = _shared.get(id(value))
+    return held is not None and (held() if isinstance(held, weakref.ref) else held) is value
+
+
+def note(value: object) -> None:
+    """Remember that an object belongs to the process."""
+    if len(_shared) >= _MOST_SHARED:
+        _shared.clear()
+    key = id(value)
+    try:
+        _shared[key] = weakref.ref(value, lambda _: _shared.pop(key, None))
+    except TypeError:  # its class does not allow it
+        _shared[key] = value
+
+
+def is_global(function: FunctionType) -> bool:
+    """Whether a function is found in its module under its own name."""
+    found: object = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is function
+
+
+def find(
+    wanted: Sequence[object], roots: Sequence[object], is_like: Callable[[Any], bool]
+) -> tuple[list[Any], list[Any]]:
+    """Look for objects in what modules, and the objects in ``roots``, hold.
+
+    Args:
+        wanted: The objects.
+        roots: Where to look first.
+        is_like: Whether another object is one of their kind.
+
+    Returns:
+        Those of them that are there, and the others of their kind that are.
+    """
+    search = _Search({id(each) for each in wanted}, is_like)
+    first = {_module_of(each) for each in (*wanted, *roots)}
+    first.add("__main__")
+    spaces = {
+        name: module.__dict__ for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")
+    }
+    open = [space for name, space in spaces.items() if name in first]
+    search.seen = {id(space) for space in spaces.values()}
+    search.through([[*roots], *open])
+    if not search.found:
+        search.through(
+            [space for name, space in spaces.items() if name not in first and not _is_library(name)]
+        )
+    return search.found, search.others
+
+
+class _Search:
+    def __init__(self, ids: set[int], is_like: Callable[[Any], bool]) -> None:
+        self.seen: set[int] = set()
+        self.found: list[Any] = []
+        self.others: list[Any] = []
+        self._ids = ids
+        self._is_like = is_like
+
+    def through(self, level: list[Any]) -> None:
+        """Look through what objects hold, and what that holds, the nearest first."""
+        count = 0
+        while level and count < _MOST_VISITED:
+            following = list[Any]()
+            for each in gc.get_referents(*level):
+                if type(each) in _PLAIN or id(each) in self.seen:
+                    continue
+                self.seen.add(id(each))
+                if id(each) in self._ids:
+                    self.found.append(each)
+                elif self._is_like(each):
+                    self.others.append(each)
+                if not _is_closed(each):
+                    following.append(each)
+            count += len(following)
+            level = following
+
+
+def _module_of(value: object) -> str:
+    value = value if isinstance(value, types.FunctionType) else type(value)
+    return str(value.__module__)
+
+
+def _is_library(module: str) -> bool:
+    """Whether a module has nothing of the user's."""
+    top = module.partition(".")[0]
+    return top == "signoff" or (top in sys.stdlib_module_names and top != "__main__")
+
+
+def _is_closed(value: object) -> bool:
+    """Whether an object is not looked through. Its class is asked, as a proxy may say anything of itself."""
+    kind = type(value)
+    if issubclass(kind, type):
+        return _is_library(str(getattr(value, "__module__", "")))
+    return kind is not dict and _is_closed_kind(kind)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _is_closed_kind(kind: type) -> bool:
+    module = str(getattr(kind, "__module__", ""))
+    return issubclass(kind, _OF_RUNS) or module.partition(".")[0] == "signoff"
