@@ -309,12 +309,15 @@ def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
         if not _stands_alone(function):
             yield from _held_by_function(function, prefix, seen)
         return
-    bound: Any = getattr(function, "__self__", None)
+    bound: object = None
     if isinstance(function, types.MethodType):
+        bound = function.__self__
         yield from _held(function.__func__, prefix, seen)
-    elif bound is None and (wrapped := getattr(function, "__wrapped__", None)) is not None:
+    elif isinstance(function, types.BuiltinFunctionType | types.MethodWrapperType):
+        bound = cast("object", function.__self__)
+    elif (wrapped := getattr(function, "__dict__", {}).get("__wrapped__")) is not None:
         yield from _held(wrapped, prefix, seen)  # such as in what functools.cache makes
-    elif bound is None and (issubclass(type(function), GETTERS) or not of_library(type(function))):
+    elif issubclass(type(function), GETTERS) or not of_library(type(function)):
         bound = function  # an object that can be called
     if bound is not None and not isinstance(bound, types.ModuleType | type):
         yield Held(f"{prefix}self", bound, bound, False)

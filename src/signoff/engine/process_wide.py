@@ -15,7 +15,7 @@ import types
 import weakref
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 _MOST_VISITED: Final = 20_000
 _MOST_SHARED: Final = 4_096
@@ -120,17 +120,27 @@ class _Search:
                 self.seen.add(id(each))
                 if id(each) in self._ids:
                     self.found.append(each)
-                elif self._is_like(each):
+                elif self._is_alike(each):
                     self.others.append(each)
                 if not _is_closed(each):
                     following.append(each)
             count += len(following)
             level = following
 
+    def _is_alike(self, value: object) -> bool:
+        try:
+            return self._is_like(value)
+        except Exception:  # code of its class has failed
+            return False
+
 
 def _module_of(value: object) -> str:
-    value = value if isinstance(value, types.FunctionType) else type(value)
-    return str(value.__module__)
+    """Name the module of a class or function, or of the class of another object; code of theirs may have a say."""
+    try:
+        kind = value if isinstance(value, types.FunctionType | type) else type(value)
+        return str(kind.__module__)
+    except Exception:
+        return ""
 
 
 def _is_library(module: str) -> bool:
@@ -141,13 +151,12 @@ def _is_library(module: str) -> bool:
 
 def _is_closed(value: object) -> bool:
     """Whether an object is not looked through. Its class is asked, as a proxy may say anything of itself."""
-    kind = type(value)
+    kind = cast("type[object]", type(value))
     if issubclass(kind, type):
-        return _is_library(str(getattr(value, "__module__", "")))
+        return _is_library(_module_of(cast("object", value)))
     return kind is not dict and _is_closed_kind(kind)
 
 
 @functools.lru_cache(maxsize=1_024)
 def _is_closed_kind(kind: type) -> bool:
-    module = str(getattr(kind, "__module__", ""))
-    return issubclass(kind, _OF_RUNS) or module.partition(".")[0] == "signoff"
+    return issubclass(kind, _OF_RUNS) or _module_of(kind).partition(".")[0] == "signoff"
