@@ -151,12 +151,12 @@ def _is_library(module: str) -> bool:
 
 def _is_closed(value: object) -> bool:
     """Whether an object is not looked through. Its class is asked, as a proxy may say anything of itself."""
-    kind = cast("type[object]", type(value))
+    kind = cast("Any", type(value))
     if issubclass(kind, type):
         return _is_library(_module_of(cast("object", value)))
     return kind is not dict and _is_closed_kind(kind)
 
 
 @functools.lru_cache(maxsize=1_024)
-def _is_closed_kind(kind: type) -> bool:
+def _is_closed_kind(kind: Any) -> bool:
     return issubclass(kind, _OF_RUNS) or _module_of(kind).partition(".")[0] == "signoff"
