@@ -59,6 +59,10 @@ class WorkflowProgram:
         """Return the code of one run, not begun yet. Raises InvalidValue if the arguments do not fit."""
         return self._body(Context(execution, self.names), arguments)
 
+    def settled(self, arguments: str) -> str | None:
+        """Return what the journal keeps of arguments that would be read otherwise each time; None: nothing."""
+        return codec.settled_arguments(arguments, self.function)
+
     async def _body(self, context: Context, arguments: str) -> Any:
         args, kwargs = codec.decode_arguments(arguments, self.function)
         run_as(context)

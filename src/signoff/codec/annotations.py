@@ -59,6 +59,7 @@ class Reader:
         is_open: Whether a part of the type is undeclared, such as ``Any`` or a bare ``dict``: plain data comes back.
         has_times: Whether it has datetimes or times, whose zones the text may name.
         has_sets: Whether it has sets, which are read in one order.
+        runs_code: Whether code runs at each reading, which may make another value: default factories and validators.
     """
 
     read: Callable[[str | bytes], Any]
@@ -66,6 +67,7 @@ class Reader:
     is_open: bool
     has_times: bool
     has_sets: bool
+    runs_code: bool
 
 
 def reader(annotation: object) -> Reader:
@@ -158,7 +160,8 @@ def _adapter(annotation: object) -> TypeAdapter[Any]:
 
 def _build(annotation: object) -> Reader:
     try:
-        validate = _adapter(annotation).validator.validate_json
+        adapter = _adapter(annotation)
+        validate = adapter.validator.validate_json
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         raise Unreadable(
@@ -171,7 +174,27 @@ def _build(annotation: object) -> Reader:
         is_open=any(_is_undeclared(part) for part in parts),
         has_times=any(isinstance(part, type) and issubclass(part, datetime | time) for part in parts),
         has_sets=any(_is_set(part) for part in parts),
+        runs_code=_runs_code(adapter.core_schema),
     )
+
+
+def _runs_code(schema: Any) -> bool:
+    """Whether a core schema of pydantic has functions: those that make defaults, and validators."""
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            held = cast("dict[str, Any]", part)
+            if (
+                held.get("default_factory")
+                or held.get("post_init")
+                or "function" in str(held.get("type", ""))
+            ):
+                return True
+            waiting += [each for name, each in held.items() if name not in ("metadata", "serialization")]
+        elif isinstance(part, list | tuple):
+            waiting += cast("list[Any]", part)
+    return False
 
 
 def _is_set(part: Any) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from signoff.codec.annotations import Unreadable, reader
 from signoff.codec.signatures import Signature, Slot, signature
 from signoff.codec.values import MAX_BYTES, decode, encode, encode_for, normalize
 from signoff.errors import InvalidValue, PayloadTooLarge
@@ -115,6 +116,51 @@ def decode_arguments(
         [_read(value, described.at(index)) for index, value in enumerate(args)],
         {name: _read(value, described.named(name)) for name, value in kwargs.items()},
     )
+
+
+def settled_arguments(text: str, function: Callable[..., Any], *, skip: int = 1) -> str | None:
+    """Write down what is made of arguments when they are read, so that it is made once.
+
+    Whoever wrote them may not have had the function, as with a run that was started over HTTP. Then default factories
+    and validators run when they are read, and may give another value each time. So may a parameter's default that is
+    an object: each process makes its own.
+
+    Args:
+        text: What a run was started with.
+        function: What will be called.
+        skip: How many leading parameters the engine passes, such as ``ctx``.
+
+    Returns:
+        The arguments with what was made of them; None if nothing was, or if it cannot be written.
+    """
+    described = signature(function, skip)
+    if described is None or not _makes_values(described):
+        return None
+    try:
+        args, kwargs = decode_arguments(text, function, skip=skip)
+        bound = described.shape.bind(*[None] * skip, *args, **kwargs)
+        bound.apply_defaults()
+        settled = encode_arguments(function, bound.args[skip:], bound.kwargs, skip=skip)
+    except Exception:  # they do not fit, or do not come back as they are: the run says so
+        return None
+    return None if settled == text else settled
+
+
+def _makes_values(described: Signature) -> bool:
+    parameters = list(described.shape.parameters.values())[described.skip :]
+    if any(type(each.default) not in _CONSTANT for each in parameters):
+        return True
+    return any(_runs_code(described.hints.get(each.name, Any)) for each in parameters)
+
+
+def _runs_code(annotation: object) -> bool:
+    try:
+        return annotation is not Any and reader(annotation).runs_code
+    except Unreadable:
+        return False
+
+
+_CONSTANT: Final = (bool, int, float, str, type(None), type, tuple)  # the last two: there is none, and ``()``
 
 
 def _bind(

@@ -628,7 +628,11 @@ class Driver:
         if not entries:
             self._draft.begin_at(0 if end is None else end.seq + 1)
             program = self._host.program(self.run.workflow, None)
-            begin = self._draft.add(EntryKind.STARTED, details={"version": program.version})
+            begin = self._draft.add(
+                EntryKind.STARTED,
+                value=program.settled(self.run.arguments),
+                details={"version": program.version},
+            )
             execution = Execution(self.run, program, begin)
             execution.start()
             return execution

@@ -93,6 +93,10 @@ class Program(Protocol):
         """
         ...
 
+    def settled(self, arguments: str) -> str | None:
+        """Return what the journal keeps of arguments that would be read otherwise each time; None: nothing."""
+        ...
+
 
 class Execution:
     """One generation of a run, from its ``STARTED`` or ``CONTINUED`` entry on.

@@ -130,7 +130,7 @@ class Redaction:
                 return self.question(plain, hidden)
             if entry.kind is EntryKind.OPENED and entry.call is CallKind.CHILD:
                 return self._arguments(plain, hidden, entry.name)
-            if entry.kind is EntryKind.CONTINUED:
+            if entry.kind in (EntryKind.STARTED, EntryKind.CONTINUED):
                 return self._arguments(plain, hidden, workflow)
             if entry.call is CallKind.QUESTION:
                 return self._answer(plain, hidden)

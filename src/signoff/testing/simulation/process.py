@@ -184,6 +184,9 @@ class _ObservedProgram:
         self.process.executions.append(execution)
         return self.program.body(execution, arguments)
 
+    def settled(self, arguments: str) -> str | None:
+        return self.program.settled(arguments)
+
 
 class _ObservedPrograms:
     def __init__(self, programs: Programs, process: Process) -> None:
