@@ -14,7 +14,7 @@ from signoff.engine.retry import NO_RETRY
 from signoff.errors import InvalidState
 from signoff.records import EntryKind, MessageKind, Run
 from tests.places import NewStore
-from tests.support import in_asyncio, journaled, opened, reaches, until
+from tests.support import comes, in_asyncio, journaled, opened, reaches, until
 
 
 @asynccontextmanager
@@ -240,6 +240,59 @@ async def test_a_run_goes_on_from_the_call_that_its_error_was_made_of(new_store:
         is_mended = True
         await interventions.retry(app.store, "r")
         assert await run.result(60) == "shipped"
+
+
+@in_asyncio
+async def test_a_retry_keeps_what_ran_beside_the_failed_step_and_succeeded_after_it(
+    new_store: NewStore,
+) -> None:
+    app, done, is_mended, failed = Signoff(new_store()), list[str](), False, list[str]()
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[str]:
+        pay = ctx.step("pay", pay_later)
+        once = ctx.step("once", pay_once, effect="once")
+        results = await asyncio.gather(shipping(ctx), pay, once, return_exceptions=True)
+        for error in results:
+            if isinstance(error, Exception):
+                await ctx.step("refund", done.append, "refund")
+                raise error
+        return [await ctx.step("tell", lambda: "told"), *map(str, results)]
+
+    async def shipping(ctx: Context) -> str:
+        try:
+            return await ctx.step("ship", ship, retry=NO_RETRY)
+        except ValueError:
+            failed.append("ship")
+            raise
+
+    def ship() -> str:
+        if not is_mended:
+            raise ValueError("no stock")
+        return "shipped"
+
+    async def pay_later() -> str:
+        await comes(lambda: asyncio.sleep(0, failed))
+        done.append("pay")
+        return "paid"
+
+    async def pay_once() -> str:
+        await comes(lambda: asyncio.sleep(0, failed))
+        done.append("once")
+        return "once"
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        for _ in range(2):
+            with pytest.raises(ValueError, match="no stock"):
+                await run.result(60)
+            await interventions.retry(app.store, "r")
+        with pytest.raises(ValueError, match="no stock"):
+            await run.result(60)
+        is_mended = True
+        await interventions.retry(app.store, "r")
+        assert await run.result(60) == ["told", "shipped", "paid", "once"]
+    assert sorted(done) == ["once", "pay", "refund", "refund", "refund"]
 
 
 @in_asyncio

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime, time
-from enum import Enum
+from enum import Enum, Flag
 from typing import (
     Annotated,
     Any,
@@ -131,11 +131,12 @@ def value_schema(annotation: object) -> dict[str, Any] | None:
     """Return a JSON Schema of one declared type.
 
     Returns:
-        The schema; None if everything fits, or if what is written need not fit it because models have aliases.
+        The schema; None if everything fits, or if what is written need not fit it: models have aliases, flags are
+        combined, or keys are text that stands for numbers.
     """
     if _is_undeclared(_bare(annotation)):
         return None
-    if any(_has_aliases(part) for part in _parts(annotation)):
+    if any(_has_aliases(part) or _has_other_text(part) for part in _parts(annotation)):
         return None
     named, definitions = schemas({"value": annotation})
     schema = named["value"]
@@ -146,6 +147,17 @@ def _has_aliases(part: Any) -> bool:
     if not (isinstance(part, type) and issubclass(part, BaseModel)):
         return False
     return any(field.alias or field.validation_alias for field in part.model_fields.values())
+
+
+def _has_other_text(part: Any) -> bool:
+    """Whether values of a type are written as JSON that its schema does not say."""
+    if isinstance(part, type) and issubclass(part, Flag):
+        return True
+    arguments = typing.get_args(part)
+    key = _bare(arguments[0]) if len(arguments) == 2 else None
+    if not (isinstance(key, type) and issubclass(key, Enum)):
+        return False
+    return any(not isinstance(member.value, str) for member in key)
 
 
 class _Schema(GenerateJsonSchema):

@@ -10,7 +10,7 @@ import functools
 import math
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -62,8 +62,10 @@ class Comparison:
             self._change(value, again, inside)
 
     def _change(self, value: Any, again: Any, inside: bool) -> None:
-        if inside or self.is_ambiguous:
-            raise Unfit(f"{_CHANGED}{_advice(value, again, self.is_ambiguous)}")
+        if self.is_ambiguous:
+            raise Unfit(f"{_CHANGED}{_advice(value, again, True)}")
+        if inside:
+            raise Unfit(_CHANGED_BY_CODE)
         self.converted = True
 
     def _convert(self, value: Any, again: Any, inside: bool) -> None:
@@ -231,10 +233,20 @@ def _comparer(kind: Any) -> _Comparer:
 
 def _compare_models(comparison: Comparison, value: Any, again: Any) -> None:
     kind = cast("type[BaseModel]", type(value))
-    comparison.compare_fields(kind.model_fields, value, again)
+    written, excluded = _written_fields(kind)
+    comparison.compare_fields(written, value, again)
+    if excluded:
+        _compare_attributes(comparison, excluded, value, again)
     _compare_attributes(comparison, kind.__private_attributes__, value, again)
     if value.__pydantic_extra__ or again.__pydantic_extra__:
         comparison.compare(value.__pydantic_extra__, again.__pydantic_extra__, inside=True)
+
+
+@functools.lru_cache(maxsize=2048)
+def _written_fields(kind: Any) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of a model's fields: of those that are written, and of those that it excludes."""
+    excluded = [name for name, field in kind.model_fields.items() if field.exclude]
+    return [name for name in kind.model_fields if name not in excluded], excluded
 
 
 def _compare_dataclasses(names: tuple[str, ...], comparison: Comparison, value: Any, again: Any) -> None:
@@ -411,6 +423,10 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
 """What to pass where nothing declares a type."""
 
 _CHANGED = "it would come back changed"
+_CHANGED_BY_CODE = (
+    "it would come back changed: validators and __post_init__ run at each reading; have them leave as it is what they "
+    "have made once"
+)
 _MISSING = object()
 _PLAIN_SCALARS = frozenset({type(None), bool, int, float, str})
 _PLAIN = _PLAIN_SCALARS | {list, dict}

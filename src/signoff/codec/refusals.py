@@ -55,7 +55,9 @@ class Unfit(Exception):
 
 def refuse(value: object, _depth: int = 0) -> NoReturn:
     """Refuse a value of a type that cannot be stored, with what to do about that type."""
-    advice = next((text for kinds, text in _ADVICE if isinstance(value, kinds)), _DEFAULT_ADVICE)
+    advice = next((text for kinds, text in _ADVICE if isinstance(value, kinds)), None) or _advice_by_module(
+        value
+    )
     what = f"the class {name_of(value)}" if isinstance(value, type) else f"of type {name_of(type(value))}"
     raise Unfit(f"is {what}, which cannot be stored; {advice}")
 
@@ -76,8 +78,20 @@ def name_of(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _advice_by_module(value: object) -> str:
+    module = type(value).__module__.partition(".")[0]
+    return next((text for names, text in _ADVICE_BY_MODULE if module in names), _DEFAULT_ADVICE)
+
+
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
 
+_ADVICE_BY_MODULE = (
+    (
+        ("numpy", "pandas", "polars"),
+        "convert it to Python's own, such as by .item(), .tolist() or .to_dict()",
+    ),
+    (("ipaddress", "re", "fractions", "zoneinfo"), "pass it as text, or as a field of a pydantic model"),
+)
 _DEFAULT_ADVICE = "make it a dataclass or a pydantic model, or pass plain data"
 _ADVICE: tuple[tuple[tuple[type, ...], str], ...] = (
     (SECRETS, "it would come back masked: pass the secret's name and read it inside the step that needs it"),

@@ -190,6 +190,11 @@ class Numbers:
                 self.grown_to = max(self.grown_to, first_n + SIZE)
 
     @property
+    def has_branches(self) -> bool:
+        """Whether the run has begun a branch."""
+        return bool(self._branches)
+
+    @property
     def branch_here(self) -> Branch | None:
         """The branch in which code runs here; None: it runs in none."""
         branch = current_branch.get()

@@ -43,7 +43,7 @@ from signoff.errors import (
 from signoff.logs import fields_of
 from signoff.records import Entry, EntryKind, Message, MessageKind, PromiseState, Run, RunState
 from signoff.stores.base import Claim, Outcome, Store, Write
-from signoff.stores.retries import without_dropped
+from signoff.stores.retries import ISSUED, without_dropped
 
 log = logging.getLogger("signoff.worker")
 
@@ -342,6 +342,8 @@ class Driver:
         error = encode_failure(attempt.error)
         self._log_failure(attempt, wait)
         if wait is None:
+            if not execution.numbers.has_branches:  # whose numbers do not say which call was first
+                details = {**(details or {}), ISSUED: execution.numbers.last_n}
             entry = self._draft.record(EntryKind.COMPLETED, call, error=error, details=details)
             execution.past.note_end(before, entry)
             execution.deliver(entry)

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, cast
 
-from pydantic import TypeAdapter
-
 from signoff import codec
+from signoff.codec.annotations import Unreadable, reader
 from signoff.context import Context
 from signoff.engine.calls import Effect
 from signoff.engine.retry import RetryPolicy
@@ -262,5 +261,8 @@ def input_type_of(function: Callable[..., Any], name: str) -> Any:
     if typing.get_origin(declared) is not Data:
         return Any
     (inner,) = typing.get_args(declared)
-    TypeAdapter(inner)
+    try:
+        reader(inner)
+    except Unreadable as error:
+        raise RegistrationError(f"chunk {name!r}: {error}") from None
     return inner

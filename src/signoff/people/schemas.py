@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
 from itertools import islice
@@ -262,6 +262,11 @@ def _is_time(text: str) -> bool:
     return ":" in text and _reads(time, codec.bare_time(text))
 
 
+def _is_duration(text: str) -> bool:
+    # also negative, and with fractions of seconds, which RFC 3339 has not
+    return "P" in text[:2] and _reads(timedelta, text)
+
+
 def _is_decimal(text: str) -> bool:
     return _reads(Decimal, text)
 
@@ -279,4 +284,9 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-_FORMATS: Final = {"date-time": _is_datetime, "time": _is_time, "decimal": _is_decimal}
+_FORMATS: Final = {
+    "date-time": _is_datetime,
+    "time": _is_time,
+    "duration": _is_duration,
+    "decimal": _is_decimal,
+}

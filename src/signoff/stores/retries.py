@@ -1,7 +1,7 @@
 """From where a run that failed for good goes on when an operator retries it.
 
 Its journal is kept. The ``RETRIED`` entry says which entries do not count any more: what came of the call that failed,
-and everything after that.
+and everything after that, but for the results of steps that ran beside it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from signoff.errors import InvalidState
 from signoff.records import CallKind, Entry, EntryKind, Run, RunState
+
+ISSUED: Final = "issued"
+"""The name under which the details of a failed step have the last number that the code had given to a call by then."""
 
 _KEPT = frozenset({EntryKind.SIGNALLED, EntryKind.RETRIED})
 _Gist = tuple[str, ...]
@@ -28,17 +31,21 @@ class Retry:
         from_seq: Entries from here on do not count, but for signals.
         n: The call that failed. None: the code failed between two calls.
         open: The numbers of the calls that are open, besides steps.
+        issued: The last number that the code had given to a call when that one failed. Steps up to it that succeeded
+            after the failure keep their results. None: unknown.
     """
 
     epoch: int
     from_seq: int
     n: int | None = None
     open: tuple[int, ...] = ()
+    issued: int | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
         """What the ``RETRIED`` entry says of it."""
-        return {"from": self.from_seq} | ({} if self.n is None else {"n": self.n})
+        facts = {"from": self.from_seq, "n": self.n, "issued": self.issued}
+        return {name: value for name, value in facts.items() if value is not None}
 
 
 def plan(run: Run, entries: Sequence[Entry]) -> Retry:
@@ -56,8 +63,10 @@ def plan(run: Run, entries: Sequence[Entry]) -> Retry:
     end = entries[-1].seq + 1 if entries else run.first_seq
     failed = _failed_call(counting, run)
     from_seq = end if failed is None else failed.seq
+    issued: int | None = None if failed is None else failed.fact(ISSUED)
+    beside = _ended_beside(counting, from_seq, end, issued)
     for entry in counting:
-        did = _lasting(entry) if entry.seq > from_seq else None
+        did = _lasting(entry) if entry.seq > from_seq and entry.n not in beside else None
         if did is not None:
             why = f"after the failure it {did} {entry.name!r}, which cannot be taken back; start a new run instead"
             raise InvalidState(run.id, run.state.value, "retry", why)
@@ -65,7 +74,7 @@ def plan(run: Run, entries: Sequence[Entry]) -> Retry:
     kept = [entry for entry in counting if entry.seq < from_seq]
     opened = {entry.n for entry in kept if entry.kind is EntryKind.OPENED and entry.n is not None}
     ended = {entry.n for entry in kept if entry.kind is EntryKind.COMPLETED}
-    return Retry(run.epoch, from_seq, n, tuple(sorted(opened - ended)))
+    return Retry(run.epoch, from_seq, n, tuple(sorted(opened - ended)), issued)
 
 
 def may_retry(run: Run, how: Retry | None) -> bool:
@@ -85,7 +94,10 @@ def without_dropped(entries: Sequence[Entry]) -> Sequence[Entry]:
     kept = list(entries)
     for retried in dropping:
         from_seq, n = retried.fact("from"), retried.fact("n")
-        kept = [entry for entry in kept if not _is_dropped(entry, retried.seq, from_seq, n)]
+        beside = _ended_beside(kept, from_seq, retried.seq, retried.fact(ISSUED))
+        kept = [
+            entry for entry in kept if entry.n in beside or not _is_dropped(entry, retried.seq, from_seq, n)
+        ]
     return kept
 
 
@@ -93,6 +105,22 @@ def details_of(token: str | None, retry: Retry | None) -> str | None:
     """Return the details of a ``RETRIED`` entry."""
     facts = ({} if token is None else {"token": token}) | ({} if retry is None else retry.facts)
     return json.dumps(facts, separators=(",", ":")) if facts else None
+
+
+def _ended_beside(entries: Sequence[Entry], from_seq: int, end: int, issued: int | None) -> set[int | None]:
+    """Return the numbers of the steps that ran beside the one that failed, and succeeded after it."""
+    if issued is None:
+        return set()
+    return {
+        entry.n
+        for entry in entries
+        if entry.kind is EntryKind.COMPLETED
+        and entry.call is CallKind.STEP
+        and entry.error is None
+        and from_seq < entry.seq < end
+        and entry.n is not None
+        and entry.n <= issued
+    }
 
 
 def _is_dropped(entry: Entry, retried_at: int, from_seq: int, n: int | None) -> bool:
