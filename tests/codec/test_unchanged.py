@@ -26,6 +26,7 @@ from pydantic import (
     PrivateAttr,
     RootModel,
     StringConstraints,
+    field_serializer,
     field_validator,
 )
 
@@ -481,6 +482,29 @@ def test_plain_data_is_not_warned_of(
 ) -> None:
     codec.normalize(value, annotation, path="result of plain data")
     assert not caplog.records
+
+
+class Spoken(BaseModel):
+    cents: int
+
+    @field_serializer("cents")
+    def say(self, cents: int) -> str:
+        return f"{cents} cents"
+
+
+@dataclass
+class Made:
+    a: int
+    by: InitVar[str]
+
+
+@pytest.mark.parametrize(("value", "field"), [(Spoken(cents=1), "cents"), (Made(1, "x"), "by")])
+def test_a_class_that_does_not_read_what_it_writes_is_refused_by_name(value: object, field: str) -> None:
+    with pytest.raises(
+        NotSerializable, match=f"{type(value).__name__} does not read what it writes"
+    ) as refused:
+        codec.normalize(value, type(value))
+    assert refused.value.path == f"result.{field}"
 
 
 class Quarrelsome(BaseModel):

@@ -119,7 +119,7 @@ def normalize(
     kind = type(value)
     if kind in _UNCHANGED and (annotation is Any or annotation is kind):
         return text, value
-    again = decode(text, annotation, path=path)
+    again = _read_back(value, text, annotation, path)
     if annotation is Any and _is_plain(value, again):
         return text, again
     compared = _compare(value, again, annotation, path)
@@ -128,6 +128,25 @@ def normalize(
     if not compared.converted:
         return text, again
     return _settle(text, again, annotation, path, limit)
+
+
+def _read_back(value: object, text: str, annotation: object, path: str) -> Any:
+    """Read what was just written of a value.
+
+    Raises:
+        NotSerializable: It is of the declared type, and its class writes what it does not read.
+        InvalidValue: It does not fit the declared type.
+    """
+    try:
+        return decode(text, annotation, path=path)
+    except InvalidValue as error:
+        if cast("object", type(value)) is not annotation or type(value) in _JSON:
+            raise
+        kind = name_of(type(value))
+        reason = (
+            f"{kind} does not read what it writes: {error.reason}; have its serializers and validators match"
+        )
+        raise NotSerializable(error.path, reason) from error
 
 
 def encode_for(
