@@ -13,7 +13,7 @@ from signoff.engine.inputs import folded, inputs_text, value_text
 from signoff.errors import QuestionCancelled, RegistrationError, SignalTimeout
 from signoff.people.answers import Answer, read_answer
 from signoff.people.hours import BusinessHours
-from signoff.people.policies import Policy, check_deadline
+from signoff.people.policies import Policy, check_deadline, check_in_time
 from signoff.people.questions import Question
 from signoff.records import CallKind, Entry, NewPromise
 from signoff.start_options import check_seconds
@@ -123,7 +123,9 @@ class QuestionCall(PromiseCall):
         """Change the deadline before the question is asked."""
         if self.future is not None:
             raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
-        self.timeout = self.closes_after = check_seconds("timeout_seconds", timeout_seconds)
+        seconds = check_seconds("timeout_seconds", timeout_seconds)
+        check_in_time(self.name, self.policy.escalations, seconds)
+        self.timeout = self.closes_after = seconds
         if self.policy.deadline is not None:
             self.policy = replace(self.policy, deadline=check_deadline(timeout_seconds))
         return self

@@ -577,6 +577,35 @@ async def test_a_vote_waits_for_those_who_are_asked_later() -> None:
 
 
 @in_asyncio
+async def test_a_vote_is_lost_when_an_escalation_leaves_too_few() -> None:
+    """Before any vote ben and dan could approve it together; ben has said no by then."""
+    levels = [Escalation(HOUR, ["user:ben", "user:dan"], replace=True)]
+    people = ["user:ana", "user:ben", "user:cleo"]
+    async with asking(assignees=people, quorum=Quorum(2, of=3), escalations=levels) as (env, id):
+        await env.client.answer(id, False, user_id="ben", note="no")
+        assert (await env.store.get_promise(id)).state is PromiseState.PENDING
+        await env.sleep(HOUR)
+        assert (await env.store.get_promise(id)).state is PromiseState.RESOLVED
+        answer = await result(env)
+        assert (answer["approved"], answer["user_id"], len(answer["votes"])) == (False, "ben", 1)
+        assert AuditKind.ESCALATED in await kinds(env)
+
+
+@in_asyncio
+async def test_a_deadline_that_options_move_before_an_escalation_is_refused() -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def ask(ctx: Context) -> None:
+        levels = [Escalation(HOUR, ["user:boss"], replace=True)]
+        await ctx.wait_for_user("Go?", escalations=levels).options(timeout_seconds=60)
+
+    async with environment(app) as env:
+        with pytest.raises(RegistrationError, match="never escalates after 3600 s"):
+            await env.run(ask)
+
+
+@in_asyncio
 async def test_nobody_gets_past_four_eyes_or_votes_twice_by_letter_case() -> None:
     async with asking("user:req", exclude_requester=True, quorum=2) as (env, id):
         assert isinstance(await refused(env, id, user_id="Req"), NotAllowed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -196,6 +197,8 @@ class Case:
                 "from": old,
             }
             events.append(self._event(AuditKind.ESCALATED, None, told, TIMER))
+        if events and case.progress.votes and case._has_too_few_voters():
+            return case._lose(events)
         due = self._reminders_due()
         if due > case.progress.reminders:
             case = replace(case, progress=replace(case.progress, reminders=due))
@@ -204,6 +207,15 @@ class Case:
         if self.awaits_rules and not events:
             return None  # it is due for that
         return case._amend(*events)
+
+    def _lose(self, events: Sequence[NewAuditEvent]) -> Amendment:
+        """Return the end of a vote that nobody can win any more, in the name of the last voter."""
+        votes = self.progress.votes
+        decided = {"approved": False, "votes": [asdict(each) for each in votes]}
+        settlement = Settlement(
+            PromiseState.RESOLVED, json.dumps(decided), votes[-1].user_id, votes[-1].note, origin=TIMER
+        )
+        return self._amend(*events, settlement=settlement)
 
     def answer_by(self, rule: Rule, value: str) -> Amendment:
         """Return the end that a rule brings, in the name of who made it."""
@@ -365,7 +377,8 @@ class Case:
 
     def _has_too_few_voters(self) -> bool:
         """Whether those who have not voted are too few to approve it, and nobody else will be asked."""
-        assert self.policy.quorum is not None
+        if self.policy.quorum is None:
+            return False
         votes = self.progress.votes
         left = most_voters(
             self.question.assignees, (*self.policy.excluded, *(user_name(each.user_id) for each in votes))

@@ -247,7 +247,7 @@ class Policy:
         names = check_names("assignees", assignees)
         levels = tuple(sorted(escalations, key=lambda each: each.after_seconds))
         _check_reachable(text, names, excluded, agreed.approvals, levels)
-        _check_in_time(text, levels, timeout_seconds)
+        check_in_time(text, levels, timeout_seconds)
         return cls(
             assignees=names,
             excluded=tuple(excluded),
@@ -307,7 +307,7 @@ def _check_reachable(
     )
 
 
-def _check_in_time(text: str, escalations: Sequence[Escalation], timeout_seconds: object) -> None:
+def check_in_time(text: str, escalations: Sequence[Escalation], timeout_seconds: object) -> None:
     """Refuse an escalation of a question that is closed by then. Raises RegistrationError."""
     if not isinstance(timeout_seconds, int | float):
         return  # what is not a number of seconds is refused where the question waits
