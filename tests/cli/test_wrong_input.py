@@ -265,3 +265,26 @@ def test_times_that_no_calendar_holds_are_spelled_in_words(here: Here, shop: Pat
     for command in (["runs"], ["runs", "--json"], ["show", "far"], ["show", "far", "--json"]):
         ended = here(*command, *store, cwd=shop)
         assert (ended.code, "Traceback" in ended.err) == (0, False)
+
+
+@pytest.mark.parametrize("command", ["show", "start", "answer", "signal", "resolve", "runs --group", "load"])
+def test_bytes_that_are_no_text_are_refused(here: Here, shop: Path, command: str) -> None:
+    """A name that a Latin-1 terminal sends comes as bytes that no UTF-8 has."""
+    rest = {"answer": ["--approve"], "signal": ["paid"], "resolve": ["1"]}.get(command, [])
+    ended = here(*command.split(), "caf\udce9", *rest, "--store", "sqlite:///signoff.db", cwd=shop)
+    assert ended.code in (USAGE, NOT_FOUND, UNAVAILABLE)
+    assert ended.err.startswith("signoff: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_a_file_that_no_disk_can_have_is_refused(here: Here, shop: Path) -> None:
+    ended = here("runs", "--store", "x" * 5000, cwd=shop)
+    assert ended.code == UNAVAILABLE
+    assert ended.err.startswith("signoff: File name too long: ")
+    assert len(ended.err) < 1000
+    assert ended.err.count("\n") == 1
+
+
+def test_help_shows_only_ranges_that_have_a_bound(here: Here, tmp_path: Path) -> None:
+    for command in ("answer", "start", "prune", "move-deadline", "worker", "server", "dev"):
+        assert "<=None" not in here(command, "--help", cwd=tmp_path).out

@@ -47,7 +47,7 @@ def _alike(command: Command) -> Command:
         click.option(
             "--alike",
             "alike_seconds",
-            type=Number(),
+            type=Number(0, min_open=True),
             metavar="SECONDS",
             help="Approve all questions about the same action for so long, in your name.",
         ),
@@ -327,7 +327,7 @@ async def reassign(
 
 @click.command("move-deadline")
 @click.argument("question_id", metavar="QUESTION")
-@click.argument("seconds", type=Number())
+@click.argument("seconds", type=Number(0, min_open=True))
 @click.option("--reason", help="Why.")
 @on_client
 async def move_deadline(

@@ -43,6 +43,7 @@ from signoff.cli.snapshots import load, save
 from signoff.cli.workers import workers
 from signoff.cli.workflows import workflows
 from signoff.errors import SignoffError, WrongAnswer
+from signoff.people.schemas import shorten
 
 
 @click.group(
@@ -138,6 +139,24 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # whoever read our output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
+    except UnicodeEncodeError:
+        unreadable = next((each for each in arguments if not _is_text(each)), None)
+        if unreadable is None:
+            raise
+        message = f"argument {unreadable!a} is not text in the terminal's encoding; write it in UTF-8"
+        return _fail(out, message, ExitCode.USAGE, {})
+    except OSError as error:  # a file or a store that cannot be opened
+        named = "" if error.filename is None else f": {shorten(str(error.filename))}"
+        return _fail(out, f"{error.strerror or error}{named}", ExitCode.UNAVAILABLE, {})
+
+
+def _is_text(argument: str) -> bool:
+    """Whether an argument is text: bytes that do not fit the terminal's encoding come as lone surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _fail(out: Output, message: str, code: ExitCode, facts: dict[str, Any]) -> int:
