@@ -18,6 +18,7 @@ from signoff.groups import AsyncGroups, GroupBackend
 from signoff.inbox import AsyncInbox, InboxBackend
 from signoff.links import AsyncLinks, LinkBackend
 from signoff.local import LocalBackend
+from signoff.names import check_text
 from signoff.notifications import AsyncNotifications, DeliveryBackend
 from signoff.origins import of_program
 from signoff.people.responders import Responder
@@ -238,9 +239,9 @@ class AsyncClient:
             InvalidValue: The arguments do not fit the function, or an option makes no sense.
         """
         function = None if isinstance(workflow, str) else workflow
-        if not workflow_name(workflow).strip():
+        if not check_text("workflow", workflow_name(workflow)).strip():
             raise InvalidValue("workflow", "its name is empty")
-        if group is not None and not group.strip():
+        if group is not None and not check_text("group", group).strip():
             raise InvalidValue("group", "it is empty; leave it out for the client's own")
         known = self._function(workflow)
         arguments = codec.encode_arguments(function, args, kwargs, name=workflow_name(workflow), known=known)

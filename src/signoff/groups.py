@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from signoff.errors import InvalidValue
+from signoff.names import check_text
 from signoff.records import Group, Rate
 
 
@@ -62,6 +63,7 @@ class AsyncGroups:
 
 def check_group(name: str) -> str:
     """Return a group's name if it can be one. Raises InvalidValue."""
+    check_text("group", name)
     if not 0 < len(name) <= 256 or not name.isprintable() or name != name.strip():
         raise InvalidValue(
             "group", f"{name!r} is not 1 to 256 printable characters without spaces at the ends"

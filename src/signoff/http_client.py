@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from signoff import codec
 from signoff.deliveries import Delivery
-from signoff.errors import SignoffError, StoreUnavailable
+from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, key_headers, new_client, server_url
+from signoff.names import check_text
 from signoff.people.bulk import GivenAnswer, check_count
 from signoff.people.links import NewLink
 from signoff.people.policies import check_deadline
@@ -570,7 +571,7 @@ class HttpBackend:
         request = self._client.build_request(
             "POST",
             path,
-            content=to_json(_given(body, "value", "data")),
+            content=_json(_given(body, "value", "data")),
             headers={"content-type": "application/json", **(headers or {})},
         )
         return await self._send(request, pauses)
@@ -662,8 +663,17 @@ class HttpBackend:
         return StoreUnavailable(self.url, reason)
 
 
+def _json(body: object) -> bytes:
+    """Return a body as JSON. Raises InvalidValue if a text in it is not Unicode."""
+    try:
+        return to_json(body)
+    except PydanticSerializationError as error:
+        raise InvalidValue("request", f"it cannot be sent as JSON: {error}") from None
+
+
 def _path(noun: str, id: str, verb: str | None = None) -> str:
     """Return a path with any id in it. ``.`` and ``..`` would otherwise walk the tree."""
+    check_text("id", id)
     quoted = quote(id, safe="").replace(".", "%2E") if id in (".", "..") else quote(id, safe="")
     return f"/v1/{noun}/{quoted}" + (f"/{verb}" if verb else "")
 

@@ -13,6 +13,7 @@ from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
 from signoff.engine.retention import unannounced_seconds
 from signoff.errors import InvalidValue, SignoffError
+from signoff.names import check_text
 from signoff.people import comments, decisions, links, resumptions, rules
 from signoff.people.answers import answer, get_question
 from signoff.people.bulk import GivenAnswer, answer_each
@@ -169,6 +170,8 @@ class LocalBackend:
                 await ended
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        check_text("run_id", run_id)
+        check_texts(reason=reason)
         return await self._store.cancel(run_id, reason=reason, by=by)
 
     async def suspend_run(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
@@ -192,7 +195,8 @@ class LocalBackend:
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
     ) -> bool:
         check_length(request_id)
-        if not name.strip():
+        check_text("run_id", run_id)
+        if not check_text("name", name).strip():
             raise InvalidValue("name", "the signal's name is empty")
         return await self._store.signal(run_id, name, value, by=by, request_id=request_id)
 

@@ -1,13 +1,32 @@
-"""The names of people: what can be one, and how it is written as an assignee."""
+"""Names and ids: what every store can keep, and how people are written as assignees."""
 
 from __future__ import annotations
 
+import reprlib
 import unicodedata
 
 from signoff.errors import InvalidValue
 
 LONGEST_NAME = 256  # characters
 _NOBODYS = ("user:", "group:", "role:", "signoff:")
+
+
+def check_text(path: str, text: object) -> str:
+    """Return a text that every store can keep.
+
+    Raises:
+        InvalidValue: It is not a text, or has a NUL character or half of a surrogate pair.
+    """
+    if not isinstance(text, str):
+        raise InvalidValue(path, f"expected a text, not {reprlib.repr(text)}")
+    if "\0" in text:
+        raise InvalidValue(path, "has a NUL character, which Postgres cannot keep; leave it out")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidValue(path, "has half of a surrogate pair, which is no Unicode text") from None
+    return text
 
 
 def check_user(path: str, user_id: str) -> str:
@@ -17,6 +36,7 @@ def check_user(path: str, user_id: str) -> str:
         InvalidValue: It is empty or too long, has spaces around it or characters that nobody sees, or begins as
             groups, roles and Signoff's own names do. So one person has no two names that look the same.
     """
+    check_text(path, user_id)
     if not _is_name(user_id.removeprefix("user:")) or user_id.removeprefix("user:").startswith(_NOBODYS):
         raise InvalidValue(path, f"{user_id[:LONGEST_NAME]!r} is nobody's name; write ana or user:ana")
     return user_id
@@ -24,6 +44,7 @@ def check_user(path: str, user_id: str) -> str:
 
 def check_part(path: str, name: str) -> str:
     """Return the name of a group or a role, without ``group:`` or ``role:``. Raises InvalidValue."""
+    check_text(path, name)
     if not _is_name(name):
         raise InvalidValue(path, f"{name[:LONGEST_NAME]!r} is no name of a group or a role")
     return name
@@ -31,7 +52,7 @@ def check_part(path: str, name: str) -> str:
 
 def check_assignee(path: str, name: str) -> str:
     """Return an assignee: ``user:...``, ``group:...`` or ``role:...``. Raises InvalidValue."""
-    kind, colon, rest = name.partition(":")
+    kind, colon, rest = check_text(path, name).partition(":")
     if not colon or kind not in ("user", "group", "role") or not _is_name(rest):
         raise InvalidValue(
             path, f"{name[:LONGEST_NAME]!r} is not written as user:ana, group:finance or role:approver"

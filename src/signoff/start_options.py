@@ -6,6 +6,7 @@ import math
 from datetime import datetime
 
 from signoff.errors import InvalidValue
+from signoff.names import check_text
 
 HIGHEST_PRIORITY = 2**31 - 1
 LOWEST_PRIORITY = -(2**31)
@@ -52,6 +53,7 @@ def unix_time(moment: datetime | None) -> float | None:
 
 
 def _check(field: str, id: str) -> str:
+    check_text(field, id)
     if not 0 < len(id) <= 256 or not id.isprintable() or id != id.strip():
         raise InvalidValue(field, f"{id!r} is not 1 to 256 printable characters without spaces at the ends")
     return id

@@ -8,6 +8,7 @@ from typing import Any, cast
 from signoff import codec
 from signoff.codec.ciphers import MARK
 from signoff.errors import InvalidValue, RegistrationError, WrongAnswer
+from signoff.names import check_text
 from signoff.people.edits import edits_between
 from signoff.people.questions import Question
 from signoff.people.schemas import problems
@@ -75,19 +76,15 @@ def checked_default(question: Question, value: object) -> str:
 def check_texts(**texts: str | None) -> None:
     """Raise InvalidValue if a text beside the answer's value is none that every store can keep."""
     for name, text in texts.items():
+        if text is None:
+            continue
+        check_text(name, text)
         if name == "request_id":
             check_length(text)
-        if name in _WORDS and text is not None and len(text) > LONGEST_NOTE:
+        if name in _WORDS and len(text) > LONGEST_NOTE:
             raise InvalidValue(name, f"has {len(text):,} characters, over the limit of {LONGEST_NOTE:,}")
-        if name in _WORDS and text is not None and text.startswith(MARK):
+        if name in _WORDS and text.startswith(MARK):
             raise InvalidValue(name, f"it begins with {MARK!r}, as encrypted texts do")
-        if text is not None and "\0" in text:
-            raise InvalidValue(name, "has a NUL character, which Postgres cannot keep; leave it out")
-        if text is not None and not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise InvalidValue(name, "has half of a surrogate pair, which is no Unicode text") from None
 
 
 def to_keep(question: Question, value: Any) -> Any:

@@ -7,6 +7,7 @@ import json
 import uuid
 
 from signoff.errors import InvalidValue, NotAllowed, NotFound, RequestConflict
+from signoff.names import check_text
 from signoff.people.answers import get_question
 from signoff.people.audit import record_refusal
 from signoff.people.checks import check_texts
@@ -39,6 +40,7 @@ async def comment(
         InvalidValue: The text is empty or none that can be kept.
         RequestConflict: The request id was used for another comment on it.
     """
+    check_text("text", text)
     check_texts(text=text, request_id=request_id)
     if not text.strip():
         raise InvalidValue("text", "it is empty")

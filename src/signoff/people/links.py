@@ -22,7 +22,7 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
-from signoff.names import user_name
+from signoff.names import check_text, user_name
 from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
 from signoff.people.cases import Case
@@ -119,6 +119,7 @@ async def create_link(
     """
     if not 0 < lifetime_seconds < math.inf:
         raise InvalidValue("lifetime_seconds", f"{lifetime_seconds} is no number of seconds above 0")
+    check_text("user_id", user_id)
     responder = Responder.of(user_id, groups, roles)
     question = await get_question(store, question_id)
     now = store.clock.now()

@@ -12,7 +12,7 @@ from typing import TypeVar
 import psycopg
 
 from signoff.clock import Clock
-from signoff.errors import StoreUnavailable
+from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import Run
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_reads as reads
@@ -241,6 +241,10 @@ class Database:
         while True:
             try:
                 return work()
+            except UnicodeEncodeError as error:
+                raise InvalidValue(
+                    "id", f"{error.object!a:.100} has half of a surrogate pair, which is no Unicode text"
+                ) from None
             except psycopg.Error as error:
                 may_come_back = is_gone(error) or is_conflict(error) or is_shared(error)
                 waited = time.monotonic() - began_at

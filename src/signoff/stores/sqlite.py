@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock, SystemClock
 from signoff.deliveries import Delivery, NewDelivery, Report
-from signoff.errors import StoreUnavailable
+from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -588,7 +588,10 @@ class _File:
 
     async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Do a small read at once if the writer is idle, else on a reader's thread."""
-        found = self.writer.read_here(read)
+        try:
+            found = self.writer.read_here(read)
+        except UnicodeEncodeError as error:
+            raise _no_text(error) from None
         return await self.read(read) if found is None else found[0]
 
     def _read_here(self, read: Callable[[sqlite3.Connection], T]) -> T:
@@ -596,3 +599,9 @@ class _File:
             return read(self._readers.connection())
         except sqlite3.Error as error:
             raise translate(error, self.location) from error
+        except UnicodeEncodeError as error:
+            raise _no_text(error) from None
+
+
+def _no_text(error: UnicodeEncodeError) -> InvalidValue:
+    return InvalidValue("id", f"{error.object!a:.100} has half of a surrogate pair, which is no Unicode text")
