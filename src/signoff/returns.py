@@ -100,7 +100,8 @@ def _hint(value: Any) -> str:
 
 def _kind_in_text(text: str) -> str | None:
     """Name the type of which a text is JSON; None if it is only a text."""
-    if not text or text[0] not in '{["tfn-0123456789' or len(text) > codec.MAX_BYTES:
+    begin = text.lstrip(" \t\r\n")[:1]
+    if not begin or begin not in '{["tfn-0123456789' or len(text) > codec.MAX_BYTES:
         return None
     try:
         value: object = json.loads(text, parse_constant=_refuse)

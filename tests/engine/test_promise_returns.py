@@ -122,6 +122,7 @@ async def test_a_model_with_aliases_is_read_by_both_names(tmp_path: Path) -> Non
     ("value", "kind"),
     [
         (json.dumps(False), "a boolean"),
+        (f" {json.dumps(False)}\n", "a boolean"),
         (json.dumps(None), "null"),
         (json.dumps({"approved": False}), "an object"),
         (json.dumps([1]), "a list"),

@@ -145,6 +145,8 @@ class Decision(BaseModel):
         ({"approved": False}, r'data\.input\["approved"\]'),
         ({}, "a comparison"),
         ("no", "a comparison"),
+        (float("nan"), "a comparison"),
+        (Decimal("nan"), "a comparison"),
         ([], "a comparison"),
         (Decision(), "a comparison"),
         (object(), "a comparison"),

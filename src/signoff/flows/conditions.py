@@ -107,7 +107,8 @@ class Decision:
 
     async def _holds(self, name: str) -> bool:
         value = await self._value(name)
-        if value is None or isinstance(value, _YES_OR_NO) or type(value).__name__ in ("bool", "bool_"):
+        says = value is None or isinstance(value, _YES_OR_NO) or type(value).__name__ in ("bool", "bool_")
+        if says and value == value:  # NaN equals nothing, and would be true
             return bool(cast("object", value))
         raise self._failed(name, NotACondition(name, _neither(value)))
 
