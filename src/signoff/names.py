@@ -37,7 +37,8 @@ def check_user(path: str, user_id: str) -> str:
             groups, roles and Signoff's own names do. So one person has no two names that look the same.
     """
     check_text(path, user_id)
-    if not _is_name(user_id.removeprefix("user:")) or user_id.removeprefix("user:").startswith(_NOBODYS):
+    name = user_id.removeprefix("user:")
+    if not _is_name(name) or name.casefold().startswith(_NOBODYS):
         raise InvalidValue(path, f"{user_id[:LONGEST_NAME]!r} is nobody's name; write ana or user:ana")
     return user_id
 

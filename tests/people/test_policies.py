@@ -321,7 +321,9 @@ async def test_one_person_is_not_two_by_another_spelling(again: str, alike: str)
 
 
 @in_asyncio
-@pytest.mark.parametrize("who", ["", " ", "ana ", "group:finance", "signoff:x", "a\x00"])
+@pytest.mark.parametrize(
+    "who", ["", " ", "ana ", "group:finance", "Group:finance", "User:ana", "signoff:x", "a\x00"]
+)
 async def test_a_run_is_started_by_somebody_or_nobody_says_so(who: str) -> None:
     app = Signoff(MemoryStore())
 
