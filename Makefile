@@ -30,8 +30,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
 
-test: lint
-	$(BIN)/pytest $(ARGS)
+# Pyright uses one core: the tests begin beside it.
+test: ready
+	$(MAKE) -j2 lint pytest
 
 cover: ready
 	$(BIN)/pytest --cov --cov-branch --cov-report=term $(ARGS)

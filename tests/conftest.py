@@ -1,7 +1,9 @@
 """What all tests need."""
 
+import gc
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A machine that stands still for a moment is no slow program.
@@ -13,3 +15,10 @@ settings.load_profile("unhurried")
 # A shell that starts the tests in the background has them ignore interrupts, and every process they start would, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from going through the imports and all collected tests again and again."""
+    gc.collect()
+    gc.freeze()

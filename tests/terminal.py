@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.forks import Program
 from tests.support import PATIENCE_SECONDS
-
-READY = "begun"
 
 TO_PRESS_SECONDS = 0.5
 """What a person takes to press a key. Python notices no signal between its last look and the system call that reads."""
-
-ON_TERMINAL = f'exec <"$0" >"$0" 2>&1; echo {READY}; exec "$@"'
-"""A session's first process has what it opens for its terminal, from which Ctrl-C comes."""
 
 
 class Terminal:
     """A program on a terminal of its own, which is killed when this is left.
 
     Args:
-        command: The program and its arguments.
+        command: The module and its arguments.
         cwd: Where it runs.
         env: Its environment.
     """
@@ -32,11 +27,8 @@ class Terminal:
     def __init__(self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> None:
         self._shown = ""
         self._master, slave = pty.openpty()
-        self._process = subprocess.Popen(
-            ["sh", "-c", ON_TERMINAL, os.ttyname(slave), *command], cwd=cwd, env=env, start_new_session=True
-        )
-        self.expect(READY)
-        os.close(slave)
+        with open(slave, "r+b", buffering=0) as shown:
+            self._process = Program(command, cwd=cwd, env=env, stdin=shown, stdout=shown, stderr=shown)
 
     def __enter__(self) -> Terminal:
         return self

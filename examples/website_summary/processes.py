@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Protocol, Self
 
 import httpx
 
@@ -23,6 +23,16 @@ STOP_SECONDS = 5.0
 
 class DidNotStart(Exception):
     """A process ended, or did not answer, instead of starting."""
+
+
+class Process(Protocol):
+    """What is needed of a process: ``subprocess.Popen`` has it."""
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 class Site:
@@ -39,7 +49,7 @@ class Site:
         self.gateway_url = f"http://127.0.0.1:{free_port()}"
         self.store = f"sqlite:///{folder}/signoff.db"
         self.environment = environment
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, Process] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -94,23 +104,31 @@ class Site:
         """Return the file that a process writes to."""
         return self.folder / f"{name}.log"
 
-    def _spawn(self, name: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, name: str) -> Process:
         command, environment = self._command(name)
         loopback = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"]))
         with self.log(name).open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", *command],
-                cwd=REPOSITORY,
-                env=os.environ
+            return self.start_process(
+                command,
+                os.environ
                 | {"NO_PROXY": loopback, "no_proxy": loopback}
                 | {"SUMMARY_FOLDER": str(self.folder), "SUMMARY_GATEWAY_URL": self.gateway_url}
                 | self.environment
                 | environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C on the terminal is for whoever started us, who then stops us
+                log,
             )
+
+    def start_process(self, command: list[str], environment: dict[str, str], log: IO[bytes]) -> Process:
+        """Start a module with its arguments. Tests replace this: they fork, which takes no second."""
+        return subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C on the terminal is for whoever started us, who then stops us
+        )
 
     def _command(self, name: str) -> tuple[list[str], dict[str, str]]:
         match name:

@@ -1,4 +1,4 @@
-"""The command line as real processes."""
+"""The command line as processes of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
+
+from tests import forks
 
 T = TypeVar("T")
 
@@ -172,7 +174,13 @@ def environment(changes: Mapping[str, str]) -> dict[str, str]:
 
 
 def signoff(*arguments: str, cwd: Path, **variables: str) -> Ended:
-    """Run a command to its end."""
+    """Run a command to its end, in a process that is forked."""
+    done = forks.run(["signoff", *arguments], cwd=cwd, env=environment(variables), timeout=PATIENCE_SECONDS)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def interpreted(*arguments: str, cwd: Path, **variables: str) -> Ended:
+    """Run a command to its end by an interpreter of its own, which costs a second: for what its start decides."""
     done = subprocess.run(
         [sys.executable, "-m", "signoff", *arguments],
         cwd=cwd,
@@ -187,17 +195,16 @@ def signoff(*arguments: str, cwd: Path, **variables: str) -> Ended:
 
 
 class Running:
-    """A command that runs until it is stopped, with ``--json`` added."""
+    """A command that runs in a forked process until it is stopped, with ``--json`` added."""
 
     def __init__(self, *arguments: str, cwd: Path, **variables: str) -> None:
         self._folder = cwd
         self._out = (cwd / f"out-{time.monotonic_ns()}").open("w+")
         self._err = (cwd / f"err-{time.monotonic_ns()}").open("w+")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "signoff", *arguments, "--json"],
+        self.process = forks.Program(
+            ["signoff", *arguments, "--json"],
             cwd=cwd,
             env=environment(variables),
-            stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=self._err,
         )

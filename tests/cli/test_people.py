@@ -6,7 +6,6 @@ import getpass
 import json
 import socket
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -266,8 +265,7 @@ def test_ctrl_c_at_a_prompt_ends_the_command_and_leaves_the_question_open(
 
 def on_terminal(*arguments: str, cwd: Path) -> Terminal:
     """Run a command on a terminal of its own."""
-    command = [sys.executable, "-m", "signoff", *arguments]
-    return Terminal(command, cwd=cwd, env=environment({"TERM": "dumb", "COLUMNS": "200"}))
+    return Terminal(["signoff", *arguments], cwd=cwd, env=environment({"TERM": "dumb", "COLUMNS": "200"}))
 
 
 def test_two_people_of_a_group_agree_on_what_a_third_has_asked_for(here: Here, open_shop: Path) -> None:

@@ -81,7 +81,9 @@ def test_a_refund_goes_through_though_a_worker_is_killed_and_everything_stops_in
         assert stack.is_healthy()
         for worker in (first, second):
             assert worker.wait_for("working")["workflows"] == ["refund_flow"]
-        with httpx.Client(base_url=f"http://127.0.0.1:{stack.port}", trust_env=False, timeout=60) as http:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{stack.port}", trust_env=False, verify=False, timeout=60
+        ) as http:
             body = {"workflow": "refund_flow", "args": ["o-1", 7000], "id": "refund-o-1"}
             assert http.post("/v1/runs", json=body).status_code == 201
             [question] = until(lambda: http.get("/v1/questions").json()["items"])

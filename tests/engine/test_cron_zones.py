@@ -16,6 +16,7 @@ import pytest
 
 from signoff.engine import cron
 
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
 MINUTE = 60
 AROUND = 30 * 3600
 
@@ -88,12 +89,19 @@ def expected(change: Change, expression: str) -> list[int]:
 
 
 def minutes(change: Change) -> Iterator[tuple[int, datetime]]:
-    for moment in range(change.at - AROUND, change.at + AROUND, MINUTE):
-        yield moment, wall_at(moment + (change.before if moment < change.at else change.after))
+    one = timedelta(minutes=1)
+    for begin, end, offset in (
+        (change.at - AROUND, change.at, change.before),
+        (change.at, change.at + AROUND, change.after),
+    ):
+        wall = wall_at(begin + offset)
+        for moment in range(begin, end, MINUTE):
+            yield moment, wall
+            wall += one
 
 
 def wall_at(seconds: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(seconds=seconds)
+    return EPOCH + timedelta(seconds=seconds)
 
 
 def fired(name: str, change: Change, expression: str) -> list[int]:

@@ -6,13 +6,13 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from examples.website_summary.processes import REPOSITORY
 from tests.agents.openai_server import Provider, Reply, provider
+from tests.forks import run
 from tests.support import in_asyncio
 
 PLAN = "# Plan\n\n1. Move\n2. Tell everybody\n"
@@ -26,10 +26,8 @@ def planner(folder: Path, said: str, *arguments: str, **more: str) -> subprocess
         "SIGNOFF_STORE": f"sqlite:///{folder.parent / 'signoff.db'}",
         **more,
     }
-    command = [sys.executable, "-m", "examples.approved_write", *arguments]
-    return subprocess.run(
-        command, check=False, cwd=folder, env=environ, input=said, capture_output=True, text=True, timeout=60
-    )
+    command = ["examples.approved_write", *arguments]
+    return run(command, cwd=folder, env=environ, said=said)
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from playwright.sync_api import expect, sync_playwright
 from examples.website_summary.processes import REPOSITORY, free_port
 from tests.agents.openai_server import Held, Provider, Reply, provider
 from tests.chromium import CHROMIUM
+from tests.forks import Program
 from tests.support import PATIENCE_SECONDS, OnThread
 
 WISH = {"session": "s-1", "text": "please pay back o-1", "user": "bob", "id": "m-1"}
@@ -38,9 +37,7 @@ class Process:
             **({} if llm is None else llm.environment),
         }
         with (folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", *command], cwd=folder, env=environ, stdout=log, stderr=log
-            )
+            self._process = Program(command, cwd=folder, env=environ, stdout=log, stderr=log)
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
@@ -56,7 +53,9 @@ class Service(Process):
         super().__init__(
             folder, "uvicorn", "examples.chat_service.service:service", "--port", str(port), llm=llm
         )
-        self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=2 * PATIENCE_SECONDS)
+        self.http = httpx.Client(
+            base_url=self.url, trust_env=False, verify=False, timeout=2 * PATIENCE_SECONDS
+        )
         until(lambda: self.http.get("/favicon.ico").status_code == 204)
 
     def kill(self) -> None:

@@ -6,13 +6,13 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from examples.website_summary.processes import REPOSITORY
 from tests.agents.openai_server import provider
+from tests.forks import run
 from tests.support import in_asyncio
 
 
@@ -25,10 +25,8 @@ def reviewed(folder: Path, text: str, said: str, **more: str) -> subprocess.Comp
         "SIGNOFF_STORE": f"sqlite:///{folder / 'signoff.db'}",
         **more,
     }
-    command = [sys.executable, "-m", "examples.document_review", "note.txt"]
-    return subprocess.run(
-        command, check=False, cwd=folder, env=environ, input=said, capture_output=True, text=True, timeout=60
-    )
+    command = ["examples.document_review", "note.txt"]
+    return run(command, cwd=folder, env=environ, said=said)
 
 
 @pytest.mark.parametrize(

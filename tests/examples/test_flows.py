@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import httpx
 import pytest
 
 from examples.website_summary.processes import REPOSITORY, free_port
+from tests.forks import Program, run
 from tests.support import PATIENCE_SECONDS
 
 SECRET = "s3cret"
@@ -34,7 +34,7 @@ class Office:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._port = free_port()
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._running: list[Program] = []
         self.http = httpx.Client(
             base_url=f"http://127.0.0.1:{self._port}",
             headers={"X-Secret": SECRET},
@@ -46,12 +46,9 @@ class Office:
         serve = ["uvicorn", "examples.ticket_flow.service:service", "--port", str(self._port)]
         work = ["signoff", "worker", "examples.ticket_flow.tickets:app"]
         for module in (serve, work):
-            command = [sys.executable, "-m", *module]
             with (self._folder / "log").open("ab") as log:
                 self._running.append(
-                    subprocess.Popen(
-                        command, cwd=self._folder, env=environ(self._folder), stdout=log, stderr=log
-                    )
+                    Program(module, cwd=self._folder, env=environ(self._folder), stdout=log, stderr=log)
                 )
         self.until(lambda: self.http.get("/tickets/none").status_code == 404)
 
@@ -136,17 +133,7 @@ def test_what_is_wrong_is_refused_and_nobody_comes_in_without_the_secret(office:
 
 def reviewed(folder: Path, text: str, said: str) -> subprocess.CompletedProcess[str]:
     (folder / "offer.txt").write_text(text)
-    command = [sys.executable, "-m", "examples.gated_review", "offer.txt"]
-    return subprocess.run(
-        command,
-        check=False,
-        cwd=folder,
-        env=environ(folder),
-        input=said,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return run(["examples.gated_review", "offer.txt"], cwd=folder, env=environ(folder), said=said)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from signoff.records import EntryKind
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.examples.servers import until
+from tests.forks import Program
 
 HOUR = 3600
 
@@ -119,12 +120,12 @@ class Shop:
         self._log = folder / "worker.log"
         self._app = Signoff(f"sqlite:///{self.database}")
         self.client = Client(self._app)
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._worker: Program | None = None
 
     def start_worker(self) -> None:
         with self._log.open("ab") as log:
-            self._worker = subprocess.Popen(
-                [sys.executable, "-m", "signoff", "worker", "examples.refund.flow:app"],
+            self._worker = Program(
+                ["signoff", "worker", "examples.refund.flow:app"],
                 cwd=REPOSITORY,
                 env=os.environ
                 | {"SIGNOFF_STORE": f"sqlite:///{self.database}", "REFUND_LEDGER": str(self.ledger)},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ def example(folder: Path, name: str, argument: str) -> Terminal:
     kept = {name: value for name, value in os.environ.items() if name != "SIGNOFF_DEMO_MODEL"}
     environ = kept | {"SIGNOFF_STORE": f"sqlite:///{folder / 'signoff.db'}", "TERM": "dumb"}
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), kept.get("PYTHONPATH")]))
-    return Terminal([sys.executable, "-m", f"examples.{name}", argument], cwd=folder, env=environ)
+    return Terminal([f"examples.{name}", argument], cwd=folder, env=environ)
 
 
 PROMPTS = pytest.mark.parametrize(

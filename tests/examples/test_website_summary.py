@@ -11,6 +11,7 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import httpx
 import pytest
@@ -25,11 +26,12 @@ from examples.website_summary.download import (
     text_of,
 )
 from examples.website_summary.language_model import ModelRefused
-from examples.website_summary.processes import Site
+from examples.website_summary.processes import REPOSITORY, Site
 from examples.website_summary.summarize import NoFurtherSummary, first_new
 from signoff import Client, Entry, RunState
 from signoff.records import EntryKind, PromiseState
 from tests.examples.servers import MailServer, Model, WebSite, language_model, mail_server, until, web_site
+from tests.forks import Program
 
 ANA = "ana@example.com"
 PAGE = ARTICLE.read_bytes()
@@ -52,6 +54,9 @@ class Town(Site):
         self.web = web
         self.model = model
         self.smtp = smtp
+
+    def start_process(self, command: list[str], environment: dict[str, str], log: IO[bytes]) -> Program:
+        return Program(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
 
     def settle_down(self) -> None:
         """Let a new test begin: all processes run, nothing is held, counted or under way."""

@@ -108,7 +108,9 @@ async def stage(team: str | None = None, **options: Any) -> AsyncIterator[Stage]
         plain = Channel("silent", SlackSender(webhook_url=f"{slack.url}/silent"))
         async with Server(scene.store, port=0, channels=[channel, plain], **options) as server:
             await until(lambda: len(scene.store.model.tables.cursors) == 2)  # type: ignore[attr-defined]
-            async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
+            async with httpx.AsyncClient(
+                base_url=server.url, trust_env=False, verify=False, timeout=60
+            ) as http:
                 yield Stage(scene, http, slack)
 
 
@@ -304,7 +306,7 @@ async def test_a_run_that_waits_goes_on_by_a_click(tmp_path: Path) -> None:
         sender = SlackSender(webhook_url=f"{slack.url}/post", answering=Answering(SECRET, USERS))
         async with (
             Server(app, port=0, channels=[Channel("chat", sender)]) as server,
-            httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http,
+            httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False, timeout=60) as http,
         ):
             while await app.store.read_cursor("chat") is None:
                 await asyncio.sleep(0.01)

@@ -53,7 +53,7 @@ def patient_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, verify=False, timeout=60) as client:
         yield client
 
 

@@ -153,7 +153,7 @@ class Browser:
     """
 
     def __init__(self, server: Server) -> None:
-        self._http = httpx.Client(base_url=server.url, trust_env=False, timeout=60)
+        self._http = httpx.Client(base_url=server.url, trust_env=False, verify=False, timeout=60)
         self.cookies: dict[str, str] = {}
         self.set_cookies: list[str] = []
 

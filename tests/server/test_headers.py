@@ -102,7 +102,9 @@ def test_no_other_site_may_read_unless_it_is_allowed(http: httpx.Client, origin:
 
 
 def test_a_site_that_is_allowed_may_read_and_write(open_server: Server, name: str) -> None:
-    with httpx.Client(base_url=open_server.url, trust_env=False, headers={"origin": APP}, timeout=60) as page:
+    with httpx.Client(
+        base_url=open_server.url, trust_env=False, verify=False, headers={"origin": APP}, timeout=60
+    ) as page:
         asked = preflight(page, APP)
         assert asked.status_code == 200
         assert asked.headers["access-control-allow-origin"] == APP
@@ -118,7 +120,7 @@ def test_a_site_that_is_allowed_may_read_and_write(open_server: Server, name: st
 
 @pytest.mark.parametrize("origin", ["https://evil.example", f"{APP}.evil.example", f"{APP}:8443", "null"])
 def test_where_one_site_is_allowed_others_are_not(open_server: Server, origin: str) -> None:
-    with httpx.Client(base_url=open_server.url, trust_env=False, timeout=60) as page:
+    with httpx.Client(base_url=open_server.url, trust_env=False, verify=False, timeout=60) as page:
         assert "access-control-allow-origin" not in preflight(page, origin).headers
         read = page.get("/v1/runs", headers={"origin": origin})
         assert "access-control-allow-origin" not in read.headers

@@ -35,7 +35,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     app = app_in(tmp_path_factory.mktemp("browser"))
     with (
         OnThread(lambda: serving(app)) as served,
-        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as client,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as client,
     ):
         yield client
 

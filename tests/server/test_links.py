@@ -89,7 +89,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     app = app_in(folder, clock=clock)
     with (
         OnThread(lambda: serving(app, public_url=PUBLIC)) as served,
-        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         yield Place(served, http, clock, folder / "signoff.db")
 
@@ -813,7 +813,7 @@ async def test_clients_make_list_and_revoke_links_from_here_and_from_afar(
         assert revoked.revoked_at is not None
         with pytest.raises(NotFound, match="link 'none'"):
             await client.links.revoke("none")
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False, timeout=60) as http:
             page = await http.get(made.path)
             form = {"digest": hidden(page.text, "digest"), "decision": "0"}
             assert (await http.post(made.path, data=form)).status_code == 200
@@ -846,7 +846,7 @@ def test_links_go_by_the_name_that_the_server_is_reached_by_unless_it_has_a_publ
     app = app_in(tmp_path)
     with (
         OnThread(lambda: serving(app)) as served,
-        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         here = Place(served, http, VirtualClock(), tmp_path / "signoff.db")
         link = here.link(here.ask())

@@ -30,7 +30,7 @@ async def test_a_server_can_be_reached_as_soon_as_it_is_entered_and_no_longer_wh
     async with Server(store, port=0) as server:
         assert server.port > 0
         assert server.url == f"http://127.0.0.1:{server.port}"
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as http:
             assert (await http.get(f"{server.url}/health")).status_code == 200
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
@@ -84,7 +84,7 @@ async def test_serve_says_when_it_listens_and_stops_when_cancelled(tmp_path: Pat
     listening: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(store, port=0, listening=listening.set_result))
     server = await listening
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as http:
         assert (await http.get(f"{server.url}/ready")).status_code == 200
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -109,7 +109,10 @@ async def test_stopping_waits_neither_for_streams_nor_for_long_polls(
 ) -> None:
     monkeypatch.setattr("signoff.server.serving.GRACE_SECONDS", 100)
     app = app_in(tmp_path)
-    async with Server(app, port=0) as server, httpx.AsyncClient(trust_env=False, timeout=60) as http:
+    async with (
+        Server(app, port=0) as server,
+        httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as http,
+    ):
         url = f"{server.url}/v1/runs"
         await http.post(url, json={"workflow": "ask", "id": "r"})
         polling = asyncio.create_task(http.get(f"{url}/r/result", params={"wait": 60}))
@@ -190,7 +193,10 @@ async def test_a_server_whose_timers_died_is_not_ready(
 async def test_an_app_gives_runs_its_group(tmp_path: Path) -> None:
     app = app_in(tmp_path)
     app.group = "special"
-    async with Server(app, port=0) as server, httpx.AsyncClient(trust_env=False, timeout=60) as http:
+    async with (
+        Server(app, port=0) as server,
+        httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as http,
+    ):
         run = (await http.post(f"{server.url}/v1/runs", json={"workflow": "echo"})).json()
         assert run["group"] == "special"
     await app.store.close()

@@ -169,7 +169,7 @@ def test_the_trail_its_chain_and_its_export_say_it_and_it_is_a_part_of_what_is_s
     app = app_in(tmp_path)
     with (
         OnThread(lambda: serving(app)) as server,
-        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=server.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         start(http, "ask", "r")
         question = asked(http, "r")
@@ -326,7 +326,7 @@ async def test_what_calls_back_is_kept_with_the_callback_and_its_address(tmp_pat
 
         await until(app, is_told)
         path = told[0].removeprefix(PUBLIC)
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False, timeout=60) as http:
             assert (await http.post(path, json="no")).status_code == 422
             assert (await http.post(path, json=7)).status_code == 200
         assert await run.result() == 7
@@ -500,7 +500,7 @@ async def test_requests_that_wait_share_one_listener_wherever_they_come_from(
 
     async with (
         serving(app) as server,
-        httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http,
+        httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         monkeypatch.setattr(app.store, "listen", counted)
         assert (await http.post("/v1/runs", json={"workflow": "listen", "id": "r"})).status_code == 201

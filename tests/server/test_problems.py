@@ -87,7 +87,7 @@ def broken_server(folder: Path) -> Iterator[httpx.Client]:
     app = app_in(folder)
     with (
         OnThread(lambda: serving(app)) as server,
-        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client,
+        httpx.Client(base_url=server.url, trust_env=False, verify=False, timeout=60) as client,
     ):
         app.store._file.close()  # type: ignore[attr-defined]
         yield client

@@ -40,7 +40,7 @@ async def asking(store: PostgresStore | SqliteStore) -> AsyncIterator[httpx.Asyn
     try:
         async with (
             Server(store, port=0) as server,
-            httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http,
+            httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False, timeout=60) as http,
         ):
             yield http
     finally:
@@ -115,7 +115,7 @@ async def test_asking_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_server_that_drains_goes_on_serving_and_is_not_ready(tmp_path: Path) -> None:
     with Running("server", "--port", "0", "--drain", "60", cwd=tmp_path) as server:
         url = server.wait_for("listening")["url"]
-        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+        with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as http:
             until(lambda: _refusal(http) is None)
             server.signal(signal.SIGTERM)
             reply = until(lambda: _refusal(http))
@@ -255,7 +255,7 @@ async def test_a_worker_whose_store_takes_no_writes_is_not_ready(tmp_path: Path)
         async with (
             app.worker() as worker,
             Probes(worker, "127.0.0.1", 0) as probes,
-            httpx.AsyncClient(base_url=probes.url, trust_env=False, timeout=60) as http,
+            httpx.AsyncClient(base_url=probes.url, trust_env=False, verify=False, timeout=60) as http,
         ):
             await _until_ready(http)
             await _on_the_writer(store, only_reads)

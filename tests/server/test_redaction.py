@@ -190,7 +190,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     channel = Channel("hook", told, events=frozenset(AuditKind))
     with (
         OnThread(lambda: serving(app, redact=PATHS, channels=[channel])) as served,
-        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         yield Place(app, served, http, told)
 
@@ -317,7 +317,7 @@ def test_arguments_by_position_are_hidden_by_their_names_or_whole_where_nobody_k
     stranger = new_app(tmp_path)
     with (
         OnThread(lambda: serving(stranger, redact=["iban", "card.number"])) as served,
-        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         shown = start(http, "unknown", "r", "S3CR3T", {"number": "S3CR3T", "x": 1})
     assert shown["arguments"]["args"] == ["[redacted]", "[redacted]"]
@@ -326,7 +326,7 @@ def test_arguments_by_position_are_hidden_by_their_names_or_whole_where_nobody_k
 def test_a_server_that_hides_nothing_shows_everything(tmp_path: Path) -> None:
     with (
         OnThread(lambda: serving(new_app(tmp_path))) as served,
-        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         assert start(http, "any", "r", kwargs={"iban": "x"})["arguments"]["kwargs"] == {"iban": "x"}
 
@@ -534,7 +534,7 @@ async def test_events_that_are_not_shown_whole_say_so_and_the_chain_is_checked_w
     app = new_app(tmp_path)
     app.workflow(pay)
     async with serving(app, redact=PATHS) as server:
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False, timeout=60) as http:
             transfer = {"card": {"number": SECRET}, "transfer": TRANSFER}
             await http.post("/v1/runs", json={"workflow": "pay", "id": "r", "kwargs": transfer})
             while len((await http.get("/v1/audit/chain")).json()["items"]) < 1:
@@ -698,7 +698,7 @@ def test_an_answer_may_say_redacted_where_nothing_is_hidden(tmp_path: Path) -> N
 
     with (
         OnThread(lambda: serving(app)) as served,
-        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         start(http, "note", "r")
         id = asked(http, "r")

@@ -123,7 +123,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     channel = Channel("hook", told, events=frozenset(AuditKind))
     with (
         OnThread(lambda: serving(app, redact=["iban", "card"], channels=[channel])) as served,
-        httpx.Client(base_url=served.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         yield Place(app, served, http, told)
 
@@ -234,7 +234,7 @@ async def test_a_conversation_through_a_redacting_server_is_answered(tmp_path: P
     async with (
         serving(chats.app, redact=["path"]) as server,
         AsyncClient(server.url) as client,
-        httpx.AsyncClient(base_url=server.url, trust_env=False) as http,
+        httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False) as http,
     ):
         chat = Conversation(client, "support", session_id="c")
         turn = await chat.run("rm iban-3704")
@@ -264,7 +264,7 @@ async def test_of_a_run_that_was_deleted_the_trail_shows_no_texts(tmp_path: Path
     async with (
         serving(chats.app, redact=["path"]) as server,
         AsyncClient(server.url) as client,
-        httpx.AsyncClient(base_url=server.url, trust_env=False) as http,
+        httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False) as http,
     ):
         chat = Conversation(client, "support", session_id="c")
         turn = await chat.run("rm iban-3704")

@@ -74,7 +74,7 @@ def test_a_snapshot_may_be_longer_than_other_bodies_up_to_a_limit(
         http.post(f"/v1/runs/{name}/signals", json={"name": "news", "value": letter * 900_000})
     snapshot = http.post(f"/v1/runs/{name}/save", json={}).json()
     body = {"snapshot": snapshot}
-    with httpx.Client(base_url=elsewhere.url, trust_env=False, timeout=60) as there:
+    with httpx.Client(base_url=elsewhere.url, trust_env=False, verify=False, timeout=60) as there:
         monkeypatch.setattr("signoff.server.bodies.BATCH_LIMIT", 2_000_000)
         refused = there.post("/v1/snapshots", json=body)
         assert (refused.status_code, kind(refused)) == (413, "PayloadTooLarge")
@@ -113,7 +113,7 @@ def test_where_payloads_are_redacted_no_snapshot_is_given(tmp_path: Path, name: 
     app = app_in(tmp_path)
     with (
         OnThread(lambda: serving(app, redact=["secret"])) as server,
-        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=server.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         start(http, "echo", name, {"secret": "s3cr3t"})
         ended(http, name)

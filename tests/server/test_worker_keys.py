@@ -90,7 +90,7 @@ async def test_a_services_key_is_no_workers(here: Keyed) -> None:
 async def test_a_worker_that_listens_with_a_key_that_is_revoked_is_told_no_more(here: Keyed) -> None:
     secret, token = await asyncio.to_thread(here.worker_key)
     async with (
-        httpx.AsyncClient(base_url=here.server.url, trust_env=False, timeout=60) as http,
+        httpx.AsyncClient(base_url=here.server.url, trust_env=False, verify=False, timeout=60) as http,
         http.stream(
             "GET",
             CHANGES_PATH,

@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def http(served: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.url, trust_env=False, timeout=60) as client:
+    with httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as client:
         yield client
 
 

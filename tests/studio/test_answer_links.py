@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from signoff.server import Server
 from tests.server.conftest import asked, path_of, start
+from tests.studio.axe import serious
 from tests.studio.pictures import take_picture
 from tests.studio.test_places import LOOKS
 
@@ -27,17 +27,6 @@ def opened(request: pytest.FixtureRequest, browser: Browser, served: Server) -> 
     context = browser.new_context(base_url=served.url, **LOOKS[request.param])
     yield request.param, context.new_page()
     context.close()
-
-
-def serious(page: Page) -> list[str]:
-    """What axe finds."""
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{each['id']}: {node['html']} {node['failureSummary']}"
-        for each in found
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
-    ]
 
 
 @pytest.mark.parametrize("kind", ASKED)

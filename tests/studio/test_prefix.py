@@ -68,7 +68,7 @@ def test_what_happens_is_told_there_and_what_is_decided_arrives(page: Page, host
     page.get_by_role("link", name="Inbox").click()
     page.get_by_role("button", name="All").click()
     expect(page.get_by_role("link", name="Send it?").first).to_be_visible()
-    with httpx.Client(base_url=host.url, headers=ADMIN, trust_env=False, timeout=60) as http:
+    with httpx.Client(base_url=host.url, headers=ADMIN, trust_env=False, verify=False, timeout=60) as http:
         start(http, "ask", f"live-{host.strips}", "Is it there?")
         page.get_by_role("link", name="Is it there?").click()
         expect(page.get_by_role("heading", name="Is it there?")).to_be_visible()
@@ -78,7 +78,7 @@ def test_what_happens_is_told_there_and_what_is_decided_arrives(page: Page, host
 
 
 def test_an_answer_link_and_the_manual_are_below_the_prefix(page: Page, host: Host) -> None:
-    with httpx.Client(base_url=host.url, headers=ADMIN, trust_env=False, timeout=60) as http:
+    with httpx.Client(base_url=host.url, headers=ADMIN, trust_env=False, verify=False, timeout=60) as http:
         made = http.post("/v1/questions/deploy.1/links", json={"user_id": "ana"}).json()
     assert made["url"].startswith(f"{host.url}/l/")
     page.goto(made["url"])
@@ -116,7 +116,7 @@ def test_the_prefix_is_that_of_the_public_url(tmp_path: Path) -> None:
     app = app_in(tmp_path)
     with (
         OnThread(lambda: serving(app, public_url="https://example.com/a/signoff/")) as server,
-        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=server.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         assert '<base href="/a/signoff/" />' in http.get("/inbox").text
         assert http.get("/a/signoff/v1/runs").status_code == 200

@@ -308,7 +308,7 @@ def test_signoff_worker_answers_on_its_port_and_logs_json(tmp_path: Path) -> Non
     ) as worker:
         url = worker.wait_for("metrics")["url"]
         worker.wait_for("working")
-        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+        with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as http:
             assert http.get("/health").json() == {"status": "ok"}
             assert http.get("/ready").json() == {"status": "ok"}
             app = Signoff(f"sqlite:///{tmp_path / 'signoff.db'}")
@@ -336,7 +336,7 @@ def test_signoff_dev_shows_the_metrics_of_its_worker(tmp_path: Path) -> None:
     with Running("dev", "orders:app", "--port", "0", cwd=tmp_path) as dev:
         url = dev.wait_for("listening")["url"]
         dev.wait_for("working")
-        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+        with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as http:
             run = http.post("/v1/runs", json={"workflow": "add", "args": [1]}).json()
             http.get(f"/v1/runs/{run['id']}/result", params={"wait": 60})
             found = Scraped(http.get("/metrics").text)

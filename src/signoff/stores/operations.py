@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final, NotRequired, Required, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -40,15 +41,29 @@ class Operation:
     def __init__(self, name: str, *, is_read: bool) -> None:
         self.name = name
         self.is_read = is_read
-        method = getattr(Store, name)
-        hints = get_type_hints(method)
+
+    # Built on first use: all of them together take half a second, and most processes need few.
+
+    @cached_property
+    def _arguments(self) -> TypeAdapter[dict[str, Any]]:
         fields: dict[str, Any] = {}
-        for parameter in list(inspect.signature(method).parameters.values())[1:]:
+        for parameter in list(inspect.signature(self._method).parameters.values())[1:]:
             kind: Any = Required if parameter.default is inspect.Parameter.empty else NotRequired
-            fields[parameter.name] = kind[hints[parameter.name]]
-        shape: Any = TypedDict(name, fields)  # pyright: ignore[reportArgumentType]
-        self._arguments: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
-        self._result: TypeAdapter[Any] = TypeAdapter(hints["return"])
+            fields[parameter.name] = kind[self._hints[parameter.name]]
+        shape: Any = TypedDict(self.name, fields)  # pyright: ignore[reportArgumentType]
+        return TypeAdapter(shape)
+
+    @cached_property
+    def _result(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._hints["return"])
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return get_type_hints(self._method)
+
+    @property
+    def _method(self) -> Any:
+        return getattr(Store, self.name)
 
     def write_arguments(self, arguments: Mapping[str, Any]) -> bytes:
         """Return arguments as JSON."""
