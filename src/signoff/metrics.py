@@ -29,7 +29,9 @@ from signoff.telemetry import (
     RunLost,
     RunPaused,
     RunReleased,
+    RunSetAside,
     StoreCommitted,
+    ThreadAwaited,
     WaitEnded,
     WaitStarted,
     WorkerTakenOver,
@@ -69,6 +71,12 @@ START_DELAY = Histogram(
 )
 TAKEN_OVER = Counter("signoff_runs_taken_over_total", "Runs of dead workers of this host, made ready again.")
 
+SET_ASIDE = Counter(
+    "signoff_runs_set_aside_total",
+    "Runs that workers of this process suspended after takeovers without progress.",
+    _OF_RUN,
+)
+
 _OF_STEP = ("workflow", "step")
 ATTEMPTS = Counter(
     "signoff_step_attempts_total",
@@ -76,6 +84,13 @@ ATTEMPTS = Counter(
     (*_OF_STEP, "outcome"),
 )
 ATTEMPT_SECONDS = Histogram("signoff_step_attempt_seconds", "How long they took.", _OF_STEP, buckets=_STEP)
+
+THREAD_WAIT_SECONDS = Histogram(
+    "signoff_step_thread_wait_seconds",
+    "How long plain steps waited for a thread, those that had to.",
+    ("group",),
+    buckets=_STEP,
+)
 
 _OF_WAIT = ("workflow", "kind")
 WAITS_STARTED = Counter(
@@ -133,6 +148,10 @@ def count(event: Event) -> None:
             _count_run(event)
         case AttemptStarted():
             pass
+        case ThreadAwaited():
+            THREAD_WAIT_SECONDS.labels(event.attempt.run.group).observe(event.seconds)
+        case RunSetAside():
+            SET_ASIDE.labels(event.run.workflow, event.run.group).inc()
         case AttemptSucceeded():
             _count_attempt(event.attempt, event.seconds, "succeeded")
         case AttemptFailed():

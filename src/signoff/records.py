@@ -547,6 +547,8 @@ class Group:
     ready: int = 0
     running: int = 0
     paused: int = 0
+    suspended: int = 0  # of these, how many wait for an operator
+    set_aside: int = 0  # of these, how many Signoff has suspended itself, after takeovers without progress
 
 
 class CatchUp(StrEnum):
@@ -609,6 +611,9 @@ class WorkerInfo:
     signoff_version: str | None = None  # None: it is of before workers told
     python_version: str | None = None
     build: str | None = None  # what its code was built from, such as a commit, if it was told
+    threads: int | None = None  # how many steps that are plain functions run at once; None: it has not said
+    threads_busy: int = 0  # how many of these ran when it last said that it lives
+    threads_waiting: int = 0  # how many steps waited for a thread then
     seen_at: float | None = None  # when it last said that it lives
     held: int = 0  # how many runs it holds
 

@@ -131,10 +131,29 @@ class AttemptInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RunSetAside:
+    """A worker has suspended a run that gets nowhere: ``takeovers`` workers in turn were lost or blocked with it."""
+
+    run: RunInfo
+    takeovers: int
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptStarted:
     """A step's function is about to be called. A ``durable=False`` step is called again after a replay."""
 
     attempt: AttemptInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadAwaited:
+    """A step that is a plain function has a thread, after it had to wait ``seconds`` for one: all were taken.
+
+    Announced in that thread, when the function is about to be called. The time is no part of the attempt's.
+    """
+
+    attempt: AttemptInfo
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +293,9 @@ Event = (
     | RunReleased
     | RunLost
     | WorkerTakenOver
+    | RunSetAside
     | AttemptStarted
+    | ThreadAwaited
     | AttemptSucceeded
     | AttemptFailed
     | AttemptCancelled

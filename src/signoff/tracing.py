@@ -31,6 +31,7 @@ from signoff.telemetry import (
     RunLost,
     RunPaused,
     RunReleased,
+    ThreadAwaited,
     WaitEnded,
 )
 
@@ -118,6 +119,8 @@ class Tracing:
                 self._end_segment(event.run, event.state)
             case AttemptStarted():
                 self._begin_attempt(event.attempt)
+            case ThreadAwaited():
+                trace.get_current_span().add_event("waited for a thread", {"seconds": event.seconds})
             case AttemptSucceeded():
                 _end_attempt()
             case AttemptFailed():

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ import pytest
 from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.doctor.findings import Level, TookTooLong, clock, latency, ok, within
 from signoff.doctor.findings import examine as run_checks
-from signoff.records import AuditKind, NewPromise, NewRun, NewSchedule, PromiseKind, RunState
+from signoff.records import AuditKind, NewAuditEvent, NewPromise, NewRun, NewSchedule, PromiseKind, RunState
 from signoff.stores import sqlite_inspection
 from signoff.stores.base import Store, Write
 from signoff.stores.sqlite_schema import connect_to_look
@@ -300,3 +301,33 @@ def test_latencies_and_clocks_are_judged() -> None:
     assert clock(-3.0, 0.1, "the database's").level is Level.WARNING
     assert "3.0 s behind" in clock(-3.0, 0.1, "the database's").message
     assert clock(2.5, 1.0, "the database's").level is Level.OK, "it may be the way there"
+
+
+def test_runs_that_wait_for_an_operator(here: Here, tmp_path: Path, address: str) -> None:
+    async def suspend(store: Store) -> None:
+        for id in ("asked", "lost"):
+            await store.create_run(new_run(id))
+            [claim] = await store.claim("w", "default", ["add"], 1)
+            if id == "lost":
+                await store.release("w", dead=True)
+                [claim] = await store.claim("w", "default", ["add"], 1)
+            event = NewAuditEvent(id, AuditKind.SUSPENDED, "", id, "user:ana" if id == "asked" else None)
+            await store.suspend(id, event, epoch=claim.run.epoch)
+
+    on_store(address, lambda store: store.enlist(worker()))
+    assert levels(examine(here, "--store", address, cwd=tmp_path), "suspended runs") == ["ok"]
+    on_store(address, suspend)
+    lost, asked = examine(here, "--store", address, cwd=tmp_path)["suspended runs"]
+    assert (lost[0], "worker after the other was lost with them (lost)" in lost[1]) == ("failure", True)
+    assert (asked[0], "suspended by operators (asked)" in asked[1]) == ("warning", True)
+    listed = here("runs", "--suspended", "--store", address, "--json", cwd=tmp_path).json["items"]
+    assert {run["id"] for run in listed} == {"asked", "lost"}
+
+
+def test_steps_that_wait_for_a_thread(here: Here, tmp_path: Path, address: str) -> None:
+    full = replace(worker("full"), threads=2, threads_busy=2, threads_waiting=7)
+    on_store(address, lambda store: store.enlist(full))
+    [(level, message)] = examine(here, "--store", address, cwd=tmp_path)["threads"]
+    assert level == "warning"
+    assert "all 2 threads of worker full of group default are taken and 7 plain steps wait" in message
+    assert "2/2 (7 wait)" in here("workers", "--store", address, cwd=tmp_path).out

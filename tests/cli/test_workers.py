@@ -20,7 +20,18 @@ def test_workers_are_listed(here: Here, open_shop: Path) -> None:
     assert (worker["group"], worker["held"]) == ("default", 0)
     assert (worker["signoff_version"], worker["build"]) == (signoff.__version__, "8f3a9c1")
     heading, row = here("workers", cwd=open_shop).out.splitlines()
-    assert heading.split() == ["WORKER", "HOST", "PID", "GROUP", "RUNS", "SEEN", "SIGNOFF", "PYTHON", "BUILD"]
+    assert heading.split() == [
+        "WORKER",
+        "HOST",
+        "PID",
+        "GROUP",
+        "RUNS",
+        "THREADS",
+        "SEEN",
+        "SIGNOFF",
+        "PYTHON",
+        "BUILD",
+    ]
     assert row.split()[:5] == [worker["id"], worker["host"].split("/")[0], str(worker["pid"]), "default", "0"]
     assert row.split()[-3:] == [signoff.__version__, platform.python_version(), "8f3a9c1"]
 

@@ -8,15 +8,18 @@ import threading
 
 import pytest
 
-from signoff import Context, RetryPolicy, Signoff
+from signoff import Context, RetryPolicy, Signoff, telemetry
+from signoff.engine import threads
 from signoff.errors import StepTimeout
+from signoff.records import EntryKind
+from signoff.telemetry import AttemptSucceeded, ThreadAwaited
 from tests.places import NewStore
-from tests.support import comes, in_asyncio, running
+from tests.support import comes, in_asyncio, journaled, running
 
 
 @in_asyncio
 async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(
-    new_store: NewStore, caplog: pytest.LogCaptureFixture
+    new_store: NewStore, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
 ) -> None:
     app, hung, let_go = Signoff(new_store()), threading.Event(), threading.Event()
 
@@ -32,8 +35,17 @@ async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(
     async def flow(ctx: Context) -> str:
         return await ctx.step("quick", lambda: "done", timeout=0.2, retry=RetryPolicy(max_attempts=1))
 
+    awaited, ended = list[ThreadAwaited](), list[AttemptSucceeded]()
+
+    def hear(event: object) -> None:
+        if isinstance(event, ThreadAwaited):
+            awaited.append(event)
+        elif isinstance(event, AttemptSucceeded) and event.attempt.step == "quick":
+            ended.append(event)
+
+    request.addfinalizer(telemetry.subscribe(hear))
     with caplog.at_level(logging.WARNING, "signoff.worker"):
-        async with running(app, threads=1) as client:
+        async with running(app, threads=1, beat_seconds=0.05) as client:
             await client.start(stuck, id="s")
             assert await asyncio.to_thread(hung.wait, 60)
             runs = [await client.start(flow) for _ in range(3)]
@@ -44,9 +56,23 @@ async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(
             [message] = await comes(warned)
             assert "all 1 threads for plain steps are taken" in message
             assert "step 'hang' of run s" in message
+
+            async def shown() -> tuple[int | None, int, int] | None:
+                (worker,) = await client.workers()
+                found = (worker.threads, worker.threads_busy, worker.threads_waiting)
+                return found if worker.threads_waiting == 3 else None
+
+            assert await comes(shown) == (1, 1, 3)
+            assert [(pool.count, pool.busy, pool.waiting) for pool in threads.at_work()] == [(1, 1, 3)]
             await asyncio.sleep(0.3)  # longer than the timeout
             let_go.set()
             assert [await run.result(60) for run in runs] == ["done"] * 3
+            assert len(awaited) == 3
+            assert all(event.seconds >= 0.3 for event in awaited)
+            assert all(event.seconds < 0.3 for event in ended), "that time is no part of the attempt"
+            for run in runs:
+                (entry,) = await journaled(app, run.id, EntryKind.COMPLETED)
+                assert entry.at - entry.fact("started_at") < 0.3
 
 
 @in_asyncio

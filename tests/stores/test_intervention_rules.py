@@ -394,3 +394,26 @@ def test_a_run_whose_code_failed_keeps_its_whole_journal() -> None:
     ]
     how = plan(replace(RUN, error=FAILURE.error), entries)
     assert (how.from_seq, how.n) == (4, None)
+
+
+# Seen from outside
+
+
+@rule
+async def test_a_group_says_how_many_of_its_runs_wait_for_an_operator(scene: Scene) -> None:
+    for id in ("asked", "lost", "running", "ended", "free"):
+        run = await scene.run(id)
+        if id == "lost":
+            await scene.store.release("w", dead=True)
+            [claim] = await scene.claim()
+            unnamed = replace(event(id, run_id=id), by=None)
+            await scene.store.suspend(id, unnamed, epoch=claim.run.epoch)
+        elif id != "free":
+            if id == "asked":
+                await scene.pause(run)
+            await scene.store.suspend(id, event(id, run_id=id))
+        if id == "ended":
+            await scene.complete(run)
+    await scene.start("elsewhere", group="gpu")
+    found = {group.name: (group.suspended, group.set_aside) for group in await scene.store.list_groups()}
+    assert found == {"default": (2, 1), "gpu": (0, 0)}

@@ -110,6 +110,7 @@ def ending_of(run: Run) -> str:
 @click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="Repeat for more.")
 @click.option("--workflow", help="Only runs of this workflow.")
 @click.option("--group", help="Only runs of this group.")
+@click.option("--suspended", is_flag=True, help="Only runs that wait for an operator.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
 )
@@ -121,11 +122,13 @@ async def runs(
     states: tuple[str, ...],
     workflow: str | None,
     group: str | None,
+    suspended: bool,
     limit: int,
     after: str | None,
 ) -> None:
     """List runs, newest first."""
-    which = RunFilter(frozenset(RunState(state) for state in states) or None, workflow, group)
+    chosen = frozenset(RunState(state) for state in states) or None
+    which = RunFilter(chosen, workflow, group, suspended=suspended or None)
     page = await client.backend.list_runs(which, after=after, limit=limit)
     if out.as_json:
         out.object({"items": [to_wire(run) for run in page.items], "next": page.next})

@@ -25,7 +25,9 @@ async def workers(client: AsyncClient, out: Output) -> None:
     now = time.time()
     rows = [_row(worker, now) for worker in found]
     out.table(
-        ("WORKER", "HOST", "PID", "GROUP", "RUNS", "SEEN", "SIGNOFF", "PYTHON", "BUILD"), rows, "no workers"
+        ("WORKER", "HOST", "PID", "GROUP", "RUNS", "THREADS", "SEEN", "SIGNOFF", "PYTHON", "BUILD"),
+        rows,
+        "no workers",
     )
 
 
@@ -39,6 +41,14 @@ def _row(worker: WorkerInfo, now: float) -> tuple[str, ...]:
         str(worker.pid),
         worker.group,
         str(worker.held),
+        _threads(worker),
         seen,
         *(each or "-" for each in of),
     )
+
+
+def _threads(worker: WorkerInfo) -> str:
+    if worker.threads is None:
+        return "-"
+    waiting = f" ({worker.threads_waiting} wait)" if worker.threads_waiting else ""
+    return f"{worker.threads_busy}/{worker.threads}{waiting}"

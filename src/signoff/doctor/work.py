@@ -61,6 +61,7 @@ class Work:
     workers: Sequence[WorkerInfo] = ()
     ready: Sequence[Run] = ()  # of the app's group, the newest
     failed: Sequence[Run] = ()  # the newest
+    suspended: Sequence[Run] = ()  # the newest
     schedules: Sequence[Schedule] = ()
     pending: Sequence[Delivery] = ()  # the newest
     dead: Sequence[Delivery] = ()  # the newest
@@ -91,6 +92,10 @@ async def look(source: Source, work: Work) -> Work:
     async def runs(state: RunState, group: str | None) -> Sequence[Run]:
         return (await source.list_runs(RunFilter(frozenset({state}), None, group), limit=LOOKED_AT)).items
 
+    async def suspended() -> Sequence[Run]:
+        which = RunFilter(frozenset({RunState.PAUSED}), suspended=True)
+        return (await source.list_runs(which, limit=LOOKED_AT)).items
+
     async def schedules() -> Sequence[Schedule]:
         return (await source.list_schedules(limit=LOOKED_AT)).items
 
@@ -104,6 +109,7 @@ async def look(source: Source, work: Work) -> Work:
         workers=[worker for worker in workers if worker.namespace == work.namespace],
         ready=await unless_closed("ready runs", runs(RunState.READY, work.known.group)) if work.known else (),
         failed=await unless_closed("failed runs", runs(RunState.FAILED, None)),
+        suspended=await unless_closed("suspended runs", suspended()),
         schedules=await unless_closed("schedules", schedules()),
         pending=await unless_closed("deliveries", sent(DeliveryState.PENDING)),
         dead=await unless_closed("deliveries", sent(DeliveryState.DEAD)),
@@ -163,11 +169,39 @@ def failed(work: Work) -> Iterable[Verdict]:
     if not kept:
         yield ok(f"no run{work.place} waits for its code to be mended")
         return
-    ids = ", ".join(run.id for run in kept[:NAMED]) + (", ..." if len(kept) > NAMED else "")
     yield warning(
-        f"at least {len(kept)} runs{work.place} failed because of their code ({ids}): signoff show one, mend the code, "
-        f"then signoff retry"
+        f"at least {len(kept)} runs{work.place} failed because of their code ({_ids(kept)}): signoff show one, mend "
+        f"the code, then signoff retry"
     )
+
+
+def suspended(work: Work) -> Iterable[Verdict]:
+    lost = [run for run in work.suspended if run.suspended_by is None and run.takeovers > 0]
+    others = [run for run in work.suspended if run not in lost]
+    if lost:
+        yield failure(
+            f"at least {len(lost)} runs{work.place} were suspended because one worker after the other was lost with "
+            f"them ({_ids(lost)}): signoff show one, mend what blocks or ends its workers, then signoff resume or "
+            f"signoff terminate"
+        )
+    if others:
+        yield warning(
+            f"at least {len(others)} runs{work.place} are suspended by operators ({_ids(others)}): signoff resume"
+        )
+    if not work.suspended:
+        yield ok(f"no run{work.place} waits for an operator")
+
+
+def threads(work: Work) -> Iterable[Verdict]:
+    full = [worker for worker in work.live if worker.threads_waiting > 0]
+    for worker in full:
+        yield warning(
+            f"all {worker.threads} threads of worker {worker.id} of group {worker.group} are taken and "
+            f"{worker.threads_waiting} plain steps wait for one: its log names the longest running; make steps that "
+            f"wait async, or start it with more --threads"
+        )
+    if not full:
+        yield ok(f"no step{work.place} waits for a thread")
 
 
 def schedules(work: Work) -> Iterable[Verdict]:
@@ -208,6 +242,10 @@ def deliveries(work: Work) -> Iterable[Verdict]:
         yield ok(f"none{work.place} is late, fails or was given up")
 
 
+def _ids(runs: Sequence[Run]) -> str:
+    return ", ".join(run.id for run in runs[:NAMED]) + (", ..." if len(runs) > NAMED else "")
+
+
 def unless_closed(name: str, check: Check[Work]) -> Check[Work]:
     """Return a check that says so if the worker key does not open what it looks at."""
 
@@ -223,6 +261,8 @@ WORK_CHECKS: Mapping[str, Check[Work]] = {
         "workers": workers,
         "ready runs": claims,
         "failed runs": failed,
+        "suspended runs": suspended,
+        "threads": threads,
         "schedules": schedules,
         "deliveries": deliveries,
     }.items()

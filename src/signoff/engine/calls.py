@@ -229,6 +229,7 @@ class StepCall(Call[Any]):
         "kwargs",
         "speech",
         "step_options",
+        "thread_wait",
         "voice",
     )
 
@@ -252,6 +253,7 @@ class StepCall(Call[Any]):
         self.computed: list[Any] = []  # the value just computed here, so that it need not be decoded again
         self.context: contextvars.Context | None = None  # of the code that awaits it, for the step to see
         self.attempt = 0  # that is made, or was last
+        self.thread_wait = 0.0  # for how many seconds that attempt has waited for a thread
         self.speech: Speech | None = None  # while it is made
         self.voice: Voice | None = None  # of that attempt, once it is asked for
         self.ends: Sequence[tuple[float, Entry]] = ()  # of its attempts, see ``Past.ends``

@@ -507,7 +507,7 @@ class Driver:
             raise
         if (voice := call.hush()) is not None:
             await self._end_live(call, voice)
-        attempt.started_at = started_at
+        attempt.started_at = started_at + call.thread_wait
         self._events.append(attempt)
         self.poke()
 

@@ -40,7 +40,7 @@ class Leases:
 
     Args:
         store: Where they are.
-        worker: Whose they are.
+        describe: Returns whose they are, as the register of workers has it; called from any thread.
         held: Returns the runs held, by id; called from any thread.
         lost: Told the runs that were lost and in which epoch, on the worker's loop.
     """
@@ -48,14 +48,15 @@ class Leases:
     def __init__(
         self,
         store: Store,
-        worker: WorkerInfo,
+        describe: Callable[[], WorkerInfo],
         held: Callable[[], Mapping[str, Held]],
         lost: Callable[[Mapping[str, int]], None],
     ) -> None:
-        self.worker_id = worker.id
+        self._said = describe()
+        self.worker_id = self._said.id
         self.loop = asyncio.get_running_loop()
         self._store = store
-        self._worker = worker
+        self._describe = describe
         self._held = held
         self._lost = lost
         self._enlist_at = 0.0  # by the worker's loop
@@ -93,12 +94,15 @@ class Leases:
         return True
 
     async def _stay_enlisted(self) -> bool:
-        if self.loop.time() >= self._enlist_at:
+        now = self._describe()
+        is_news = (now.threads_waiting > 0) != (self._said.threads_waiting > 0)
+        if is_news or self.loop.time() >= self._enlist_at:
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
-                    await self._store.enlist(self._worker)
+                    await self._store.enlist(now)
             except TimeoutError:  # leases come first: the next beat tries again
                 return False
+            self._said = now
             self._enlist_at = self.loop.time() + ENLIST_SECONDS
         return True
 

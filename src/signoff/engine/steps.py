@@ -27,6 +27,7 @@ from signoff.telemetry import (
     AttemptStarted,
     AttemptSucceeded,
     RunInfo,
+    ThreadAwaited,
 )
 
 T = TypeVar("T")
@@ -157,11 +158,15 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: StepThr
     return await _run(call, number, threads)
 
 
-async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> Attempt:
-    """Run an attempt and announce it, in the context in which the step's function is called."""
-    info = AttemptInfo(
+def _info(call: StepCall, number: int) -> AttemptInfo:
+    return AttemptInfo(
         RunInfo.of(call.run), call.n, call.name, number, call.step_options.effect, call.idempotency_key
     )
+
+
+async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> Attempt:
+    """Run an attempt and announce it, in the context in which the step's function is called."""
+    info = _info(call, number)
     telemetry.announce(AttemptStarted(info))
     began = time.perf_counter()
     attempt: Attempt | None = None
@@ -169,7 +174,7 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> A
         attempt = await _run(call, number, threads)
         return attempt
     finally:
-        seconds = time.perf_counter() - began
+        seconds = max(0.0, time.perf_counter() - began - call.thread_wait)
         if attempt is None:
             telemetry.announce(AttemptCancelled(info, seconds))
         elif attempt.error is None:
@@ -227,17 +232,32 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
     def work() -> Any:
         return context.run(_invoke_plain, call.name, given)
 
+    def waited(seconds: float) -> None:
+        context.run(_note_wait, call, seconds)
+
     if seconds is None:
-        return await _with_rest(threads.run_step(what, work, None))
+        return await _with_rest(threads.run_step(what, work, None, waited))
     loop = asyncio.get_running_loop()
     begun = loop.create_future()
-    outcome = threads.run_step(what, work, lambda: loop.call_soon_threadsafe(_begin, begun))
+    outcome = threads.run_step(
+        what,
+        work,
+        lambda: loop.call_soon_threadsafe(_begin, begun),
+        waited,
+    )
     try:
         await begun  # its time begins when it has a thread
     except asyncio.CancelledError:
         outcome.cancel()
         raise
     return await _in_time(call, seconds, _with_rest(outcome))
+
+
+def _note_wait(call: StepCall, seconds: float) -> None:
+    """Note that an attempt had to wait for a thread: that time is no part of it."""
+    call.thread_wait = seconds
+    if telemetry.subscribers:
+        telemetry.announce(ThreadAwaited(_info(call, call.attempt), seconds))
 
 
 def _begin(begun: asyncio.Future[None]) -> None:

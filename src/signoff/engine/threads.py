@@ -6,7 +6,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,6 +18,13 @@ WARN_EVERY_SECONDS = 60.0
 SHOWN = 5
 
 T = TypeVar("T")
+
+_at_work: weakref.WeakSet[StepThreads] = weakref.WeakSet()
+
+
+def at_work() -> Sequence[StepThreads]:
+    """Return the pools of this process's workers."""
+    return list(_at_work)
 
 
 @dataclass(slots=True)
@@ -43,6 +51,12 @@ class StepThreads(ThreadPoolExecutor):
         self._running: dict[int, tuple[str, float]] = {}  # by thread: what it does, and since when
         self._waiting = 0
         self._warned_at = float("-inf")
+        _at_work.add(self)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Begin nothing any more. See ``ThreadPoolExecutor.shutdown``."""
+        _at_work.discard(self)
+        super().shutdown(wait, cancel_futures=cancel_futures)
 
     @property
     def busy(self) -> int:
@@ -51,11 +65,15 @@ class StepThreads(ThreadPoolExecutor):
 
     @property
     def waiting(self) -> int:
-        """How many steps wait for a thread."""
-        return self._waiting
+        """How many steps wait for a thread, while all are taken."""
+        return max(0, len(self._running) + self._waiting - self.count)
 
     def run_step(
-        self, what: str, function: Callable[[], T], begun: Callable[[], object] | None
+        self,
+        what: str,
+        function: Callable[[], T],
+        begun: Callable[[], object] | None,
+        waited: Callable[[float], object],
     ) -> asyncio.Future[T]:
         """Run a function in a thread, as an executor of the running loop.
 
@@ -63,17 +81,24 @@ class StepThreads(ThreadPoolExecutor):
             what: Names it, for people, such as ``step 'scan' of run r``.
             function: The function.
             begun: Called in the thread when the function is about to begin.
+            waited: Called there before that, with the seconds for which it has waited, if all threads were taken.
         """
         place = _Place()
         with self._counting:
             self._waiting += 1
-            self._warn()
+            is_full = self.waiting > 0
+            if is_full:
+                self._warn()
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time() if is_full else 0.0
 
         def work() -> T:
             with self._counting:
                 self._leave_queue(place)
                 self._running[threading.get_ident()] = (what, time.monotonic())
             try:
+                if is_full:
+                    waited(loop.time() - asked_at)
                 if begun is not None:
                     begun()
                 return function()
@@ -84,7 +109,7 @@ class StepThreads(ThreadPoolExecutor):
             with self._counting:
                 self._leave_queue(place)
 
-        future = asyncio.get_running_loop().run_in_executor(self, work)
+        future = loop.run_in_executor(self, work)
         future.add_done_callback(note_end)
         return future
 
@@ -100,7 +125,7 @@ class StepThreads(ThreadPoolExecutor):
     def _warn(self) -> None:
         """Say that steps wait, once in a while, and for what."""
         now = time.monotonic()
-        if len(self._running) < self.count or now - self._warned_at < WARN_EVERY_SECONDS:
+        if now - self._warned_at < WARN_EVERY_SECONDS:
             return
         self._warned_at = now
         oldest = sorted(self._running.values(), key=lambda each: each[1])[:SHOWN]
@@ -109,6 +134,6 @@ class StepThreads(ThreadPoolExecutor):
             "all %d threads for plain steps are taken, and %d steps wait for one. Longest running: %s. "
             "Make steps that wait async, or give the worker more threads",
             self.count,
-            self._waiting,
+            self.waiting,
             shown,
         )

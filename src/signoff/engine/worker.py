@@ -10,7 +10,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from signoff import telemetry
@@ -32,7 +32,7 @@ from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
 from signoff.errors import AccessDenied, LeaseLost, MissingKey, StoreUnavailable
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
-from signoff.telemetry import WorkerTakenOver
+from signoff.telemetry import RunInfo, RunSetAside, WorkerTakenOver
 
 log = logging.getLogger("signoff.worker")
 
@@ -190,8 +190,8 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._publisher.loop = self._loop
-        await self.store.enlist(self.info)
-        self._leases = leases = Leases(self.store, self.info, lambda: self._held, self._lose)
+        await self.store.enlist(self.describe())
+        self._leases = leases = Leases(self.store, self.describe, lambda: self._held, self._lose)
         keeper = self._keeper(leases, **self._keeping)
         stop_listening = self.store.listen(self._noticed)
         keeper.start()
@@ -227,6 +227,13 @@ class Worker:
     def is_ready(self) -> bool:
         """Whether it takes runs: it works, the store answered of late, and its leases are being extended."""
         return self._leases is not None and self._leases.are_kept and not self.draining
+
+    def describe(self) -> WorkerInfo:
+        """Return what the register of workers says of it now. From any thread."""
+        threads = self._threads
+        return replace(
+            self.info, threads=threads.count, threads_busy=threads.busy, threads_waiting=threads.waiting
+        )
 
     @property
     def is_full(self) -> bool:
@@ -362,6 +369,8 @@ class Worker:
         log.error("run %s is suspended: %s", run.id, reason, extra=fields_of(run))
         try:
             await self.store.suspend(run.id, event, reason=reason, epoch=run.epoch)
+            if telemetry.subscribers:
+                telemetry.announce(RunSetAside(RunInfo.of(run), run.takeovers))
         except LeaseLost as lost:
             log.info("%s", lost)
 
@@ -428,7 +437,7 @@ class Worker:
 
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
-        call.attempt, call.speech = number, self._publisher
+        call.attempt, call.speech, call.thread_wait = number, self._publisher, 0.0
         return self._attempt(call, run_id, number, self._threads)
 
     # Leases

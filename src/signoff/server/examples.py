@@ -174,6 +174,8 @@ RECORDS: Final[Mapping[type[Record], Record]] = {
         signoff_version="0.1.0",
         python_version="3.13.1",
         build="8f3a9c1",
+        threads=32,
+        threads_busy=3,
         seen_at=_AT,
         held=20,
     ),

@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from signoff.engine import threads
 from signoff.errors import SignoffError
 from signoff.records import Group, WorkerInfo
 from signoff.stores.base import Store
@@ -96,7 +97,22 @@ class _Both(Collector):
 
     def collect(self) -> Generator[Metric]:
         yield from REGISTRY.collect()
+        yield _of_threads()
         yield from self._more
+
+
+def _of_threads() -> Metric:
+    """Describe the threads for plain steps of this process's workers."""
+    found = GaugeMetricFamily(
+        "signoff_step_threads",
+        "Threads of this process's workers for plain steps: all, busy, and how many steps wait for one.",
+        labels=("state",),
+    )
+    pools = threads.at_work()
+    found.add_metric(("all",), sum(pool.count for pool in pools))
+    found.add_metric(("busy",), sum(pool.busy for pool in pools))
+    found.add_metric(("waiting",), sum(pool.waiting for pool in pools))
+    return found
 
 
 async def _takes_writes(store: Store) -> bool:
@@ -125,7 +141,19 @@ def _of_groups(namespace: str, groups: Sequence[Group]) -> Sequence[Metric]:
         paused.add_metric((namespace, group.name), float(group.is_paused))
         for state, number in (("ready", group.ready), ("running", group.running), ("paused", group.paused)):
             runs.add_metric((namespace, group.name, state), number)
-    return runs, paused
+    return runs, paused, _suspended(namespace, groups)
+
+
+def _suspended(namespace: str, groups: Sequence[Group]) -> Metric:
+    suspended = GaugeMetricFamily(
+        "signoff_runs_suspended",
+        "Runs that wait for an operator: suspended by one, or by Signoff after takeovers without progress.",
+        labels=("namespace", "group", "by"),
+    )
+    for group in _most(groups):
+        suspended.add_metric((namespace, group.name, "operator"), group.suspended - group.set_aside)
+        suspended.add_metric((namespace, group.name, "takeovers"), group.set_aside)
+    return suspended
 
 
 def _most(groups: Sequence[Group]) -> Sequence[Group]:
@@ -133,11 +161,15 @@ def _most(groups: Sequence[Group]) -> Sequence[Group]:
     rest = groups[MOST_GROUPS:]
     if not rest:
         return groups
-    ready, running, paused = (
-        sum(counts)
-        for counts in zip(*((group.ready, group.running, group.paused) for group in rest), strict=True)
+    others = Group(
+        "(other)",
+        ready=sum(group.ready for group in rest),
+        running=sum(group.running for group in rest),
+        paused=sum(group.paused for group in rest),
+        suspended=sum(group.suspended for group in rest),
+        set_aside=sum(group.set_aside for group in rest),
     )
-    return [*groups[:MOST_GROUPS], Group("(other)", ready=ready, running=running, paused=paused)]
+    return [*groups[:MOST_GROUPS], others]
 
 
 def _of_workers(namespace: str, workers: Iterable[WorkerInfo]) -> Metric:

@@ -24,6 +24,14 @@ SELECT name, is_paused, max_running, rate_count, rate_seconds, ready, running, p
 FROM signoff.list_groups(%s, %s)
 """
 
+SUSPENDED = """
+SELECT group_name, count(*), count(*) FILTER (WHERE suspended_by IS NULL AND takeovers > 0) FROM (
+    SELECT group_name, suspended_by, takeovers FROM signoff.runs
+    WHERE (namespace || '') = %s AND suspended_at IS NOT NULL AND state = 'paused'
+    LIMIT %s
+) AS suspended GROUP BY group_name
+"""
+
 
 def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tuple[None, Touched]:
     """Pause a group, or resume it."""
@@ -43,11 +51,13 @@ def set_limits(
 def list_groups(db: Connection, namespace: str) -> list[Group]:
     """Return the groups that are configured or have runs, by name."""
     groups: list[Group] = []
+    found = db.execute(SUSPENDED, (namespace, COUNTED_AT_MOST)).fetchall()
+    suspended = {name: counts for name, *counts in found}
     for name, is_paused, max_running, count, seconds, *counts in db.execute(
         LIST, (namespace, COUNTED_AT_MOST)
     ):
         rate = None if count is None or seconds is None else Rate(count, seconds)
-        groups.append(Group(name, is_paused, max_running, rate, *counts))
+        groups.append(Group(name, is_paused, max_running, rate, *counts, *suspended.get(name, (0, 0))))
     return groups
 
 

@@ -17,11 +17,15 @@ from signoff.stores.touched import Touched
 ENLIST = f"""
 WITH register AS (SELECT NOT EXISTS (SELECT FROM signoff.workers) AS is_first)
 INSERT INTO signoff.workers ({WORKER_COLUMNS})
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, coalesce(%s::double precision, extract(epoch FROM clock_timestamp())))
+VALUES (
+    %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
+    coalesce(%s::double precision, extract(epoch FROM clock_timestamp()))
+)
 ON CONFLICT (id) DO UPDATE
 SET host = excluded.host, pid = excluded.pid, process_started_at = excluded.process_started_at,
     group_name = excluded.group_name, namespace = excluded.namespace, signoff_version = excluded.signoff_version,
-    python_version = excluded.python_version, build = excluded.build, seen_at = excluded.seen_at
+    python_version = excluded.python_version, build = excluded.build, threads = excluded.threads,
+    threads_busy = excluded.threads_busy, threads_waiting = excluded.threads_waiting, seen_at = excluded.seen_at
 RETURNING (SELECT is_first FROM register)
 """
 
@@ -62,6 +66,9 @@ def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> Touch
         worker.signoff_version,
         worker.python_version,
         worker.build,
+        worker.threads,
+        worker.threads_busy,
+        worker.threads_waiting,
         lease_now,
     )
     row = db.execute(ENLIST, values).fetchone()

@@ -30,6 +30,14 @@ SELECT count(*) FROM (
 )
 """
 
+SUSPENDED = f"""
+SELECT group_name, count(*), sum(suspended_by IS NULL AND takeovers > 0) FROM (
+    SELECT group_name, suspended_by, takeovers FROM runs INDEXED BY runs_suspended
+    WHERE namespace = ? AND suspended_at IS NOT NULL AND state = 'paused'
+    LIMIT {COUNTED_AT_MOST}
+) GROUP BY group_name
+"""
+
 RUNNING = """
 SELECT count(*) FROM runs INDEXED BY runs_by_group WHERE namespace = ? AND group_name = ? AND state = 'running'
 """
@@ -147,7 +155,11 @@ def list_groups(db: sqlite3.Connection, namespace: str) -> list[Group]:
     name: str | None = ""
     while (name := db.execute(NEXT_NAME, (namespace, name)).fetchone()[0]) is not None:
         names.add(name)
-    return [_group(db, namespace, name, configured.get(name)) for name in sorted(names)]
+    suspended = {row[0]: row[1:] for row in db.execute(SUSPENDED, (namespace,)).fetchall()}
+    return [
+        _group(db, namespace, name, configured.get(name), suspended.get(name, (0, 0)))
+        for name in sorted(names)
+    ]
 
 
 def _group(
@@ -155,6 +167,7 @@ def _group(
     namespace: str,
     name: str,
     configured: tuple[int, int | None, int | None, float | None] | None,
+    suspended: tuple[int, int],
 ) -> Group:
     is_paused, max_running, count, seconds = configured or (0, None, None, None)
     ready, running, paused = (
@@ -162,7 +175,7 @@ def _group(
         for state in (RunState.READY, RunState.RUNNING, RunState.PAUSED)
     )
     rate = None if count is None or seconds is None else Rate(count, seconds)
-    return Group(name, bool(is_paused), max_running, rate, ready=ready, running=running, paused=paused)
+    return Group(name, bool(is_paused), max_running, rate, ready, running, paused, *suspended)
 
 
 def _whole_at(whole_at: float | None, now: float, seconds: float) -> float:

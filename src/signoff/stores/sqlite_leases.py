@@ -32,7 +32,7 @@ WHERE number IN (
 RETURNING id
 """
 
-ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+ENLIST = f"INSERT OR REPLACE INTO workers ({WORKER_COLUMNS}) VALUES ({', '.join('?' * 13)})"
 
 OLDEST_SEEN = "SELECT min(seen_at) FROM workers"
 
@@ -167,6 +167,9 @@ def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
         worker.signoff_version,
         worker.python_version,
         worker.build,
+        worker.threads,
+        worker.threads_busy,
+        worker.threads_waiting,
         tx.lease_now,
     )
     tx.db.execute(ENLIST, values)

@@ -43,7 +43,7 @@ MESSAGE_COLUMNS = 'id, run_id, kind, at, n, name, state, value, error, "by", not
 
 WORKER_COLUMNS = (
     "id, host, pid, process_started_at, group_name, namespace, "
-    "signoff_version, python_version, build, seen_at"
+    "signoff_version, python_version, build, threads, threads_busy, threads_waiting, seen_at"
 )
 
 

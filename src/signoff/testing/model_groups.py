@@ -76,11 +76,24 @@ class Groups:
 
     def _group(self, namespace: str, name: str) -> Group:
         limits = self._tables.groups.get((namespace, name), Limits())
-        counts = [
+        ready, running, paused = (
             self._in_state(namespace, name, state)
             for state in (RunState.READY, RunState.RUNNING, RunState.PAUSED)
+        )
+        suspended = self._suspended(namespace, name)
+        return Group(
+            name, limits.is_paused, limits.max_running, limits.starts_per, ready, running, paused, *suspended
+        )
+
+    def _suspended(self, namespace: str, group: str) -> tuple[int, int]:
+        """Count the runs that wait for an operator, and those of them that were lost again and again."""
+        found = [
+            run
+            for run in self._tables.runs.values()
+            if (run.namespace, run.group, run.state) == (namespace, group, RunState.PAUSED)
+            and run.is_suspended
         ]
-        return Group(name, limits.is_paused, limits.max_running, limits.starts_per, *counts)
+        return len(found), sum(run.suspended_by is None and run.takeovers > 0 for run in found)
 
     def _in_state(self, namespace: str, group: str, state: RunState) -> int:
         runs = self._tables.runs.values()

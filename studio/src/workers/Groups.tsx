@@ -23,7 +23,7 @@ const COLUMNS: Column<Group>[] = [
       </>
     ),
   },
-  ...(["ready", "running", "paused"] as const).map((state) => ({
+  ...(["ready", "running", "paused", "suspended"] as const).map((state) => ({
     name: `${state[0]?.toUpperCase()}${state.slice(1)}`,
     cell: (group: Group) => counted(group[state]),
   })),

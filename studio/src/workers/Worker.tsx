@@ -28,6 +28,7 @@ export const WORKER_COLUMNS: Column<Worker>[] = [
     ),
   },
   { name: "Holds", cell: (worker) => <Held worker={worker} /> },
+  { name: "Threads", cell: (worker) => <Threads worker={worker} /> },
   {
     name: "Process",
     cell: ({ host, pid }) => (
@@ -50,6 +51,24 @@ function Heartbeat({ at }: { at: number }) {
     <>
       <Since at={at} />
       {isSilent && <small className="silent">silent: others take its runs</small>}
+    </>
+  );
+}
+
+/** Of plain steps: how many run, of how many that may, and how many wait for one of them to end. */
+function Threads({ worker: { threads, threads_busy = 0, threads_waiting = 0 } }: { worker: Worker }) {
+  if (threads === undefined) return null;
+  return (
+    <>
+      {threads_busy} of {threads}
+      {threads_waiting > 0 && (
+        <small
+          className="silent"
+          title="All threads for plain steps are taken. The worker's log names the longest running."
+        >
+          full: {threads_waiting} {threads_waiting === 1 ? "step waits" : "steps wait"}
+        </small>
+      )}
     </>
   );
 }
