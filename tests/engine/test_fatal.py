@@ -190,6 +190,35 @@ async def test_a_step_whose_task_nobody_awaits_does_not_end_the_worker(new_store
     assert asyncio.get_running_loop().get_task_factory() is None
 
 
+@pytest.mark.parametrize("kind", ["async", "thread"])
+@in_asyncio
+async def test_a_step_does_not_stop_its_workers_loop(new_store: NewStore, kind: str) -> None:
+    app, loop = Signoff(new_store()), asyncio.get_running_loop()
+
+    async def stop() -> None:
+        asyncio.get_running_loop().stop()
+
+    def stop_from_a_thread() -> None:
+        loop.call_soon_threadsafe(loop.stop)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        if kind == "thread":
+            await ctx.step("stop", stop_from_a_thread)
+            return await ctx.step("works", lambda: "well")
+        try:
+            await ctx.step("stop", stop, retry=ONCE)
+        except RuntimeError as error:
+            return str(error)
+        return "stopped"
+
+    loop.set_exception_handler(lambda *_: None)
+    async with running(app) as client:
+        result = await (await client.start(flow)).result(60)
+    assert result.startswith("well" if kind == "thread" else "a step called loop.stop()")
+    assert "stop" not in vars(loop)
+
+
 @in_asyncio
 async def test_a_subscriber_that_exits_ends_nothing(new_store: NewStore) -> None:
     app = Signoff(new_store())

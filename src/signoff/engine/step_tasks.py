@@ -1,8 +1,9 @@
-"""Tasks that steps make: SystemExit and KeyboardInterrupt in one of them end the step, not the worker's loop."""
+"""What steps do to their worker's loop: SystemExit in one of their tasks, or ``loop.stop()``, ends the step alone."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -13,8 +14,21 @@ from signoff.engine.scope import current_attempt
 
 @contextmanager
 def contained(loop: asyncio.AbstractEventLoop) -> Generator[None]:
-    """Have the tasks that steps make on a loop keep what they raise, while a worker runs there."""
+    """Have steps end nothing but themselves on a loop, while a worker runs there.
+
+    The tasks that they make keep what they raise, and ``loop.stop()`` raises a RuntimeError in a step.
+    """
     before = loop.get_task_factory()
+    outer = current_attempt.get(None)  # the worker itself may run in a step, on a loop of its own
+    stop = loop.stop
+
+    def stop_outside_of_steps() -> None:
+        if current_attempt.get(None) is not outer:
+            raise RuntimeError("a step called loop.stop(): the loop is its worker's, which runs other steps")
+        stop()
+
+    with contextlib.suppress(AttributeError):  # of a loop whose methods cannot be replaced
+        setattr(loop, "stop", stop_outside_of_steps)  # noqa: B010
     factory = _Factory(before)
     loop.set_task_factory(factory)
     try:
@@ -23,6 +37,8 @@ def contained(loop: asyncio.AbstractEventLoop) -> Generator[None]:
         if loop.get_task_factory() is factory:
             loop.set_task_factory(before)
         factory.is_over = True
+        if loop.__dict__.get("stop") is stop_outside_of_steps:
+            del loop.stop
 
 
 class _Factory:
