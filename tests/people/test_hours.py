@@ -148,6 +148,12 @@ def test_what_is_counted_in_two_parts_is_counted_as_in_one(
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"hours": "09:00-17:00"},
+        {"hours": 5},
+        {"hours": [5]},
+        {"days": 5},
+        {"days": [0]},
+        {"holidays": 5},
         {"timezone": "Europe/Bonn"},
         {"timezone": ""},
         {"timezone": "../etc"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
 from functools import lru_cache
@@ -140,7 +140,11 @@ def _read_zone(timezone: str) -> tzinfo:
 
 def _read_days(days: str | Sequence[str]) -> frozenset[int]:
     found: set[int] = set()
+    if not isinstance(cast("object", days), Iterable):
+        raise InvalidValue("days", f"{days!r} is not written as mon, mon-fri or sat,sun")
     for part in days.split(",") if isinstance(days, str) else days:
+        if not isinstance(cast("object", part), str):
+            raise InvalidValue("days", f"{part!r} is not written as mon, mon-fri or sat,sun")
         first, _, last = part.strip().lower().partition("-")
         if first not in _WEEK or (last or first) not in _WEEK:
             raise InvalidValue("days", f"{part!r} is not written as mon, mon-fri or sat,sun")
@@ -153,11 +157,14 @@ def _read_days(days: str | Sequence[str]) -> frozenset[int]:
 
 
 def _read_spans(hours: Times | Sequence[Times]) -> tuple[tuple[int, int], ...]:
+    given = cast("object", hours)
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidValue("hours", f'{given!r} is not written as ("09:00", "17:00")')
     is_one = len(hours) == 2 and isinstance(hours[0], str)
     listed = cast("Sequence[Times]", [hours] if is_one else hours)
     spans: list[tuple[int, int]] = []
     for each in listed:
-        if isinstance(each, str) or len(each) != 2:
+        if isinstance(each, str) or not isinstance(cast("object", each), Sequence) or len(each) != 2:
             raise InvalidValue("hours", f'{each!r} is not written as ("09:00", "17:00")')
         opens, closes = _read_time(each[0]), _read_time(each[1])
         if opens >= closes:
@@ -186,6 +193,8 @@ def _read_time(text: object) -> int:
 def _read_holidays(holidays: str | Collection[date]) -> Container[date]:
     if isinstance(holidays, str):
         return _public_holidays(holidays)
+    if not isinstance(cast("object", holidays), Collection):
+        raise InvalidValue("holidays", f"{holidays!r} is neither dates nor a country such as DE or DE-BY")
     for each in holidays:
         if type(each) is not date:
             raise InvalidValue("holidays", f"{each!r} is neither a date nor a country such as DE or DE-BY")
