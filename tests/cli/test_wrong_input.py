@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from examples.website_summary.processes import free_port
+from signoff import Client, Signoff
 from signoff.cli import target
 from tests.cli.commands import interpreted, signoff
 from tests.cli.conftest import Here
@@ -151,11 +153,22 @@ MODULES = {
 }
 
 
-@pytest.fixture
-def messy_shop(shop: Path, here: Here) -> Path:
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with modules, most of them wrong, and a run, to be copied: to make it takes most of a test's time."""
+    folder = tmp_path_factory.mktemp("messy")
     for name, text in MODULES.items():
-        (shop / f"{name}.py").write_text(text)
-    here("start", "add", "--arg", "1", "--id", "known", "--store", "sqlite:///signoff.db", cwd=shop)
+        (folder / f"{name}.py").write_text(text)
+    app = Signoff(f"sqlite:///{folder / 'signoff.db'}")
+    with Client(app) as client:
+        client.start("add", 1, id="known")
+    app.close()
+    return folder
+
+
+@pytest.fixture
+def messy_shop(shop: Path, furnished: Path) -> Path:
+    shutil.copytree(furnished, shop, dirs_exist_ok=True)
     return shop
 
 
