@@ -267,8 +267,16 @@ class Context:
             answer = await promise
         """
         text = data_of(data, returns, has_data=data is not None)
+        # without the schema of what it returns: each version of pydantic writes that in its own way
+        shown = None if data is None else text if returns is Any else codec.encode(data, path="data")
         call = PromiseCall(
-            self._execution, id or "", chosen_id=id, timeout=timeout_seconds, data=text, returns=returns
+            self._execution,
+            id or "",
+            chosen_id=id,
+            timeout=timeout_seconds,
+            data=text,
+            returns=returns,
+            shown=shown,
         )
         return Opening(self._execution, call)
 

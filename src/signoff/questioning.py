@@ -51,7 +51,7 @@ class QuestionCall(PromiseCall):
     """A question to a person; awaiting it gives an ``Answer``."""
 
     kind = CallKind.QUESTION
-    __slots__ = ("closes_after", "declared", "hours", "policy", "question")
+    __slots__ = ("_rules", "closes_after", "declared", "hours", "policy", "question")
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class QuestionCall(PromiseCall):
         super().__init__(execution, question.text, timeout=timeout_seconds)
         self.question = question
         self.policy = policy
+        self._rules = policy.to_json()  # as the code has them: in working time they depend on when it asks
         self.declared = declared
         self.hours = hours
         self.closes_after: float | None = timeout_seconds
@@ -88,8 +89,8 @@ class QuestionCall(PromiseCall):
             return inputs_text(parts)
         if policy.assignees:
             parts["assignees"] = folded(json.dumps(policy.assignees))
-        if (rules := policy.to_json()) != "{}":
-            parts["policy"] = folded(rules)
+        if self._rules != "{}":
+            parts["policy"] = folded(self._rules)
         if self.timeout is not None:
             parts["timeout_seconds"] = json.dumps(self.timeout)
         return inputs_text(parts)
@@ -128,4 +129,5 @@ class QuestionCall(PromiseCall):
         self.timeout = self.closes_after = seconds
         if self.policy.deadline is not None:
             self.policy = replace(self.policy, deadline=check_deadline(timeout_seconds))
+            self._rules = self.policy.to_json()
         return self

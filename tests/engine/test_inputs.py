@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from signoff import Context, Signoff
+from signoff import BusinessHours, Context, Signoff
 from signoff.engine.check import Verdict, check
 from signoff.errors import NonDeterminism, SignoffError
 from signoff.people.actions import Action
@@ -206,6 +206,22 @@ async def by_detached_id(ctx: Context, order: Any) -> Any:
     return await ctx.detached("child").options(id=f"child-{order}")
 
 
+async def by_child_delay(ctx: Context, order: Any) -> Any:
+    return await ctx.rfc("child").options(delay_seconds=1 if order == "a" else 2)
+
+
+async def by_detached_start(ctx: Context, order: Any) -> Any:
+    start_at = ctx.now() + timedelta(hours=1 if order == "a" else 2)
+    return await ctx.detached("child").options(start_at=start_at)
+
+
+async def by_hours(ctx: Context, order: Any) -> Any:
+    answer = await ctx.wait_for_user(
+        "Pay?", hours=BusinessHours("UTC"), remind_every=3600 if order == "a" else 7200, timeout_seconds=1e6
+    )
+    return answer.approved
+
+
 async def by_assignees(ctx: Context, order: Any) -> Any:
     return (await ctx.wait_for_user("Pay?", assignees=[f"user:{order}"])).approved
 
@@ -267,6 +283,9 @@ KINDS = [
     by_child_group,
     by_detached,
     by_detached_id,
+    by_child_delay,
+    by_detached_start,
+    by_hours,
     by_assignees,
     by_metadata,
     by_proposal,
@@ -457,6 +476,42 @@ async def test_a_call_is_compared_whatever_it_has_come_to(
 ) -> None:
     result = await restarted(in_order("a", "b", call=call), in_order("b", "a", call=call), at=at)
     assert isinstance(result, NonDeterminism), result
+
+
+@in_asyncio
+async def test_another_schema_of_what_a_promise_returns_is_no_difference() -> None:
+    def code(returns: Any) -> Code:
+        return in_order("a", call=lambda ctx, _: _settled(ctx, returns))
+
+    async def _settled(ctx: Context, returns: Any) -> Any:
+        return await (await ctx.promise(data={"order": "a"}, returns=returns))
+
+    assert await restarted(code(str), code(str | None)) == ["paid"]
+
+
+@in_asyncio
+async def test_a_value_to_compare_without_a_stable_form_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    code = in_order("a", call=lambda ctx, order: ctx.step("pay", pay, order, compare=Client()))
+    with caplog.at_level(logging.WARNING, "signoff.workflow"):
+        assert await restarted(code, code) == ["paid a"]
+    assert "'compare'" in caplog.text
+
+
+@in_asyncio
+async def test_a_step_that_began_once_is_asked_about_whatever_the_code_says_by_now() -> None:
+    paid: list[str] = []
+
+    def code(effect: Any) -> Code:
+        async def flow(ctx: Context) -> Any:
+            return await ctx.step("pay", paid.append, "a", effect=effect)
+
+        return flow
+
+    result = await restarted(code("once"), code("repeatable"), at=after_step("pay"))
+    assert paid == ["a"]
+    assert not isinstance(result, NonDeterminism)
 
 
 @in_asyncio

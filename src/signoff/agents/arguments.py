@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, cast
 
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import PydanticUndefined
 
@@ -112,6 +114,17 @@ def plain(arguments: object) -> dict[str, Any]:
         except (ValueError, RecursionError):
             return {}  # no tool takes them
     return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+
+
+def sent_in(context: RunContext[Any]) -> dict[str, Any] | None:
+    """Return what the model sent in the call that runs; None if it is none of the model's."""
+    for message in reversed(context.messages):
+        if isinstance(message, ModelResponse):
+            called = [part for part in message.parts if isinstance(part, ToolCallPart)]
+            return next(
+                (plain(part.args) for part in called if part.tool_call_id == context.tool_call_id), None
+            )
+    return None
 
 
 def _without_envelope(sent: dict[str, Any], name: str, schema: Mapping[str, Any]) -> Any:

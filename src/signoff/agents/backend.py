@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, cast
@@ -29,14 +30,18 @@ from pydantic_ai.exceptions import (
     ModelRequestRejectedError,
     UserError,
 )
+from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 
+from signoff.agents.arguments import sent_in
 from signoff.agents.changes import check_changed
 from signoff.agents.deps import Copy, copies_of_deps
 from signoff.agents.in_workflow import is_inline
 from signoff.agents.pausing import check_left, check_not_left, run_tool, without_pauses
 from signoff.agents.record import note_work
 from signoff.agents.tools import KEY, step_options_of
+from signoff.codec import digest
 from signoff.context import current_context
 from signoff.engine.retry import RetryPolicy
 
@@ -163,7 +168,8 @@ class StepBackend(CallableOperationBackend[Config]):
             return await self._unit(run, copy)
 
         # said here, as the annotation of a function made for one call would be resolved at each
-        call = context.step(name, step, returns=Any, **config)
+        compare = _compared(operation_id, cache_key)
+        call = context.step(name, step, returns=Any, compare=compare, **config)
         try:
             payload = await call
         except ModelAPIError as error:
@@ -171,6 +177,33 @@ class StepBackend(CallableOperationBackend[Config]):
         finally:
             note_work(call.attempt_times)
         return outcome_of(payload) if is_call else payload
+
+
+def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> object:
+    """Return what a replay compares of an operation, besides its name; None: nothing.
+
+    Of a tool call these are the arguments that the model has sent, which do not change with the tool. Of a model
+    request it is what the user has said last: instructions and tools may change while a run waits.
+    """
+    if isinstance(operation_id, ToolsetCallToolId):
+        context = next((each for each in about if isinstance(each, RunContext)), None)
+        return None if context is None else sent_in(cast("RunContext[Any]", context))
+    if isinstance(operation_id, ModelRequestId):
+        messages = next((cast("list[Any]", each) for each in about if isinstance(each, list)), [])
+        return _said_last(messages)
+    return None
+
+
+def _said_last(messages: Sequence[object]) -> str | None:
+    """Return a digest of what the user says in the last message: it may be long, and for few eyes."""
+    last = messages[-1] if messages else None
+    parts = last.parts if isinstance(last, ModelRequest) else ()
+    texts: list[str] = []
+    for part in parts:
+        if isinstance(part, UserPromptPart):
+            said = [part.content] if isinstance(part.content, str) else part.content
+            texts += [each for each in said if isinstance(each, str)]
+    return digest(json.dumps(texts)) if texts else None
 
 
 def outcome_of(payload: object) -> object:

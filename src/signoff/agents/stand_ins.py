@@ -11,6 +11,7 @@ from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
 
+from signoff.agents.arguments import sent_in
 from signoff.agents.backend import outcome_of
 from signoff.agents.changes import Change, Known, ToolChanged, change_between, changed, known_of
 from signoff.agents.in_workflow import is_inline
@@ -181,6 +182,7 @@ class _StandIn(AbstractToolset[Any]):
             self.change,
             **options,
             returns=Any,
+            compare=sent_in(ctx),
         )
         try:
             payload = await step

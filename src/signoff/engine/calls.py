@@ -16,12 +16,11 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from signoff import codec
-from signoff.codec.stable import stable_text
 from signoff.engine.built import Built
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.captured import captured_texts, is_process_wide, warn_of_unstable_self
 from signoff.engine.given import Given
-from signoff.engine.inputs import CAPTURED, arguments_text, folded, inputs_text, own
+from signoff.engine.inputs import CAPTURED, arguments_text, compared_text, folded, inputs_text, own
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
@@ -300,7 +299,7 @@ class StepCall(Call[Any]):
         options, parts = self.step_options, dict[str, str]()
         if options.compare is not UNSAID:
             if options.compare is not None:
-                parts["compare"] = folded(stable_text(options.compare))
+                parts["compare"] = compared_text(self.name, self.function, options.compare)
         elif not own(self.function):
             text = arguments_text(self.name, self.function, self.args, self.kwargs, self.context_given)
             if text is not None:
@@ -317,7 +316,10 @@ class StepCall(Call[Any]):
     def explains(
         self, found: Sequence[tuple[str, str]], recorded: Mapping[str, Any], roots: Sequence[object]
     ) -> bool:
-        if self.step_options.compare is None:
+        compare = self.step_options.compare
+        if own(self.function) and ("compare" in recorded) is (compare is None or compare is UNSAID):
+            return True  # other code of ours, such as what stands in for a tool that is gone, may know less of it
+        if compare is None:
             found = [each for each in found if each[0] not in _OF_FUNCTION]
         names = [name for part, name in found if part == CAPTURED and name]
         if len(names) < len(found):
@@ -385,7 +387,7 @@ class PromiseCall(Call[Any]):
     """A promise that something outside settles."""
 
     kind = CallKind.PROMISE
-    __slots__ = ("chosen_id", "data", "returns", "timeout")
+    __slots__ = ("chosen_id", "data", "returns", "shown", "timeout")
 
     def __init__(
         self,
@@ -396,6 +398,7 @@ class PromiseCall(Call[Any]):
         timeout: float | None = None,
         data: str | None = None,
         returns: Any = Any,
+        shown: str | None = None,
     ) -> None:
         checked_id = None if chosen_id is None else check_id(chosen_id)
         checked_timeout = check_seconds("timeout_seconds", timeout)
@@ -403,6 +406,7 @@ class PromiseCall(Call[Any]):
         self.chosen_id = checked_id
         self.timeout = checked_timeout
         self.data = data
+        self.shown = shown  # the code's own part of the data
         self.returns = returns
 
     @property
@@ -416,8 +420,8 @@ class PromiseCall(Call[Any]):
             parts["id"] = json.dumps(self.chosen_id)
         if self.timeout is not None:
             parts["timeout_seconds"] = json.dumps(self.timeout)
-        if self.data is not None:
-            parts["data"] = folded(self.data)
+        if self.shown is not None:
+            parts["data"] = folded(self.shown)
         return inputs_text(parts)
 
     def new_promise(self, now: float) -> NewPromise:
@@ -510,8 +514,8 @@ class ChildCall(Call[Any]):
         parts = {"arguments": folded(self.arguments), "group": json.dumps(self.group)}
         if self.chosen_id is not None:
             parts["id"] = json.dumps(self.chosen_id)
-        if self.timeout is not None:
-            parts["timeout"] = json.dumps(self.timeout)
+        later = {"timeout": self.timeout, "start_at": self.start_at, "delay_seconds": self.delay}
+        parts |= {name: json.dumps(value) for name, value in later.items() if value is not None}
         return inputs_text(parts)
 
     def new_run(self, now: float) -> NewRun:

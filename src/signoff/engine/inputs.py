@@ -105,6 +105,11 @@ def arguments_text(
     return _object({name: _argument(call, function, name, each) for name, each in named.items()})
 
 
+def compared_text(call: str, function: Callable[..., Any], value: object) -> str:
+    """Return the text of what a step says a replay is to compare."""
+    return _argument(call, function, "compare", value)
+
+
 def differing(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what differs between two inputs, each as a part and, of what a function brings along, a name in it.
 

@@ -159,6 +159,7 @@ async def run_chunk(
         effect=chunk.effect,
         non_retryable=(*NEVER_BETTER, *chunk.non_retryable),
         returns=Any,
+        compare=moment.input,
         on_failure=lambda error: ChunkHeld(place, shortened(moment.text), reason_of(error)),
     )
     if not isinstance(recorded, dict) or MARK not in recorded:

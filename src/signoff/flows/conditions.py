@@ -90,7 +90,14 @@ class Decision:
         async def decide() -> list[int]:
             return await self._fitting(cases, subject, first)
 
-        return await ctx.step(self._place, decide, retry=_ONCE, non_retryable=(Exception,), returns=list[int])
+        return await ctx.step(
+            self._place,
+            decide,
+            retry=_ONCE,
+            non_retryable=(Exception,),
+            returns=list[int],
+            compare=self._moment.input,
+        )
 
     async def _fitting(self, cases: Sequence[Case], subject: str | None, first: bool) -> list[int]:
         given: Any = self._moment.input if subject is None else await self._value(subject)
