@@ -12,13 +12,18 @@ import functools
 import itertools
 import json
 import os
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from signoff import Context, Signoff
+from signoff.agents import Durable
 from signoff.errors import NonDeterminism, SignoffError
 from signoff.testing import Environment, MemoryStore, at_pause, environment
 
@@ -38,7 +43,20 @@ KINDS = (
     "promise",
     "timer",
     "progress",
+    "method",
+    "plain method",
+    "callable object",
+    "factory",
+    "decorated",
+    "partial of method",
+    "local in generator",
+    "child delay",
+    "chosen question",
+    "agent",
 )
+
+WITHOUT_STEPS = ("question", "chosen question", "promise", "timer", "progress")
+OF_CHILDREN = ("child", "child id", "child delay", "detached")
 
 
 @dataclass(frozen=True)
@@ -86,6 +104,54 @@ def programs(draw: st.DrawFn) -> tuple[Block, Block]:
     return block, draw(st.just(block) | permuted(block))
 
 
+@dataclass
+class Item:
+    """Data with a method, as people write it."""
+
+    world: World  # it has no stable form
+    kind: str
+    item: str
+
+    def do(self) -> str:
+        return self.world.do(self.kind, self.item)
+
+
+class PlainItem:
+    def __init__(self, do: Callable[[str, str], str], kind: str, item: str) -> None:
+        self.call, self.kind, self.item = do, kind, item
+
+    def do(self) -> str:
+        return self.call(self.kind, self.item)
+
+    def __call__(self) -> str:
+        return self.do()
+
+
+def factory(do: Callable[[str, str], str], kind: str, item: str) -> Callable[[], str]:
+    """Make a function outside of the workflow."""
+
+    def made() -> str:
+        return do(kind, item)
+
+    return made
+
+
+def decorated(function: Callable[[], str]) -> Callable[[], str]:
+    @functools.wraps(function)
+    def wrapper() -> str:
+        return function()
+
+    return wrapper
+
+
+def call_tool(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """Say what a model would: call the tool with what the user has said, then say what it returned."""
+    last = messages[-1].parts[-1]
+    if isinstance(last, ToolReturnPart):
+        return ModelResponse([TextPart(str(last.content))])
+    return ModelResponse([ToolCallPart("act", {"item": getattr(last, "content", "")})])
+
+
 class World:
     """Runs a program, and another one after a restart, and notes what was done for which item."""
 
@@ -105,6 +171,8 @@ class World:
         async def flow(ctx: Context) -> None:
             await self._flow(ctx)
 
+        self.agent = Agent(FunctionModel(call_tool), name="actor", capabilities=[Durable()])
+        self.agent.tool_plain(name="act")(self._act)
         self.app.workflow(name="child")(child)
         self.app.workflow(name="flow")(flow)
 
@@ -113,7 +181,7 @@ class World:
         await self._run(ctx, program)
         await ctx.wait_for_signal("go")
 
-    def _do(self, kind: str, item: str) -> str:
+    def do(self, kind: str, item: str) -> str:
         self.effects[kind, item] += 1
         return item
 
@@ -129,7 +197,11 @@ class World:
                 await self._run(ctx, each)
 
     async def _make(self, ctx: Context, kind: str, item: str) -> Any:
-        do = self._do
+        do = self.do
+        if (function := self._function(kind, item)) is not None:
+            return await ctx.step("do", function)
+        if kind in OF_CHILDREN and kind != "detached":
+            return await self._child(ctx, kind, item)
         match kind:
             case "step":
                 return await ctx.step("do", do, kind, item)
@@ -137,20 +209,23 @@ class World:
                 return await ctx.step("do", do, kind, item, effect="once")
             case "closure":
                 return await ctx.step("do", lambda: do(kind, item))
-            case "partial":
-                return await ctx.step("do", functools.partial(do, kind, item=item))
             case "key":
                 return await ctx.step("do", lambda: do(kind, item), key=item)
             case "lfc":
                 return await ctx.lfc(self._with_context, item=item)
-            case "child":
-                return await ctx.rfc("child", item)
-            case "child id":
-                return await ctx.rfc("child", item).options(id=f"child-{item}")
+            case "local in generator":
+                return await ctx.lfc(self._in_generator, item)
+            case "agent":
+                return (await self.agent.run(item)).output
             case "detached":
                 await ctx.detached("child", item).options(id=f"child-{item}")
             case "question":
                 answer = await ctx.wait_for_user("Which?", input_type="text", metadata={"item": item})
+                return answer.value
+            case "chosen question":
+                answer = await ctx.wait_for_user(
+                    f"Which of {item}?", input_type="text", metadata={"item": item}
+                )
                 return answer.value
             case "promise":
                 return await (await ctx.promise(data=item))
@@ -160,8 +235,45 @@ class World:
                 await ctx.progress("at", item=item)
         return None
 
+    async def _child(self, ctx: Context, kind: str, item: str) -> Any:
+        call = ctx.rfc("child", item)
+        match kind:
+            case "child delay":
+                return await call.options(delay_seconds=ord(item))
+            case "child id":
+                return await call.options(id=f"child-{item}")
+            case _:
+                return await call
+
+    def _function(self, kind: str, item: str) -> Callable[[], str] | None:
+        """Return the function of a step that brings its item along; None for other kinds of calls."""
+        match kind:
+            case "partial":
+                return functools.partial(self.do, kind, item=item)
+            case "method":
+                return Item(self, kind, item).do
+            case "plain method":
+                return PlainItem(self.do, kind, item).do
+            case "callable object":
+                return PlainItem(self.do, kind, item)
+            case "factory":
+                return factory(self.do, kind, item)
+            case "decorated":
+                return decorated(factory(self.do, kind, item))
+            case "partial of method":
+                return functools.partial(Item(self, kind, item).do)
+            case _:
+                return None
+
     def _with_context(self, ctx: Any, item: str) -> str:
-        return self._do("lfc", item)
+        return self.do("lfc", item)
+
+    def _in_generator(self, ctx: Context, item: str) -> Generator[Any, Any, str]:
+        do = self.do
+        return (yield ctx.step("do", lambda: do("local in generator", item)))
+
+    def _act(self, item: str) -> str:
+        return self.do("agent", item)
 
     async def play(self) -> Exception | None:
         """Run it; its worker dies at the first pause. Returns the error that it ends with."""
@@ -204,9 +316,9 @@ def effects_of(program: Block) -> tuple[collections.Counter[tuple[str, str]], se
         if isinstance(part, Block):
             for each in part.calls:
                 walk(each)
-        elif part.kind in ("child", "child id", "detached"):
+        elif part.kind in OF_CHILDREN:
             children.add(part.item)
-        elif part.kind not in ("question", "promise", "timer", "progress"):
+        elif part.kind not in WITHOUT_STEPS:
             found[part.kind, part.item] += 1
 
     walk(program)
