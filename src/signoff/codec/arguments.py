@@ -121,7 +121,7 @@ def decode_arguments(
 def settled_arguments(text: str, function: Callable[..., Any], *, skip: int = 1) -> str | None:
     """Write down what is made of arguments when they are read, so that it is made once.
 
-    Whoever wrote them may not have had the function, as with a run that was started over HTTP. Then default factories
+    The caller may not have had the function, as with a run that was started over HTTP. Then default factories
     and validators run when they are read, and may give another value each time. So may a parameter's default that is
     an object: each process makes its own.
 
