@@ -63,3 +63,13 @@ def test_it_is_written_as_json_by_one_call() -> None:
     assert plain["proposal"] == {"cents": "7.00", "on": "2026-01-02"}
     assert (plain["answered_at"], plain["others"]) == ("2026-01-02T00:00:00+00:00", ["x"])
     assert plain["votes"][0]["user_id"] == "ana"
+
+
+@pytest.mark.parametrize(
+    ("approved", "skipped", "says"),
+    [(True, False, True), (False, False, False), (None, True, False), (None, False, True)],
+)
+def test_an_answer_that_is_rejected_or_skipped_is_false(
+    approved: bool | None, skipped: bool, says: bool
+) -> None:
+    assert bool(dataclasses.replace(ANSWER, approved=approved, skipped=skipped)) is says

@@ -41,7 +41,7 @@ READ_SECONDS: Final = 1.0
 class Answer(Mapping[str, Any]):
     """What settled a question. Its fields are also read as those of a mapping: ``answer["approved"]``, ``{**answer}``.
 
-    ``json.dumps(answer.plain())`` writes it as JSON.
+    ``json.dumps(answer.plain())`` writes it as JSON. ``bool(answer)`` is false if it was rejected or skipped.
 
     Attributes:
         value: What was chosen, written or filled in; an instance of ``answer_type`` if there is one. For an approval
@@ -88,6 +88,9 @@ class Answer(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(_FIELDS)
+
+    def __bool__(self) -> bool:
+        return self.approved is not False and not self.skipped  # ``if answer:`` lets no rejection through
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a field, or ``default`` if it is None or no field has that name."""
