@@ -18,6 +18,7 @@ from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, key_headers, new_client, server_url
 from signoff.names import check_text
 from signoff.people.bulk import GivenAnswer, check_count
+from signoff.people.checks import written_answer
 from signoff.people.links import NewLink
 from signoff.people.policies import check_deadline
 from signoff.people.responders import Responder, check_names
@@ -325,7 +326,7 @@ class HttpBackend:
         alike: Alike | None = None,
     ) -> Promise:
         body = {
-            "value": from_json(codec.encode_for("the question", value, warns=False)),
+            "value": from_json(written_answer(value)),
             **_responder(Responder.of(user_id, groups, roles)),
             "note": note,
             "request_id": request_id,
@@ -690,7 +691,7 @@ def _links(answer: Any) -> list[tuple[Seal, AuditEvent | None]]:
 
 def _given_answer(given: GivenAnswer) -> dict[str, Any]:
     said = {"note": given.note, "request_id": given.request_id, "digest": given.digest}
-    value = from_json(codec.encode_for("the question", given.value, warns=False))
+    value = from_json(written_answer(given.value))
     return {"question_id": given.question_id, "value": value, **_given(said)}
 
 
@@ -700,7 +701,7 @@ def _responses(
     answers = [
         {
             "question_id": id,
-            "value": from_json(codec.encode_for("the question", each.value, warns=False)),
+            "value": from_json(written_answer(each.value)),
             **_given(
                 {"note": each.note, "alike": None if each.alike is None else _given(asdict(each.alike))}
             ),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from datetime import date
+from typing import Any, TypedDict
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext, Tool, ToolDefinition
 
 import signoff
@@ -323,11 +324,24 @@ class Seat(BaseModel):
     row: int
 
 
+class Booked(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    at: date
+
+
+class Keys(TypedDict):
+    row: int
+
+
 @pytest.mark.parametrize(
     ("declared", "wrong", "answer", "seen"),
     [
         (Seat, {"row": "x"}, {"row": 7}, "Seat(row=7)"),
         (list[int], {"value": ["x"]}, {"value": [1, 2]}, "[1, 2]"),
+        (date, {"value": "soon"}, {"value": "2026-10-25"}, "datetime.date(2026, 10, 25)"),
+        (Booked, {"at": "soon"}, {"at": "2026-10-25"}, "Booked(at=datetime.date(2026, 10, 25))"),
+        (Keys, {"row": "x"}, {"row": 7}, "{'row': 7}"),
     ],
 )
 @in_asyncio

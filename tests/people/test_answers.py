@@ -6,15 +6,16 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, TypedDict
+from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from signoff import Answer, Context, Signoff, WrongAnswer
-from signoff.errors import InvalidValue, NonDeterminism, RegistrationError
+from signoff.errors import InvalidValue, NonDeterminism, NotSerializable, RegistrationError
 from signoff.records import EntryKind, PromiseState
 from signoff.testing import Environment, MemoryStore, environment
 from tests.support import in_asyncio
@@ -35,6 +36,37 @@ class Invoice(BaseModel):
         if to == "mallory":
             raise ValueError("not to him")
         return to
+
+
+class Aliased(BaseModel):
+    order_id: int = Field(alias="orderId")
+    lines: list[Line] = Field(default=[], validation_alias="positions", serialization_alias="rows")
+
+
+class Stay(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    begins: datetime
+    nights: timedelta
+    tags: frozenset[str]
+    photo: Annotated[bytes, Field(max_length=9)] = b""
+
+
+class Keys(TypedDict, total=False):
+    a: int
+    b: str
+
+
+class Hiding(BaseModel):
+    shown: int
+    hidden: int = Field(0, exclude=True)
+
+
+STAY = Stay(
+    begins=datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
+    nights=timedelta(days=2, microseconds=1),
+    tags=frozenset({"sea"}),
+)
 
 
 @dataclass
@@ -98,6 +130,12 @@ async def refused(value: Any, **parts: Any) -> WrongAnswer:
         (dict[str, Point], {"a": {"x": 1}}, {"a": Point(1)}),
         (Point | None, None, None),
         (int, 1e20, 10**20),
+        (Invoice, INVOICE, INVOICE),
+        (Aliased, {"orderId": 1, "positions": []}, Aliased(orderId=1)),
+        (Aliased, Aliased(orderId=1, positions=INVOICE.lines), Aliased(orderId=1, positions=INVOICE.lines)),
+        (Stay, STAY, STAY),
+        (Keys, {"a": 1}, {"a": 1}),
+        (Point, Point(1, 2.5), Point(1, 2.5)),
         (WORDS, {"n": 1, "more": [None, 0.5]}, {"n": 1, "more": [None, 0.5]}),
     ],
     ids=repr,
@@ -109,6 +147,17 @@ async def test_the_value_of_a_form_is_an_instance_of_its_type(
     answer = await answered(given, input_type="form", answer_type=answer_type)
     assert answer.value == value
     assert type(answer.value) is type(value)
+
+
+@in_asyncio
+async def test_an_instance_with_a_field_that_is_not_written_is_no_answer() -> None:
+    async with asking([], input_type="form", answer_type=Hiding) as env:
+        await env.start("ask", id="r")
+        await env.idle()
+        with pytest.raises(NotSerializable, match=r"value\.hidden"):
+            await env.client.answer("r.1", Hiding(shown=1, hidden=2))
+        assert (await env.client.promises.get("r.1")).state is PromiseState.PENDING
+        await env.client.answer("r.1", Hiding(shown=1))
 
 
 @in_asyncio

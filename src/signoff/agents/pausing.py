@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from signoff import codec
 from signoff.agents.approvals import check_timeout
 from signoff.agents.leaving import Leaving, carries
+from signoff.codec.annotations import readable
 from signoff.context import Context
 from signoff.engine.built import Awaited
 from signoff.engine.loop import calling_line
@@ -244,7 +245,7 @@ def pause(
         given = answer if answer_type is None else _typed(answer, answer_type)
         call.resumed.append(Resumed(given, calling_line(here and here.f_back)))
         return call.resumed[-1]
-    schema = None if answer_type is None else TypeAdapter(answer_type).json_schema()
+    schema = None if answer_type is None else TypeAdapter(readable(answer_type)).json_schema()
     data = dict(payload or {})
     codec.encode(data, path="payload")  # refused here, where it is written
     rules: dict[str, Any] = {
@@ -268,8 +269,9 @@ def pause(
 
 
 def _typed(answer: Answer, declared: Any) -> Answer:
-    adapter: TypeAdapter[Any] = TypeAdapter(declared)
-    return replace(answer, value=adapter.validate_python(answered(answer, adapter.json_schema())))
+    schema = TypeAdapter(readable(declared)).json_schema()
+    plain = codec.encode(answered(answer, schema))
+    return replace(answer, value=codec.decode(plain, declared, path="answer"))
 
 
 def answered(answer: Answer, schema: Mapping[str, Any] | None) -> Any:

@@ -143,6 +143,16 @@ def value_schema(annotation: object) -> dict[str, Any] | None:
     return {**schema, "$defs": definitions} if schema and definitions else schema or None
 
 
+def has_aliases(annotation: object) -> bool:
+    """Whether a declared type, or a part of it, has names in JSON that are not those of its fields."""
+    return any(_has_aliases(part) for part in _parts(annotation))
+
+
+def readable(annotation: object) -> Any:
+    """Return a type that means the same and that pydantic takes on every Python, such as for ``typing.TypedDict``."""
+    return _readable(annotation)
+
+
 def _has_aliases(part: Any) -> bool:
     if not (isinstance(part, type) and issubclass(part, BaseModel)):
         return False

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+from pydantic import BaseModel
+
 from signoff import codec
+from signoff.codec.annotations import has_aliases
 from signoff.codec.ciphers import MARK
 from signoff.errors import InvalidValue, RegistrationError, WrongAnswer
 from signoff.names import check_text
 from signoff.people.edits import edits_between
 from signoff.people.questions import Question
 from signoff.people.schemas import problems
+from signoff.people.shown import show
 from signoff.request_ids import check_length
 
 LONGEST_NOTE = 10_000
@@ -30,12 +34,25 @@ def read_value(question: Question, value: Any) -> Any:
         NotSerializable: It is not JSON.
         PayloadTooLarge: It is over the limit.
     """
-    text = codec.encode_for("the question", value, warns=False)
-    plain: object = json.loads(text, parse_float=_number)
+    plain: object = json.loads(written_answer(value), parse_float=_number)
     skips = plain is None and question.skippable
     if question.input_type != "approval" or isinstance(plain, dict) or skips:
         return cast("Any", plain)
     return {"approved": plain}
+
+
+def written_answer(value: Any) -> str:
+    """Write an answer as JSON text, a model's fields by the names that its form has.
+
+    Raises:
+        NotSerializable: It is not JSON, or would not come back as its own type.
+        PayloadTooLarge: It is over the limit.
+    """
+    text = codec.encode_for("the question", value, path="value", warns=False)
+    kind = cast("object", type(value))
+    if not isinstance(value, BaseModel) or not has_aliases(kind):
+        return text
+    return codec.encode(show(cast("object", value), declared=kind, bytes_as="base64").value, path="value")
 
 
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:

@@ -12,6 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import DecimalSchema
 
 from signoff import codec
+from signoff.codec.annotations import readable
 from signoff.errors import RegistrationError
 from signoff.people.schemas import schema_problem
 
@@ -97,7 +98,7 @@ def form_of(text: str, what: str, annotation: Any) -> Form:
         schema = json.loads(codec.encode(cast("object", annotation), path=what))
     else:
         try:
-            schema = TypeAdapter(annotation).json_schema(schema_generator=_Generator)
+            schema = TypeAdapter(readable(annotation)).json_schema(schema_generator=_Generator)
         except PydanticUserError as error:
             raise RegistrationError(f"question {text!r}: {what} has no JSON Schema: {error}") from None
     problem = schema_problem(schema)
