@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, interventions
+from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, current_step, interventions
 from signoff.engine.retry import NO_RETRY
 from signoff.errors import InvalidState
 from signoff.records import EntryKind, MessageKind, Run
@@ -317,6 +317,31 @@ async def test_no_retry_repeats_an_effect_that_happens_once(new_store: NewStore)
         with pytest.raises(InvalidState, match="effect='once' step 'refund', which cannot be taken back"):
             await interventions.retry(app.store, "r")
         assert done.count("refund") == 1
+
+
+@in_asyncio
+async def test_an_operator_who_retries_a_failed_step_of_effect_once_decides_that_it_runs_again(
+    new_store: NewStore,
+) -> None:
+    app, keys = Signoff(new_store()), list[str]()
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step("pay", pay, effect="once")
+
+    def pay() -> str:
+        keys.append(current_step().idempotency_key)
+        if len(keys) == 1:
+            raise ValueError("declined")
+        return "paid"
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        with pytest.raises(ValueError, match="declined"):
+            await run.result(60)
+        await interventions.retry(app.store, "r", by="user:ana")
+        assert await run.result(60) == "paid"
+        assert keys == ["r.1"] * 2
 
 
 @in_asyncio
