@@ -421,6 +421,7 @@ app_flow.when("told").to(gives)
 app.register(app_flow)
 
 OPEN: dict[str, Door] = {
+    "result": lambda client, value: _of_run(client, value, "its result"),
     "start by name": start,
     "schedule": schedule,
     "signal": signal,
@@ -436,7 +437,6 @@ OPEN: dict[str, Door] = {
 CLOSED: dict[str, Door] = {
     "reason": reject,
     "step": lambda client, value: _of_run(client, value, "a step's result"),
-    "result": lambda client, value: _of_run(client, value, "its result"),
     "next generation": lambda client, value: _of_run(client, value, "its next generation"),
     "state of a chunk": lambda client, value: in_chunk(client, value, "state"),
     "appended state": lambda client, value: in_chunk(client, value, "append"),

@@ -523,7 +523,12 @@ class Execution:
         try:
             function = self.program.function
             limit = getattr(function, RESULT_LIMIT, codec.MAX_BYTES)
-            text, _ = codec.normalize(result, codec.return_annotation(function), path="result", limit=limit)
+            declared = codec.return_annotation(function)
+            if declared is Any:  # callers may say returns=
+                reader = f"a caller of workflow {self.run.workflow!r}"
+                text = codec.encode_for(reader, result, path="result", limit=limit)
+            else:
+                text, _ = codec.normalize(result, declared, path="result", limit=limit)
             self.outcome = Outcome(RunState.SUCCEEDED, result=text)
         except SignoffError as error:
             self.outcome = Outcome(RunState.FAILED, error=fatal.encode_failure(error))
