@@ -6,6 +6,7 @@ Each message says what happened, to what, and what to do. Control flow that a us
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -608,6 +609,26 @@ class PauseSwallowed(CannotRunHere):
         self.where = where
         self.caught = caught
         self.how = how
+
+
+class NotAsApproved(CannotRunHere):
+    """A tool's validators made something else of a call's arguments than what was decided on. The tool did not run.
+
+    Attributes:
+        tool: The tool.
+        approved: What was decided on, as JSON.
+        found: What the tool would have got, as JSON.
+    """
+
+    def __init__(self, tool: str, approved: object, found: object) -> None:
+        super().__init__(
+            f"tool {tool!r} would get {reprlib.repr(found)} where {reprlib.repr(approved)} was decided on: its "
+            "validators do not make the same of the same arguments each time. It did not run. Mend them, then retry "
+            "the run"
+        )
+        self.tool = tool
+        self.approved = approved
+        self.found = found
 
 
 class UnknownWorkflow(WorkflowError):

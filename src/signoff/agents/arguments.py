@@ -103,7 +103,8 @@ class Arguments:
 
         What they left as it is stays as the model sent it: it is not converted once more.
         """
-        return cast("dict[str, Any]", _merged(self.sent, self.shown, dict(edit)))
+        sent = self.repeatable if self.made else self.sent
+        return cast("dict[str, Any]", _merged(sent, self.shown, dict(edit)))
 
 
 def plain(arguments: object) -> dict[str, Any]:

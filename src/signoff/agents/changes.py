@@ -15,6 +15,7 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from signoff.agents.approvals import Policy, may_ask
 from signoff.agents.arguments import Arguments
+from signoff.agents.dynamic import dynamic_toolset
 from signoff.agents.in_workflow import is_inline, is_of_a_toolset_of_its_own, step_name_of
 from signoff.agents.pausing import noted
 from signoff.agents.tools import is_external, requires_approval
@@ -43,6 +44,7 @@ class Known:
         is_gated: Whether somebody may have to agree to the call.
         is_external: Whether somebody else runs it, and answers with its result.
         is_inline: Whether its body is workflow code, and so leaves no step of its own.
+        is_dynamic: Whether it is of a dynamic toolset, so that only steps know what it makes of arguments.
         is_checked: Whether a step checks its arguments.
         is_sequential: Whether it runs alone.
         step_name: What its steps are called, if not as it is.
@@ -57,6 +59,7 @@ class Known:
     is_gated: bool = False
     is_external: bool = False
     is_inline: bool = False
+    is_dynamic: bool = False
     is_checked: bool = False
     is_sequential: bool = False
     step_name: str | None = None
@@ -108,6 +111,7 @@ def known_of(
         is_gated=external or requires_approval(definition) or may_ask(policy, name),
         is_external=external,
         is_inline=inline,
+        is_dynamic=not inline and dynamic_toolset(tool) is not None,
         is_checked=tool.args_validator_func is not None and not inline,
         is_sequential=definition.sequential,
         step_name=None if step_name_of(tool) == name else step_name_of(tool),

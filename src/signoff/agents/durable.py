@@ -36,13 +36,16 @@ from pydantic_ai.models import KnownModelName, Model, ModelRequestContext, Model
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
+from pydantic_ai.toolsets import AbstractToolset, DynamicToolset
 
 from signoff import private_names
 from signoff.agents.approvals import Policy, check_policy, may_ask, names_in
 from signoff.agents.arguments import plain
+from signoff.agents.as_approved import AsApproved, Running, running_call
 from signoff.agents.backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.changes import Known
 from signoff.agents.deps import Copy, GivenDeps
+from signoff.agents.dynamic import facts_of, witness
 from signoff.agents.gate import ASSIGNEES, Gate
 from signoff.agents.held import GIVEN_MODEL, held, hold, let_go
 from signoff.agents.pausing import INSTEAD, without_pauses
@@ -159,6 +162,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
         """Return what the agent has of it: this, bound to the agent, and what is around and within all others."""
+        for toolset in agent.toolsets:
+            toolset.apply(witness)
         bound = cast("Durable[AgentDepsT]", super().for_agent(agent))
         bound._known_models = (agent.model, *self._models.values())
         within = WithinHooks[AgentDepsT](bound)
@@ -227,6 +232,17 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             _own.set(_Own(made))
             return await body()
 
+    async def look_at(
+        self, toolset: DynamicToolset[Any], name: str, args: dict[str, Any], ctx: RunContext[Any], copy: Copy
+    ) -> dict[str, Any]:
+        """Return what a tool of a dynamic toolset makes of arguments, see ``facts_of``. It runs inside a step."""
+
+        async def body() -> dict[str, Any]:
+            with self._durable_run_context_scope(ctx) as inner:
+                return await facts_of(toolset, name, args, inner)
+
+        return cast("dict[str, Any]", await self._unit(body, copy))
+
     @contextmanager
     def _durable_run_context_scope(self, ctx: RunContext[AgentDepsT]) -> Generator[RunContext[AgentDepsT]]:
         own = _own.get(None)
@@ -270,6 +286,13 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             why=f"its approvals= may ask people, and nobody can be asked {here}. Run it in workflow code: in a "
             "workflow, in a tool made with @in_workflow, or as a run of its own (agent_tool, ctx.rfc)",
         )
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
+        """Return the toolset with tools that run as steps, with the arguments that were decided on."""
+        if not self.in_durable_context:
+            return super().get_wrapper_toolset(toolset)
+        checked = toolset.visit_and_replace(AsApproved[AgentDepsT])
+        return super().get_wrapper_toolset(checked) or checked
 
     async def prepare_tools(
         self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]
@@ -365,9 +388,16 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             return await handler(args)
         gate = Gate.of(self, ctx)
 
+        async def handled(arguments: dict[str, Any]) -> Any:
+            known = held().known.get(call.tool_name)
+            if known is None:  # an operator has chosen the tool: the model has not called it
+                return await handler(arguments)
+            with running_call(Running(gate, call, tool_def, known)):
+                return await handler(arguments)
+
         async def through_pauses(arguments: dict[str, Any]) -> Any:
             note_call(call.tool_call_id)
-            return await gate.run_through_pauses(call, arguments, handler)
+            return await gate.run_through_pauses(call, arguments, handled)
 
         agreed = _agreed_of(ctx.tool_call_metadata if ctx.tool_call_approved else None)
 
@@ -380,7 +410,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
             note_call(call.tool_call_id)
             try:
-                return await gate.run_agreed(call, args, handler, agreed)
+                return await gate.run_agreed(call, args, handled, agreed)
             except CallDeferred as deferred:
                 if not self.barrier:
                     raise
@@ -514,7 +544,7 @@ class WithinHooks(AbstractCapability[AgentDepsT]):
         """Note what an edit is before hooks change it."""
         edit = held().edits.get(call.tool_call_id) if _here() is not None else None
         if edit is not None:
-            edit.validated = Gate.of(self._durable, ctx).arguments_of(call, args).shown
+            edit.validated = (await Gate.of(self._durable, ctx).seen(call, args)).shown
         return args
 
     async def before_tool_execute(

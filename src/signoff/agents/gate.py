@@ -22,13 +22,18 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.toolsets import DynamicToolset
 
 from signoff.agents import pausing
 from signoff.agents.approvals import ASK, Decision, ToolCall, decide
 from signoff.agents.arguments import Arguments, plain
+from signoff.agents.backend import RETRY
 from signoff.agents.call_questions import CallQuestions, answer_or_denial
 from signoff.agents.changes import Change, Known, ToolChanged, known_of
+from signoff.agents.deps import copies_of_deps
+from signoff.agents.dynamic import dynamic_toolset
 from signoff.agents.held import Edited, held
+from signoff.agents.in_workflow import step_name_of
 from signoff.agents.inline import BRANCHES, INNER, UNTOUCHED, InlineCall
 from signoff.agents.operators import RESULT, Choice, Operators
 from signoff.agents.pausing import Answered, ToolPaused
@@ -39,7 +44,7 @@ from signoff.agents.tools import is_external, requires_approval
 from signoff.agents.validating import Outcome, key_of, validate_once
 from signoff.context import Context, current_context
 from signoff.people.answers import Answer
-from signoff.people.edits import applied, is_same
+from signoff.people.edits import applied, is_kept, is_same
 from signoff.people.shown import show
 
 if TYPE_CHECKING:
@@ -50,6 +55,10 @@ Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 DENIED: Final = "A person has not allowed this call."
 
 CHANGED: Final = "A hook has changed these arguments. They are shown as the tool would get them."
+
+MADE_OTHERWISE: Final = (
+    "The tool makes something else of what the edit has left as it was. It is shown as the tool would get it."
+)
 
 INSTEAD: Final = "signoff_instead"
 """Under which name the metadata of a call has what an operator has chosen."""
@@ -158,7 +167,8 @@ class Gate:
             What the tool returned, or ``ToolDenied``.
         """
         if known.is_gated:
-            arguments = self.arguments_of(call, args)
+            arguments = await self.seen(call, args)
+            args = arguments.validated
             decision = await self._decision(call, arguments, definition, known)
             held().decided[call.tool_call_id] = (arguments.shown, decision)
             verdict = decision.get("verdict")
@@ -186,6 +196,52 @@ class Gate:
             return Arguments(sent, validated, cast("dict[str, Any]", shown))
         return Arguments.of((self.tools.tools or {}).get(name), name, call.args, validated)
 
+    async def seen(self, call: ToolCallPart, validated: dict[str, Any]) -> Arguments:
+        """Return the arguments of a call, as ``arguments_of`` does; those of a dynamic toolset's tool are looked at.
+
+        Raises:
+            ModelRetry: The tool does not take them.
+        """
+        tool = (self.tools.tools or {}).get(call.tool_name)
+        toolset = None if tool is None else dynamic_toolset(tool)
+        known = held().known.get(call.tool_name)
+        if not (toolset is not None if known is None else known.is_dynamic):
+            return self.arguments_of(call, validated)
+        found = held().dynamic
+        key = (call.tool_call_id, key_of(validated))
+        if key not in found:
+            facts = await self._facts_of(call, validated, toolset, known)
+            if "refused" in facts:
+                raise ModelRetry(facts["refused"])
+            shown = cast("dict[str, Any]", applied(show(validated).value, facts["differs"]))
+            runs = cast("dict[str, Any]", facts.get("repeatable", validated))
+            places = [tuple(place) for place in facts["unseen"]]
+            found[key] = found[call.tool_call_id, key_of(runs)] = Arguments(
+                plain(call.args), runs, shown, places
+            )
+        return found[key]
+
+    async def _facts_of(
+        self,
+        call: ToolCallPart,
+        validated: dict[str, Any],
+        toolset: DynamicToolset[Any] | None,
+        known: Known | None,
+    ) -> dict[str, Any]:
+        """Look, in a step, at what a tool of a dynamic toolset makes of arguments."""
+        tool = (self.tools.tools or {}).get(call.tool_name)
+        name = known.step_name if known is not None else None if tool is None else step_name_of(tool)
+        copy = copies_of_deps()
+
+        async def look() -> dict[str, Any]:
+            if toolset is None:  # it has changed before anybody could look: an operator is asked about it
+                return {"differs": [], "unseen": [[]]}
+            return await self.durable.look_at(toolset, name or call.tool_name, validated, self._ctx, copy)
+
+        return await self.context.step(
+            f"{self.durable.name}.{call.tool_name}:shown", look, retry=RETRY, returns=Any
+        )
+
     async def check_unchanged(
         self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], known: Known
     ) -> dict[str, Any]:
@@ -198,7 +254,7 @@ class Gate:
             SkipToolExecution: Nobody lets it happen.
         """
         shown, before = held().decided[call.tool_call_id]
-        arguments = self.arguments_of(call, args)
+        arguments = await self.seen(call, args)
         if is_same(arguments.shown, shown):
             return args
         decision = await self._decision(call, arguments, definition, known)
@@ -257,7 +313,7 @@ class Gate:
         self, results: DeferredToolResults, call: ToolCallPart, decision: Decision
     ) -> None:
         definition = self._definition(call)
-        agreed = await self._agree(call, definition, self._held_of(call), decision)
+        agreed = await self._agree(call, definition, await self._held_of(call), decision)
         if isinstance(agreed, ToolDenied):
             results.approvals[call.tool_call_id] = agreed
             return
@@ -274,7 +330,7 @@ class Gate:
         definition = self._definition(call)
         try:
             results.calls[call.tool_call_id] = await self._result_from_outside(
-                call, definition, self._held_of(call), decision
+                call, definition, await self._held_of(call), decision
             )
         except ModelRetry as retry:  # of a tool that an operator has chosen
             results.calls[call.tool_call_id] = retry
@@ -284,10 +340,10 @@ class Gate:
         held().agreed[call.tool_call_id] = agreed.arguments.validated
         held().decided[call.tool_call_id] = (agreed.arguments.shown, decision)
 
-    def _held_of(self, call: ToolCallPart) -> Arguments:
+    async def _held_of(self, call: ToolCallPart) -> Arguments:
         """Return the arguments of a call that was deferred after it was validated."""
         validated = held().validated.get(call.tool_call_id)
-        return self.arguments_of(call, plain(call.args) if validated is None else validated)
+        return await self.seen(call, plain(call.args) if validated is None else validated)
 
     def _definition(self, call: ToolCallPart) -> ToolDefinition:
         definition = self.tools.get_tool_def(call.tool_name)
@@ -334,7 +390,7 @@ class Gate:
                 if choice.goes_on:
                     continue
                 return await self.run_choice(call, sent, choice, answers=answers)
-            shown = self.arguments_of(call, args).shown
+            shown = (await self.seen(call, args)).shown
             asked = pausing.ask_for(self.context, pause, call.tool_name, shown, self._about(call))
             answer = await answer_or_denial(asked, "answered")
             if isinstance(answer, ToolDenied):
@@ -381,7 +437,7 @@ class Gate:
         if self.durable.barrier:  # comes back with the others, through `resolve`
             held().validated[call.tool_call_id] = args
             raise ApprovalRequired(metadata={"decision": decision})
-        agreed = await self._agree(call, definition, self.arguments_of(call, args), decision)
+        agreed = await self._agree(call, definition, await self.seen(call, args), decision)
         if isinstance(agreed, ToolDenied):
             return agreed
         if agreed.choice is not None:
@@ -403,7 +459,7 @@ class Gate:
         if self.durable.barrier and self.context.patched(TOGETHER):  # as in `_ask_and_run`
             held().validated[call.tool_call_id] = args
             raise CallDeferred(metadata={"decision": decision})
-        return await self._result_from_outside(call, definition, self.arguments_of(call, args), decision)
+        return await self._result_from_outside(call, definition, await self.seen(call, args), decision)
 
     async def _agree(
         self,
@@ -424,6 +480,7 @@ class Gate:
                 return ToolDenied(answer.note or DENIED)
             is_edited = bool(answer.edits)
             sent = arguments.edited(answer.proposal) if is_edited else arguments.sent
+            before = arguments.shown
             edited_by = answer.user_id or "" if is_edited else edited_by
             while (change := await self._change(call)) is not None:
                 choice = await self._choose(call, sent, change, {"approved_by": answer.user_id})
@@ -442,19 +499,23 @@ class Gate:
                     metadata={ASSIGNEES: tuple(decision.get("assignees", ()))},
                     wrap_validation_errors=False,
                 )
+                arguments = await self.seen(replace(call, args=sent), validated.validated_args or {})
             except (ValidationError, ModelRetry, ToolFailed, UnexpectedModelBehavior) as error:
                 problem, is_valid = f"These arguments are not taken: {error}", False
                 arguments = Arguments(sent, sent, answer.proposal)
                 continue
             finally:
                 del held().edits[call.tool_call_id]
-            arguments = self.arguments_of(replace(call, args=sent), validated.validated_args or {})
             is_valid = True
-            if not validating.is_changed and (
+            problem = CHANGED
+            if validating.is_changed or not (
                 validating.validated is None or is_same(arguments.shown, validating.validated)
             ):
-                return Agreed(arguments, edited_by)
-            problem = CHANGED
+                continue
+            if is_edited and not is_kept(before, answer.proposal, arguments.shown):
+                problem = MADE_OTHERWISE
+                continue
+            return Agreed(arguments, edited_by)
 
     async def _result_from_outside(
         self, call: ToolCallPart, definition: ToolDefinition, arguments: Arguments, decision: Decision

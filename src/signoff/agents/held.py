@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic_ai.models import Model
 
 from signoff.agents.approvals import Decision
+from signoff.agents.arguments import Arguments
 from signoff.agents.changes import Known
 
 GIVEN_MODEL: Final = "signoff:given:"
@@ -26,6 +27,7 @@ class Held:
         decided: What was decided on, as it was shown, and how.
         edits: What is being made of an edit.
         models: Models that workflow code has given by itself, by the ids under which steps look for them.
+        dynamic: What tools of dynamic toolsets make of arguments, by the calls' ids and what is validated.
     """
 
     known: dict[str, Known] = field(default_factory=dict[str, Known])
@@ -35,6 +37,7 @@ class Held:
         default_factory=dict[str, tuple[dict[str, Any], Decision]]
     )
     edits: dict[str, Edited] = field(default_factory=dict[str, "Edited"])
+    dynamic: dict[tuple[str, str], Arguments] = field(default_factory=dict[tuple[str, str], "Arguments"])
     models: dict[str, Model] = field(default_factory=dict[str, Model])
 
     def key_of(self, model: Model) -> str:

@@ -144,5 +144,25 @@ def is_same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
+def is_kept(old: Any, edit: Any, new: Any) -> bool:
+    """Whether everything that an edit left as it was came out as it was.
+
+    Args:
+        old: What was shown.
+        edit: What a person has made of it.
+        new: What came of the edit.
+    """
+    if is_same(old, edit):
+        return is_same(old, new)
+    if isinstance(old, dict) and isinstance(edit, dict) and isinstance(new, dict):
+        before, after = cast("dict[str, Any]", old), cast("dict[str, Any]", edit)
+        made = cast("dict[str, Any]", new)
+        return all(
+            name in made and is_kept(before[name], after[name], made[name])
+            for name in before.keys() & after.keys()
+        )
+    return True
+
+
 def _under(path: str, key: str | int) -> str:
     return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
