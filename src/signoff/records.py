@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
+from signoff.question_text import unpacked
+
 
 class RunState(StrEnum):
     """Where a run is; drawn in docs/state-machine.md."""
@@ -366,6 +368,10 @@ class Promise:
     version: int = 0  # counts amendments
     progress: str | None = None  # JSON: what a question's policy keeps, such as votes
     origin: Origin | None = None  # from where it was settled; None: by the end of its run
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.data is not (whole := unpacked(self.data)):
+            object.__setattr__(self, "data", whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic_ai import Agent, RunContext, Tool
+from pydantic_ai.toolsets import DynamicToolset, FunctionToolset
 
 from signoff import Context, Signoff
 from signoff.agents import Durable, pause
@@ -29,21 +30,29 @@ class Scene:
         as_text: bool = False,
         is_gated: bool = True,
         pauses: bool = False,
+        is_dynamic: bool = False,
         **options: Any,
     ) -> None:
         self.got: list[Any] = []
         self.app = Signoff(MemoryStore())
         sent: Any = json.dumps(shape.sent) if as_text else shape.sent
         self.script = Script(calls(("pay", sent)), says("done"))
-        agent = Agent(self.script.model, name="a", deps_type=Any, capabilities=[Durable(**options)])
 
         def got(value: Any) -> None:
             if not pauses or pause("approval_required").value["approved"]:
                 self.got.append(value)
 
-        agent.tool(shape.tool(got), requires_approval=is_gated) if takes_context(
-            shape, got
-        ) else agent.tool_plain(shape.tool(got), requires_approval=is_gated)
+        def tools(ctx: RunContext[Any] | None = None) -> FunctionToolset[Any]:
+            tool = Tool(shape.tool(got), takes_ctx=takes_context(shape, got), requires_approval=is_gated)
+            return FunctionToolset([tool], id="tools")
+
+        agent = Agent(
+            self.script.model,
+            name="a",
+            deps_type=Any,
+            toolsets=[DynamicToolset(tools, id="dynamic") if is_dynamic else tools()],
+            capabilities=[Durable(**options)],
+        )
 
         @self.app.workflow
         async def work(ctx: Context) -> list[Any]:
@@ -92,13 +101,13 @@ async def test_without_approval_the_tool_gets_what_was_sent(name: str) -> None:
 @EACH
 @pytest.mark.parametrize(
     "way",
-    [set[str](), {"barrier"}, {"crash", "text"}, {"barrier", "crash"}],
+    [set[str](), {"barrier"}, {"crash", "text"}, {"barrier", "crash"}, {"dynamic", "crash"}],
     ids=lambda way: "-".join(sorted(way)),
 )
 @in_asyncio
 async def test_what_is_approved_is_what_was_shown_and_what_runs(name: str, way: set[str]) -> None:
     shape = SHAPES[name]
-    scene = Scene(shape, as_text="text" in way, barrier="barrier" in way)
+    scene = Scene(shape, as_text="text" in way, is_dynamic="dynamic" in way, barrier="barrier" in way)
     async with environment(scene.app) as env:
         run = await env.start(scene.work)
         question = await scene.question(env)
@@ -114,12 +123,14 @@ async def test_what_is_approved_is_what_was_shown_and_what_runs(name: str, way: 
 
 @pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.edit is not None])
 @pytest.mark.parametrize(
-    "way", [set[str](), {"barrier"}, {"crash", "text"}], ids=lambda way: "-".join(sorted(way))
+    "way",
+    [set[str](), {"barrier"}, {"crash", "text"}, {"dynamic"}],
+    ids=lambda way: "-".join(sorted(way)),
 )
 @in_asyncio
 async def test_an_edit_is_validated_once_and_runs(name: str, way: set[str]) -> None:
     shape = SHAPES[name]
-    scene = Scene(shape, as_text="text" in way, barrier="barrier" in way)
+    scene = Scene(shape, as_text="text" in way, is_dynamic="dynamic" in way, barrier="barrier" in way)
     async with environment(scene.app) as env:
         run = await env.start(scene.work)
         question = await scene.question(env)

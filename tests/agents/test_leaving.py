@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, Tool
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 
 from signoff import Context, Signoff
@@ -194,13 +197,23 @@ async def forgets(done: Done) -> None:
 
 
 async def keeps(done: Done) -> None:
-    answer = pause("await_input", prompt="Q?")
-    done.append("paid" if answer is not None else "")
+    answers = [pause("await_input", prompt="Q?")]
+    done.append("paid" * len(answers))
 
 
 async def forgets_and_asks_again(done: Done) -> None:
     forgets_plainly(done)
     await pause("await_input", prompt="Again?")
+
+
+async def reads_it_without_await(done: Done) -> None:
+    if pause("await_input", prompt="Q?").approved:  # type: ignore[attr-defined]
+        done.append("paid")
+
+
+async def subscripts_it_without_await(done: Done) -> None:
+    if pause("await_input", prompt="Q?")["approved"]:  # type: ignore[index]
+        done.append("paid")
 
 
 async def takes_it_for_true(done: Done) -> None:
@@ -225,6 +238,8 @@ async def catches_that_it_compares_it(done: Done) -> None:
         forgets,
         keeps,
         forgets_and_asks_again,
+        reads_it_without_await,
+        subscripts_it_without_await,
         takes_it_for_true,
         compares_it,
         catches_that_it_compares_it,
@@ -299,7 +314,147 @@ async def test_a_toolset_with_a_task_group_lets_its_tool_leave() -> None:
     assert scene.done == ["paid"]
 
 
+async def in_a_task(done: Done) -> None:
+    done.append((await asyncio.create_task(pause("await_input", prompt="Q?"))).value)
+
+
+async def gathered(done: Done) -> None:
+    done += [each.value for each in await asyncio.gather(pause("await_input", prompt="Q?"))]
+
+
+async def in_a_shield(done: Done) -> None:
+    done.append((await asyncio.shield(pause("await_input", prompt="Q?"))).value)
+
+
+async def in_time(done: Done) -> None:
+    done.append((await asyncio.wait_for(pause("await_input", prompt="Q?"), 5)).value)
+
+
+async def in_a_generator(done: Done) -> None:
+    async def answers() -> AsyncIterator[Any]:
+        yield (await pause("await_input", prompt="Q?")).value
+
+    done += [each async for each in answers()]
+
+
+def in_a_loop_of_its_own(done: Done) -> None:
+    async def asked() -> Any:
+        return (await pause("await_input", prompt="Q?")).value
+
+    done.append(asyncio.run(asked()))
+
+
+async def raising_its_own(done: Done) -> None:
+    try:
+        done.append((await pause("await_input", prompt="Q?")).value)
+    except BaseException as error:
+        raise RuntimeError("it did not work") from error
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [in_a_task, gathered, in_a_shield, in_time, in_a_generator, in_a_loop_of_its_own, raising_its_own],
+    ids=names,
+)
+@in_asyncio
+async def test_a_pause_is_asked_and_answered_however_it_is_awaited(tool: Any) -> None:
+    scene = Scene(tool)
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        await env.idle()
+        assert scene.done == []
+        env.people.answer("Q?", "yes")
+        assert await run.result() == [["t", "went on", "success"]]
+    assert scene.done == ["yes"]
+
+
+@in_asyncio
+async def test_two_pauses_in_one_expression_are_asked_one_after_the_other() -> None:
+    async def both(done: Done) -> None:
+        said = await asyncio.gather(
+            pause("await_input", prompt="First?"), pause("await_input", prompt="Second?")
+        )
+        done += [each.value for each in said]
+
+    scene = Scene(both)
+    async with environment(scene.app) as env:
+        env.people.answer("First?", "one")
+        env.people.answer("Second?", "two")
+        assert await env.run(scene.work) == [["t", "went on", "success"]]
+    assert scene.done == ["one", "two"]
+
+
 # places that cannot pause
+
+
+@pytest.mark.parametrize("catches", [Exception, OutsideWorkflow])
+@in_asyncio
+async def test_a_step_that_catches_that_it_cannot_pause_fails(catches: type[Exception]) -> None:
+    app, done = Signoff(MemoryStore()), list[str]()
+
+    async def pay() -> None:
+        with suppress(catches):
+            await pause("approval_required", prompt="Pay?")
+        done.append("paid")
+
+    @app.workflow
+    async def work(ctx: Context) -> None:
+        await ctx.step(pay)
+
+    async with environment(app) as env:
+        with pytest.raises(OutsideWorkflow, match="pause.*was called out of place"):
+            await env.run(work)
+    assert done == ["paid"]  # once
+
+
+@in_asyncio
+async def test_a_step_that_catches_that_it_cannot_ask_fails() -> None:
+    app, done = Signoff(MemoryStore()), list[str]()
+
+    @app.workflow
+    async def work(ctx: Context) -> None:
+        async def pay() -> None:
+            with suppress(Exception):
+                await ctx.wait_for_user("Pay?")
+            done.append("paid")
+
+        await ctx.step(pay)
+
+    async with environment(app) as env:
+        with pytest.raises(OutsideWorkflow, match="from outside its workflow code"):
+            await env.run(work)
+    assert done == ["paid"]
+
+
+@in_asyncio
+async def test_a_model_that_falls_back_on_everything_skips_no_pause() -> None:
+    async def asking(messages: Any, info: Any) -> Any:
+        await pause("approval_required", prompt="Ask the model?")
+
+    app = Signoff(MemoryStore())
+    models = FallbackModel(FunctionModel(asking), Script(says("done")).model, fallback_on=lambda error: True)
+    agent = Agent(models, name="a", capabilities=[Durable()])
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go")).output
+
+    async with environment(app) as env:
+        with pytest.raises(OutsideWorkflow, match="pause.*this is a:model"):
+            await env.run(work)
+
+
+@in_asyncio
+async def test_a_thread_that_does_not_know_its_tool_says_what_to_use() -> None:
+    def in_a_pool(done: Done) -> None:
+        with ThreadPoolExecutor() as pool:
+            done.append(pool.submit(pause, "await_input", prompt="Q?").result().value)
+
+    scene = Scene(in_a_pool)
+    async with environment(scene.app) as env:
+        with pytest.raises(OutsideWorkflow, match=r"asyncio.to_thread"):
+            await env.run(scene.work)
+    assert scene.done == []
 
 
 @in_asyncio

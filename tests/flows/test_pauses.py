@@ -107,6 +107,28 @@ async def _ask(data: Data[Any]) -> None:
     await data.pause_for("approval", PAY)
 
 
+async def in_a_task_that_nobody_awaits(data: Data[Any]) -> str:
+    in_a_task_that_nobody_awaits.task = asyncio.create_task(_ask(data))  # type: ignore[attr-defined]
+    return "paid"
+
+
+async def paying_after_it_caught_it(data: Data[Any]) -> str:
+    with contextlib.suppress(BaseException):
+        await data.pause_for("approval", PAY)
+    raise ConnectionError("paid, and the line broke")
+
+
+async def waited_for_as_a_task(data: Data[Any]) -> str:
+    await asyncio.wait([asyncio.create_task(data.pause_for("approval", PAY))])
+    return "paid"
+
+
+async def shielded_and_caught(data: Data[Any]) -> str:
+    with contextlib.suppress(BaseException):
+        await asyncio.shield(data.pause_for("approval", PAY))
+    return "paid"
+
+
 async def a_coroutine_that_is_returned(data: Data[Any]) -> Any:
     return _ask(data)
 
@@ -129,7 +151,60 @@ IGNORED = [
     gathered,
     in_a_task_that_is_dropped,
     in_a_caught_group,
+    in_a_task_that_nobody_awaits,
+    paying_after_it_caught_it,
+    waited_for_as_a_task,
+    shielded_and_caught,
 ]
+
+
+async def in_a_task(data: Data[Any]) -> Any:
+    return await asyncio.create_task(data.pause_for("approval", PAY))
+
+
+async def awaited_in_a_gather(data: Data[Any]) -> Any:
+    return await asyncio.gather(data.pause_for("approval", PAY), asyncio.sleep(0))
+
+
+async def in_time(data: Data[Any]) -> Any:
+    async with asyncio.timeout(5):
+        return await asyncio.wait_for(data.pause_for("approval", PAY), 5)
+
+
+async def in_a_group(data: Data[Any]) -> Any:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_ask(data))
+
+
+def in_a_loop_of_its_own(data: Data[Any]) -> Any:
+    return asyncio.run(_ask(data))
+
+
+async def raising_its_own(data: Data[Any]) -> Any:
+    try:
+        return await data.pause_for("approval", PAY)
+    except BaseException as error:
+        raise RuntimeError("it did not work") from error
+
+
+ASKED = [in_a_task, awaited_in_a_gather, in_time, in_a_group, in_a_loop_of_its_own, raising_its_own]
+
+
+@pytest.mark.parametrize("chunk", ASKED, ids=lambda chunk: chunk.__name__)
+@in_asyncio
+async def test_a_pause_is_asked_however_it_is_awaited(chunk: Callable[[Data[Any]], Any]) -> None:
+    flow, came = refunding(chunk)
+    app = Signoff(MemoryStore())
+    app.register(flow)
+    async with environment(app) as env:
+        execution = await Executions(env.client, "f").start("x")
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        assert "{'approved': True}" not in came
+        await env.client.answer(question.id, True, user_id="ana")
+        await env.idle()
+        assert await execution.status() is RunState.PAUSED
+    assert "{'approved': True}" in came
 
 
 def refunding(chunk: Callable[[Data[Any]], Any]) -> tuple[Flow, list[str]]:
@@ -209,6 +284,7 @@ async def test_what_a_chunk_does_after_it_has_ended_is_refused() -> None:
     @flow.chunk
     async def hasty(data: Data[Any]) -> None:
         async def later() -> None:
+            await ended.wait()
             for leave in (
                 lambda: data.pause_for("approval", PAY),
                 lambda: data.set_state("a", 1),
@@ -220,11 +296,12 @@ async def test_what_a_chunk_does_after_it_has_ended_is_refused() -> None:
 
         tasks.append(asyncio.create_task(later()))
 
-    tasks = list[asyncio.Task[None]]()
+    tasks, ended = list[asyncio.Task[None]](), asyncio.Event()
     flow.to(hasty)
     app.register(flow)
     async with environment(app) as env:
         assert await (await Executions(env.client, "f").start("x")).result() == {}
+        ended.set()
         await asyncio.gather(*tasks)
     assert len(refused) == 3
 

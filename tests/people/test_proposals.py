@@ -301,3 +301,28 @@ def test_an_edit_that_its_type_makes_something_else_of_is_refused() -> None:
     assert proposal.shown == {"day": "2026-01-02"}
     with pytest.raises(InvalidValue, match=r"proposal\.day"):
         proposal.approved({"day": "2026-02-01"})
+
+
+class Row(BaseModel):
+    cents: Annotated[int, BeforeValidator(lambda euros: euros * 100)]
+    note: str = ""
+
+
+class Rows(BaseModel):
+    rows: list[Row]
+
+
+EDITS: dict[str, Callable[[list[Any]], list[Any]]] = {
+    "moved": lambda rows: rows[::-1],
+    "removed": lambda rows: rows[1:],
+    "removed and changed": lambda rows: [{**rows[1], "note": "late"}],
+    "moved and changed": lambda rows: [{**rows[1], "note": "late"}, rows[0]],
+    "added": lambda rows: [*rows, {"cents": 5, "note": "new"}],
+}
+
+
+@pytest.mark.parametrize("how", EDITS)
+def test_rows_that_an_edit_moves_removes_or_adds_are_what_was_approved(how: str) -> None:
+    proposal = Proposal.of(Rows.model_validate({"rows": [{"cents": 1}, {"cents": 2}]}), Rows)
+    edited = {"rows": EDITS[how](proposal.shown["rows"])}
+    assert proposal.approved(edited).model_dump() == edited

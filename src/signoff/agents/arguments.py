@@ -16,12 +16,15 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import PydanticUndefined
 
 from signoff.agents.in_workflow import function_tool
-from signoff.people.edits import all_edits, is_same
+from signoff.people.edits import all_edits, is_same, rows_from
 from signoff.people.shown import ABSENT, show, show_slots
 from signoff.people.slots import Place, Slot, hints_of, parameter_slot
 
 LONGEST: Final = 500
-"""How many characters are shown of what the model sent, beside what the tool gets."""
+"""How many characters are shown at most of a text that the model sent, beside what the tool gets."""
+
+MOST: Final = 20
+"""How many rows or fields are shown at most of it, where it is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,17 +230,14 @@ def _merged_objects(sent: dict[str, Any], shown: dict[str, Any], edit: dict[str,
 
 
 def _merged_lists(sent: list[Any], shown: list[Any], edit: list[Any]) -> list[Any]:
+    """Return what stands for the rows of an edit: of a row that was moved or left, what the model sent of it."""
     if len(sent) != len(shown):
         return edit
-    if len(edit) == len(shown):
-        return [_merged(*three) for three in zip(sent, shown, edit, strict=True)]
-    rest, made = list(range(len(shown))), list[Any]()
-    for value in edit:
-        found = next((n for n in rest if is_same(shown[n], value)), None)
-        if found is not None:
-            rest.remove(found)
-        made.append(value if found is None else sent[found])
-    return made
+    from_ = rows_from(shown, edit)
+    return [
+        value if n is None else _merged(sent[n], shown[n], value)
+        for n, value in zip(from_, edit, strict=True)
+    ]
 
 
 def _is_within(sent: Any, shown: Any) -> bool:
@@ -269,8 +269,19 @@ def _add(sent: Any, shown: Any, place: Place) -> None:
 
 
 def _cut(sent: Any) -> Any:
-    written = json.dumps(sent)
-    return sent if len(written) <= LONGEST else f"{written[: LONGEST - 1]}…"
+    """Leave out the middle of what is long, and say so. What is left has the names it had."""
+    if len(json.dumps(sent)) <= LONGEST:
+        return sent
+    if isinstance(sent, dict):
+        parts = list(cast("dict[str, Any]", sent).items())
+        kept = {name: _cut(part) for name, part in parts[:MOST]}
+        return kept if len(parts) <= MOST else {**kept, "…": f"{len(parts) - MOST} more"}
+    if isinstance(sent, list):
+        rows = cast("list[Any]", sent)
+        kept_rows = [_cut(each) for each in rows[:MOST]]
+        return kept_rows if len(rows) <= MOST else [*kept_rows, f"… {len(rows) - MOST} more"]
+    text = str(sent)
+    return f"{text[: LONGEST // 2]}… {len(text) - LONGEST // 2:,} characters more"
 
 
 def _pointer(place: Place) -> str:

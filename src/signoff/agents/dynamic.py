@@ -53,8 +53,11 @@ async def facts_of(
         except Exception as error:  # a validator may raise ModelRetry, too
             return {"refused": str(error)}
         found = Arguments.of(tool, name, args, validated)
-    facts: dict[str, Any] = {"differs": found.differs, "unseen": [list(place) for place in found.unseen]}
-    return {**facts, "repeatable": found.repeatable} if found.made else facts
+    places = {"unseen": found.unseen, "made": found.made}
+    return {
+        "differs": found.differs,
+        **{name: [list(place) for place in each] for name, each in places.items()},
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pydantic_ai.exceptions import (
     ToolFailed,
     UnexpectedModelBehavior,
 )
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.toolsets import DynamicToolset
@@ -214,11 +214,12 @@ class Gate:
             if "refused" in facts:
                 raise ModelRetry(facts["refused"])
             shown = cast("dict[str, Any]", applied(show(validated).value, facts["differs"]))
-            runs = cast("dict[str, Any]", facts.get("repeatable", validated))
-            places = [tuple(place) for place in facts["unseen"]]
-            found[key] = found[call.tool_call_id, key_of(runs)] = Arguments(
-                plain(call.args), runs, shown, places
-            )
+            unseen, made = ([tuple(place) for place in facts[name]] for name in ("unseen", "made"))
+            arguments = Arguments(plain(call.args), validated, shown, unseen, made)
+            if made:
+                again = Arguments(validated, validated, shown, unseen, made).repeatable
+                arguments = replace(arguments, validated=again)
+            found[key] = found[call.tool_call_id, key_of(arguments.validated)] = arguments
         return found[key]
 
     async def _facts_of(
@@ -235,7 +236,7 @@ class Gate:
 
         async def look() -> dict[str, Any]:
             if toolset is None:  # it has changed before anybody could look: an operator is asked about it
-                return {"differs": [], "unseen": [[]]}
+                return {"differs": [], "unseen": [[]], "made": []}
             return await self.durable.look_at(toolset, name or call.tool_name, validated, self._ctx, copy)
 
         return await self.context.step(
@@ -434,7 +435,7 @@ class Gate:
         args: dict[str, Any],
         decision: Decision,
     ) -> Any:
-        if self.durable.barrier:  # comes back with the others, through `resolve`
+        if self.durable.barrier and not self._ends_with_output():  # comes back with the others, in `resolve`
             held().validated[call.tool_call_id] = args
             raise ApprovalRequired(metadata={"decision": decision})
         agreed = await self._agree(call, definition, await self.seen(call, args), decision)
@@ -450,13 +451,20 @@ class Gate:
         )
         return as_edited(await self.tools.execute_tool_call(validated), agreed.edit)
 
+    def _ends_with_output(self) -> bool:
+        """Whether the response gives the agent's output, too: Pydantic AI then drops the calls that are deferred."""
+        response = next(each for each in reversed(self._ctx.messages) if isinstance(each, ModelResponse))
+        names = {part.tool_name for part in response.parts if isinstance(part, ToolCallPart)}
+        tools = self.tools.tools or {}
+        return any(name in tools and tools[name].tool_def.kind == "output" for name in names)
+
     async def _run_instead(self, call: ToolCallPart, agreed: Agreed, choice: Choice) -> Any:
         return await self.run_choice(call, agreed.arguments.sent, choice, agreed.edit)
 
     async def _ask_for_result(
         self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], decision: Decision
     ) -> Any:
-        if self.durable.barrier and self.context.patched(TOGETHER):  # as in `_ask_and_run`
+        if self.durable.barrier and not self._ends_with_output() and self.context.patched(TOGETHER):
             held().validated[call.tool_call_id] = args
             raise CallDeferred(metadata={"decision": decision})
         return await self._result_from_outside(call, definition, await self.seen(call, args), decision)

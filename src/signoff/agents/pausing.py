@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args
@@ -19,6 +21,7 @@ from signoff.codec.annotations import readable
 from signoff.context import Context
 from signoff.engine.built import Awaited
 from signoff.engine.loop import calling_line
+from signoff.engine.scope import refused
 from signoff.errors import NotAwaited, OutsideWorkflow, RegistrationError
 from signoff.people.actions import Action
 from signoff.people.answers import Answer
@@ -35,6 +38,8 @@ Then = Literal["tool", "model"]
 E = TypeVar("E", bound=BaseException)
 
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
+
+SAID: Final = "pause(...)"
 
 PLACE: Final = "it is for tools that run as steps of a durable agent"
 
@@ -92,20 +97,50 @@ class ToolPaused(BaseException):
 Answered = tuple[Pause, Answer]
 
 
+@dataclass(slots=True)
+class _Given:
+    """An answer that a pause gives: the line of the pause, and whether code has looked at the answer."""
+
+    line: str
+    is_taken: bool = False
+
+
 class _Call:
     """One call of a tool, in its step.
 
     Attributes:
         leaving: How it leaves.
         run: The id of the agent's run.
-        resumed: The answers that its pauses have had.
     """
 
     def __init__(self, tool: str, answers: Sequence[Answered]) -> None:
         self.leaving = Leaving[Pause](tool)
         self.run = agent_run_here()
-        self.resumed: list[Resumed] = []
+        self._resumed: list[tuple[weakref.ref[Resumed], _Given]] = []
+        self._missed: _Given | None = None
         self._answers = list(answers)  # that no pause has had yet
+
+    def give(self, answer: Answer, line: str) -> Resumed:
+        """Return what a pause gives that has its answer."""
+        given = _Given(line)
+        resumed = Resumed(answer, given)
+        self._resumed.append((weakref.ref(resumed), given))
+        return resumed
+
+    def note_missed(self) -> None:
+        """Note, where it leaves once more, an answer that nothing of its code can look at any more."""
+        lost = (given for resumed, given in self._resumed if not given.is_taken and resumed() is None)
+        self._missed = self._missed or next(lost, None)
+
+    def missed(self, *, has_left: bool) -> _Given | None:
+        """Return an answer that its code has not looked at.
+
+        Args:
+            has_left: Whether it has left once more, so that it may yet look at an answer when it runs again.
+        """
+        if has_left:
+            return self._missed
+        return self._missed or next((given for _, given in self._resumed if not given.is_taken), None)
 
     def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
         """Return the answer to a pause; None: nobody was asked that."""
@@ -136,34 +171,43 @@ _call: contextvars.ContextVar[_Call | str] = contextvars.ContextVar("signoff_too
 _round: contextvars.ContextVar[Round | None] = contextvars.ContextVar("signoff_tool_round", default=None)
 
 
-class Resumed(Awaited, Awaitable[Answer]):
+class Resumed(Awaited, Coroutine[Any, Any, Answer]):
     """An answer that is there: ``await`` it, or read ``value`` in a plain function.
 
-    A tool that does neither has not looked at the answer, and fails.
+    A tool that does neither has not looked at the answer, and fails. It is a coroutine, as what ``wait_for_user`` gives
+    in a workflow: ``asyncio.create_task`` takes it.
 
     Args:
         value: The answer.
-        line: The line of the pause.
+        given: Where it is noted that the answer is looked at.
     """
 
-    def __init__(self, value: Answer, line: str) -> None:
+    def __init__(self, value: Answer, given: _Given) -> None:
         self._value = value
-        self.line = line
-        self.is_taken = False
+        self._given = given
 
     @property
     def said(self) -> str:
-        return "pause(...)"
+        return SAID
 
     @property
     def value(self) -> Answer:
         """The answer."""
-        self.is_taken = True
+        self._given.is_taken = True
         return self._value
 
     def __await__(self) -> Generator[Any, None, Answer]:
         yield from ()
         return self.value
+
+    def send(self, value: Any) -> Any:
+        raise StopIteration(self.value)
+
+    def throw(self, *error: Any) -> Any:
+        raise error[0]
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way."""
 
 
 def pause(
@@ -229,11 +273,10 @@ def pause(
     """
     call = _call.get(None)
     if not isinstance(call, _Call):
-        raise OutsideWorkflow("pause(...)", why=call or PLACE)
+        raise refused(OutsideWorkflow("pause(...)", why=call or _place_here()))
     if agent_run_here() != call.run:
-        raise OutsideWorkflow(
-            "pause(...)", why=f"{PLACE}, and this is an agent that runs inside such a tool. {INSTEAD}"
-        )
+        why = f"{PLACE}, and this is an agent that runs inside such a tool. {INSTEAD}"
+        raise refused(OutsideWorkflow("pause(...)", why=why))
     if reason not in REASONS:
         raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
     if then not in get_args(Then):
@@ -243,8 +286,7 @@ def pause(
     if answer is not None:
         here = inspect.currentframe()
         given = answer if answer_type is None else _typed(answer, answer_type)
-        call.resumed.append(Resumed(given, calling_line(here and here.f_back)))
-        return call.resumed[-1]
+        return call.give(given, calling_line(here and here.f_back))
     schema = None if answer_type is None else TypeAdapter(readable(answer_type)).json_schema()
     data = dict(payload or {})
     codec.encode(data, path="payload")  # refused here, where it is written
@@ -264,8 +306,19 @@ def pause(
         rules["timeout_answer"] = {"value": timeout_answer} if is_wrapped else timeout_answer
     question = Question.make(prompt or f"pause({reason!r})", **wanted.question())
     check_policy_options(question.text, question.input_type, rules, question=question)
+    call.note_missed()
     left = call.leaving.leave(replace(wanted, policy=plain_options(rules)))
     return cast("Resumed", left)
+
+
+def _place_here() -> str:
+    """Say where a pause belongs, and of a thread that it may not know its tool."""
+    if threading.current_thread() is threading.main_thread():
+        return PLACE
+    return (
+        f"{PLACE}. A thread that a tool begins knows its tool only if it gets the tool's context: use "
+        "asyncio.to_thread(...), or contextvars.copy_context().run"
+    )
 
 
 def _typed(answer: Answer, declared: Any) -> Answer:
@@ -296,12 +349,15 @@ async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
     token = _call.set(call)
     try:
         result, pause = await call.leaving.run(body)
+    except (AttributeError, TypeError) as error:  # such as pause(...).approved
+        if (missed := call.missed(has_left=False)) is not None:
+            raise NotAwaited(f"tool {tool!r}", SAID, missed.line, f"was not awaited ({error})") from error
+        raise
     finally:
         _call.reset(token)
-    for each in call.resumed:
-        if not each.is_taken:
-            how = "was never awaited, so that the tool went on without a look at its answer"
-            raise NotAwaited(f"tool {tool!r}", each.said, each.line, how)
+    if (missed := call.missed(has_left=pause is not None)) is not None:
+        how = "was never awaited, so that the tool went on without a look at its answer"
+        raise NotAwaited(f"tool {tool!r}", SAID, missed.line, how)
     if pause is None:
         return result
     return {"kind": MARK, **{name: getattr(pause, name) for name in Pause.__slots__}}

@@ -27,6 +27,7 @@ from signoff.errors import (
     CannotRunHere,
     CircularWait,
     InvalidValue,
+    OutsideWorkflow,
     PromiseCancelled,
     PromiseRejected,
     PromiseTimeout,
@@ -225,7 +226,9 @@ class StepCall(Call[Any]):
         "ends",
         "function",
         "given",
+        "has_tasks",
         "kwargs",
+        "refused",
         "speech",
         "step_options",
         "thread_wait",
@@ -253,6 +256,8 @@ class StepCall(Call[Any]):
         self.context: contextvars.Context | None = None  # of the code that awaits it, for the step to see
         self.attempt = 0  # that is made, or was last
         self.thread_wait = 0.0  # for how many seconds that attempt has waited for a thread
+        self.has_tasks = False  # made by its code
+        self.refused: OutsideWorkflow | None = None  # a question that its code could not ask here
         self.speech: Speech | None = None  # while it is made
         self.voice: Voice | None = None  # of that attempt, once it is asked for
         self.ends: Sequence[tuple[float, Entry]] = ()  # of its attempts, see ``Past.ends``

@@ -38,6 +38,7 @@ from signoff.engine.loop import (
     waiting_line,
 )
 from signoff.engine.past import Past, Recorded
+from signoff.engine.scope import refused
 from signoff.engine.weight import runs_weighed
 from signoff.errors import (
     BusyLoop,
@@ -282,7 +283,8 @@ class Execution:
             OutsideWorkflow: This is not the run's own code, but a step or something outside.
         """
         if not self.loop.is_running_here():
-            raise OutsideWorkflow(f"{call.kind} {call.name!r}", self.run.id)
+            error = OutsideWorkflow(f"{call.kind} {call.name!r}", self.run.id)
+            raise refused(error) if call.kind is CallKind.QUESTION else error
         if self.dropped is not None:
             self.failure = self.failure or self.dropped
         future = self.loop.create_future()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 from typing import TYPE_CHECKING, Any
 
+from signoff.errors import OutsideWorkflow
 from signoff.records import Run
 from signoff.traceparent import trace_id_of, traceparent_of
 
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
 
 current_run: contextvars.ContextVar[Run] = contextvars.ContextVar("signoff_run")
 current_attempt: contextvars.ContextVar[tuple[StepCall, int]] = contextvars.ContextVar("signoff_attempt")
+
+
+def refused(error: OutsideWorkflow) -> OutsideWorkflow:
+    """Note that code asks people where nobody can be asked. A step fails then, also if its code catches the error.
+
+    Args:
+        error: What the code is about to get.
+    """
+    attempt = current_attempt.get(None)
+    if attempt is not None:
+        attempt[0].refused = error
+    return error
 
 
 def fields_of(run: Run) -> dict[str, Any]:

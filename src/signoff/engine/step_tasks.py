@@ -12,6 +12,13 @@ from signoff.engine.fatal import as_failure, is_ctrl_c
 from signoff.engine.scope import current_attempt
 
 
+async def let_begin() -> None:
+    """Have tasks begin that the step which runs here has made, so that it is known of each how it begins."""
+    attempt = current_attempt.get(None)
+    if attempt is not None and attempt[0].has_tasks:
+        await asyncio.sleep(0)
+
+
 @contextmanager
 def contained(loop: asyncio.AbstractEventLoop) -> Generator[None]:
     """Have steps end nothing but themselves on a loop, while a worker runs there.
@@ -49,7 +56,9 @@ class _Factory:
         self.is_over = False
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
-        if not self.is_over and asyncio.iscoroutine(coro) and current_attempt.get(None) is not None:
+        attempt = None if self.is_over else current_attempt.get(None)
+        if attempt is not None and asyncio.iscoroutine(coro):
+            attempt[0].has_tasks = True
             coro = _Contained(coro)
         if self._before is not None:
             return self._before(loop, coro, **more)

@@ -153,6 +153,7 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: StepThr
     cancelled; a plain function goes on in its thread then, and what it returns is dropped.
     """
     current_attempt.set((call, number))
+    call.refused = None
     if telemetry.subscribers:
         return await _run_announced(call, number, threads)
     return await _run(call, number, threads)
@@ -202,6 +203,8 @@ async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
 
 def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
     """Return what came of an attempt that returned. A value that cannot be kept is not tried for again."""
+    if call.refused is not None:
+        return Attempt(call, number, error=call.refused)
     options = call.step_options
     limit = codec.MAX_BYTES if options.durable else sys.maxsize  # only what is journaled has a limit
     path = f"result of step {call.name!r}"

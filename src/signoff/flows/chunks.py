@@ -17,6 +17,7 @@ from signoff.codec.annotations import Unreadable, reader
 from signoff.context import Context
 from signoff.engine.calls import Effect
 from signoff.engine.retry import RetryPolicy
+from signoff.engine.step_tasks import let_begin
 from signoff.engine.steps import current_step
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.calling import is_async, unwrapped
@@ -134,6 +135,7 @@ async def run_chunk(
         current_step().live(BEGUN, LIVE)
         try:
             output = await cast("Awaitable[Any]", chunk.function(given))
+            await let_begin()  # a pause in a task that nobody awaits is noticed
         except BaseException as error:
             output = _left(given, error)
         finally:
@@ -186,9 +188,23 @@ def _left(given: Data[Any], error: BaseException) -> Paused:
         others = group.split(Left)[1]
         if others is not None:
             raise others
-    elif not isinstance(error, Left):
+    elif not isinstance(error, Left) and not _carries_leaving(error):
+        if isinstance(error, Exception) and not isinstance(error, NEVER_BETTER):
+            raise PauseIgnored(paused.chunk, paused.line, True, shortened(repr(error))) from error
         raise error
     return paused
+
+
+def _carries_leaving(error: BaseException) -> bool:
+    """Whether an exception was raised in the place of what leaves the chunk, by code that handled that."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        if isinstance(each, Left):
+            return True
+        seen.add(id(each))
+        each = each.__cause__ or each.__context__
+    return False
 
 
 def _recorded(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Coroutine, Generator, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, cast
@@ -57,8 +57,10 @@ class Done:
         yield from ()
 
 
-class Paused:
+class Paused(Coroutine[Any, Any, Any]):
     """A pause that was asked for: ``await`` it, or return it from a plain function.
+
+    It is a coroutine, so ``asyncio.create_task`` takes it.
 
     Attributes:
         chunk: The chunk's place.
@@ -75,6 +77,17 @@ class Paused:
         self.was_awaited = True
         yield from ()
         raise Left
+
+    def send(self, value: Any) -> Any:
+        self.was_awaited = True
+        raise Left
+
+    def throw(self, *error: Any) -> Any:
+        self.was_awaited = True
+        raise error[0]
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way."""
 
     def __bool__(self) -> bool:
         raise PauseIgnored(self.chunk, self.line, was_awaited=False)

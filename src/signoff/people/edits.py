@@ -144,6 +144,31 @@ def is_same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
+def rows_from(old: list[Any], edit: list[Any]) -> list[int | None]:
+    """Say of each row of an edited list which row it was; None: it is new.
+
+    Rows that are the same are found wherever they are. Of those that were changed it is known only where they still
+    are in their place.
+    """
+    found: list[int | None] = [
+        n if n < len(old) and is_same(old[n], row) else None for n, row in enumerate(edit)
+    ]
+    known = set(found)
+    rest = [n for n in range(len(old)) if n not in known]
+    for place, row in enumerate(edit):
+        if (
+            found[place] is None
+            and (moved := next((n for n in rest if is_same(old[n], row)), None)) is not None
+        ):
+            found[place] = moved
+            rest.remove(moved)
+    if len(edit) == len(old):
+        for place in range(len(edit)):
+            if found[place] is None and place in rest:
+                found[place] = place
+    return found
+
+
 def is_kept(old: Any, edit: Any, new: Any) -> bool:
     """Whether everything that an edit left as it was came out as it was.
 
@@ -154,6 +179,16 @@ def is_kept(old: Any, edit: Any, new: Any) -> bool:
     """
     if is_same(old, edit):
         return is_same(old, new)
+    if isinstance(old, list) and isinstance(edit, list):
+        before_rows, after_rows = cast("list[Any]", old), cast("list[Any]", edit)
+        rows = cast("list[Any]", new) if isinstance(new, list) else []
+        if len(rows) != len(after_rows):
+            return False
+        if rows_from(before_rows, after_rows) != list(
+            range(len(before_rows))
+        ):  # rows came, went or were moved
+            return is_same(edit, new)
+        return all(map(is_kept, before_rows, after_rows, rows))
     if isinstance(old, dict) and isinstance(edit, dict) and isinstance(new, dict):
         before, after = cast("dict[str, Any]", old), cast("dict[str, Any]", edit)
         made = cast("dict[str, Any]", new)

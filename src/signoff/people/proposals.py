@@ -12,7 +12,7 @@ from pydantic import BaseModel, RootModel
 
 from signoff import codec
 from signoff.errors import InvalidValue, NotSerializable
-from signoff.people.edits import is_same
+from signoff.people.edits import is_same, rows_from
 from signoff.people.shown import ABSENT, show
 from signoff.people.slots import Slot, dataclass_slots, model_slots
 
@@ -92,10 +92,16 @@ class Proposal:
         A validator that strips a text leaves a stripped one alone. One that makes cents of euros makes more of cents:
         what people saw and changed are cents, so they stay what they are.
         """
-        stable = self._shown_of(
-            codec.decode(codec.encode(self.shown), cast("object", self.declared), path="proposal")
-        )
-        return _as_approved(made, again, plain, self.shown, stable, "proposal")
+        try:
+            twice = self._made_of(again)
+        except InvalidValue:
+            twice = None
+        return _as_approved(made, again, plain, self.shown, self._made_of(self.shown), twice, "proposal")
+
+    def _made_of(self, plain: Any) -> Any:
+        """Return what the type makes of JSON, as JSON."""
+        made = codec.decode(codec.encode(plain), cast("object", self.declared), path="proposal")
+        return self._shown_of(made)
 
 
 def _is_plain(value: Any) -> bool:
@@ -144,20 +150,42 @@ def _kept_row(old: Any, new: Any, shown: list[Any], plain: list[Any]) -> Any:
     if not is_row or hasattr(new, "_fields"):
         return new
     first, second = cast("Sequence[Any]", old), cast("Sequence[Any]", new)
-    if not len(first) == len(second) == len(shown) == len(plain):
+    if len(first) != len(shown) or len(second) != len(plain):
         return new
-    parts = [_kept(*four) for four in zip(first, second, shown, plain, strict=True)]
+    whence = _whence(new, shown, plain)
+    parts = [
+        part if n is None else _kept(first[n], part, shown[n], row)
+        for n, part, row in zip(whence, second, plain, strict=True)
+    ]
     return parts if isinstance(cast("object", new), list) else tuple(parts)
 
 
-def _as_approved(made: Any, again: Any, plain: Any, shown: Any, stable: Any, path: str) -> Any:
-    """Put back what was approved where a validator changes what it has made itself."""
+def _whence(made: Any, shown: list[Any], plain: list[Any]) -> Sequence[int | None]:
+    """Say of each row which one it was; None: it is new. The parts of a tuple stay in their places."""
+    if isinstance(made, list):
+        return rows_from(shown, plain)
+    return [n if n < len(shown) else None for n in range(len(plain))]
+
+
+def _as_approved(made: Any, again: Any, plain: Any, shown: Any, stable: Any, twice: Any, path: str) -> Any:
+    """Put back what was approved where a validator changes what it has made itself.
+
+    Args:
+        made: What the type has made of the edit.
+        again: The same as JSON.
+        plain: The edit.
+        shown: What was proposed.
+        stable: What the type makes of that.
+        twice: What it makes of ``again``: of what is new, nothing was proposed.
+        path: Where it is.
+    """
     if is_same(again, plain):
         return made
-    rows = (made, again, plain, shown, stable)
-    if all(isinstance(each, (list, tuple)) for each in rows) and len({len(each) for each in rows}) == 1:
-        parts = [_as_approved(*five, f"{path}.{n}") for n, five in enumerate(zip(*rows, strict=True))]
-        return parts if isinstance(made, list) else tuple(parts)
+    if isinstance(made, (list, tuple)) and all(map(_is_list, (again, plain, shown, stable))):
+        parts = cast("Sequence[Any]", made)
+        rows = _rows_as_approved(parts, again, plain, shown, stable, twice, path)
+        if rows is not None:
+            return rows if isinstance(parts, list) else tuple(rows)
     if isinstance(plain, Mapping) and isinstance(again, Mapping):
         after, before = cast("Mapping[str, Any]", plain), _object(shown)
         for name, key in _names(made):
@@ -169,6 +197,7 @@ def _as_approved(made: Any, again: Any, plain: Any, shown: Any, stable: Any, pat
                 after[key],
                 before.get(key),
                 _object(stable).get(key),
+                _object(twice).get(key),
                 f"{path}.{key}",
             )
             made = _with(made, name, part)
@@ -179,6 +208,37 @@ def _as_approved(made: Any, again: Any, plain: Any, shown: Any, stable: Any, pat
     if isinstance(approved, (str, int, float)) and type(made) is type(approved):
         return approved
     raise InvalidValue(path, f"was approved as {plain!r}, and its type makes {again!r} of it")
+
+
+def _rows_as_approved(
+    made: Sequence[Any],
+    again: list[Any],
+    plain: list[Any],
+    shown: list[Any],
+    stable: list[Any],
+    twice: Any,
+    path: str,
+) -> list[Any] | None:
+    """Return rows as they were approved; None: the type has made more or fewer of them."""
+    if not len(made) == len(again) == len(plain) or len(shown) != len(stable):
+        return None
+    more = cast("list[Any]", twice) if _is_list(twice) and len(twice) == len(again) else [None] * len(again)
+    return [
+        _as_approved(
+            made[place],
+            again[place],
+            plain[place],
+            again[place] if n is None else shown[n],
+            more[place] if n is None else stable[n],
+            more[place],
+            f"{path}.{place}",
+        )
+        for place, n in enumerate(_whence(made, shown, plain))
+    ]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
 
 
 def _object(plain: Any) -> Mapping[str, Any]:

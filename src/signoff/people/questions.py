@@ -18,6 +18,7 @@ from signoff.people.callbacks import Callback, Terms
 from signoff.people.policies import Policy
 from signoff.people.proposals import Proposal
 from signoff.people.schemas import listed, problems
+from signoff.question_text import packed, unpacked
 from signoff.records import Promise
 
 InputType = Literal["approval", "text", "select", "multiselect", "form", "external"]
@@ -188,7 +189,7 @@ class Question:
     @classmethod
     def from_json(cls, text: str) -> Question:
         """Read a question as ``to_json`` wrote it."""
-        parts = json.loads(text)
+        parts = json.loads(unpacked(text))
         parts.pop("policy", None)
         del parts["digest"]
         return cls(**parts)
@@ -196,7 +197,7 @@ class Question:
     def to_json(self, policy: Policy | None = None) -> str:
         """Write the question, with its digest and what holds of it beside its form."""
         rules = "" if policy is None or policy.is_plain else f',"policy":{policy.to_json()}'
-        return f'{self._text[:-1]},"digest":"{self.digest}"{rules}}}'
+        return packed(f'{self._text[:-1]},"digest":"{self.digest}"{rules}}}')
 
     @cached_property
     def digest(self) -> str:
