@@ -358,6 +358,20 @@ async def test_long_arguments_are_elided_where_they_are_named_and_visibly() -> N
         assert found["metadata"]["sent"] == {"euros": 70, "note": "n" * 250 + "… 1,750 characters more"}
 
 
+@in_asyncio
+async def test_letters_that_look_like_others_are_named() -> None:
+    paid: list[Any] = []
+    scene = Paying(paying(paid), {"euros": 70, "note": "to p\u0430ypal"}, paid)
+    async with environment(scene.app) as env:
+        await env.start(scene.work)
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        found = asked(question)
+        assert found["action"]["arguments"]["note"] == "to p\u0430ypal"
+        assert found["metadata"]["mixed_alphabets"] == [r"p\u0430ypal"]
+        assert r"p\u0430ypal" in found["help"]
+
+
 # The output beside a call
 
 

@@ -661,6 +661,20 @@ def test_an_argument_that_was_hidden_whole_comes_back_whole() -> None:
     assert [each for each, _ in wrong] == ["edited.n.0"]
 
 
+def test_rows_that_look_the_same_are_not_taken_for_one_another() -> None:
+    asked = {"input_type": "approval", "proposal": {"notes": ["to S1111", "to S2222"]}}
+    seen = {**asked, "proposal": {"notes": ["to [redacted]", "to [redacted]"]}}
+    start = Redaction(["iban"]).start
+    for edited, refused in (
+        ({"notes": ["to [redacted]", "to [redacted]"]}, []),
+        ({"notes": ["to [redacted]"]}, ["edited.notes.0"]),
+        ({"notes": ["to S3333", "to [redacted]"]}, []),
+    ):
+        meant, wrong = restored(start, asked, {"approved": True, "edited": edited}, seen)
+        assert [each for each, _ in wrong] == refused
+        assert wrong or meant["edited"]["notes"][-1] == "to S2222"
+
+
 def test_what_the_proposal_says_itself_is_no_placeholder_where_it_is_left_as_it_was() -> None:
     asked = {"input_type": "approval", "proposal": {"text": "[redacted /iban]", "iban": "1"}}
     start = Redaction(["iban"]).start

@@ -15,6 +15,7 @@ from signoff.agents.arguments import Arguments
 from signoff.context import Context
 from signoff.errors import QuestionCancelled, SignalTimeout
 from signoff.people.actions import Action
+from signoff.people.alphabets import mixed_words
 from signoff.people.answers import Answer
 from signoff.people.foreign_schemas import checkable, checked_as
 
@@ -59,6 +60,7 @@ class CallQuestions:
             "sent": arguments.converted,
             "not_shown": arguments.places,
             "not_checked": unchecked,
+            "mixed_alphabets": mixed_words(arguments.shown),
         }
         asked = self._context.wait_for_user(
             decision.get("prompt") or f"{self._agent} wants to call {self._call.tool_name}",
@@ -119,6 +121,9 @@ def _notes(noted: Mapping[str, Any]) -> str:
         said.append(f"Shown as the model sent it, not as the tool gets it: {', '.join(noted['not_shown'])}.")
     if noted["not_checked"]:
         said.append(f"An edit is not checked before it is sent: {noted['not_checked']}.")
+    if noted["mixed_alphabets"]:
+        words = ", ".join(noted["mixed_alphabets"])
+        said.append(f"Letters of several alphabets stand in one word, and may look alike: {words}.")
     return " ".join(said)
 
 

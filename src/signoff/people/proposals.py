@@ -181,11 +181,11 @@ def _as_approved(made: Any, again: Any, plain: Any, shown: Any, stable: Any, twi
     """
     if is_same(again, plain):
         return made
-    if isinstance(made, (list, tuple)) and all(map(_is_list, (again, plain, shown, stable))):
+    if isinstance(cast("object", made), (list, tuple)) and all(map(_is_list, (again, plain, shown, stable))):
         parts = cast("Sequence[Any]", made)
         rows = _rows_as_approved(parts, again, plain, shown, stable, twice, path)
         if rows is not None:
-            return rows if isinstance(parts, list) else tuple(rows)
+            return rows if isinstance(cast("object", made), list) else tuple(rows)
     if isinstance(plain, Mapping) and isinstance(again, Mapping):
         after, before = cast("Mapping[str, Any]", plain), _object(shown)
         for name, key in _names(made):

@@ -18,6 +18,8 @@ _CUT: Final = " ... "
 
 _MISSING: Final = object()
 
+_ALIKE: Final = "rows that look like this one have other hidden values: write the value itself"
+
 Problems = list[tuple[str, str]]
 """``(field, message)`` each."""
 
@@ -129,6 +131,9 @@ def _restored(
         items = cast("list[Any]", given)
         before = cast("list[Any]", original) if isinstance(original, list) else []
         seen = cast("list[Any]", shown) if isinstance(shown, list) else []
+        if len(items) != len(before):  # a row may not be the one that was there
+            alike = [n for n, each in enumerate(items) if _is_one_of_several(before, seen, n, each)]
+            problems += [(".".join(map(str, (*prefix, *where, n))), _ALIKE) for n in alike]
         return [
             _restored(
                 place.under(n),
@@ -142,6 +147,13 @@ def _restored(
             for n, each in enumerate(items)
         ]
     return given
+
+
+def _is_one_of_several(before: list[Any], seen: list[Any], n: int, given: Any) -> bool:
+    """Whether a row looks like one that was shown, and like another that is not the same."""
+    if n >= len(seen) or given != seen[n] or len(before) != len(seen):
+        return False
+    return any(other == given and before[k] != before[n] for k, other in enumerate(seen))
 
 
 def _by_shown_name(original: Any, shown: Any) -> dict[str, tuple[str, Any, Any]]:
