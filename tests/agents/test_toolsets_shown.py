@@ -46,7 +46,7 @@ class Paying:
 
     def __init__(
         self,
-        tool: Callable[..., str],
+        tool: Callable[..., Any],
         sent: dict[str, Any],
         paid: list[Any],
         *,
@@ -268,6 +268,33 @@ async def test_a_dynamic_tool_that_changed_while_people_thought_gets_what_was_ap
             await run.result()
         assert env.pending_crashes == []
     assert paid == []
+
+
+@in_asyncio
+async def test_what_an_agent_inside_a_dynamic_tool_calls_is_its_own() -> None:
+    paid: list[Any] = []
+
+    def tools(ctx: RunContext[Any]) -> FunctionToolset[Any]:
+        return FunctionToolset([paying(paid)], id="inner tools")
+
+    inner = Agent(
+        Script(calls(("pay", {"euros": 2})), says("done")).model,
+        name="inner",
+        toolsets=[DynamicToolset(tools, id="inner")],
+        capabilities=[Durable()],
+    )
+
+    async def pay(euros: Cents) -> str:
+        return (await inner.run("go")).output
+
+    scene = Paying(pay, {"euros": 1}, paid, is_dynamic=True)
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        question, shown = await scene.shown(env)
+        assert shown == {"euros": 100}
+        await env.client.answer(question, True, user_id="ana")
+        assert await run.result() == [["pay", "done", "success"]]
+    assert paid == [(200, "")]
 
 
 # Edits

@@ -121,8 +121,13 @@ class _Witness(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         expected = _expected.get()
-        if expected is not None:
-            found = Arguments.of(tool, name, expected.sent, tool_args)
-            if not is_same(found.shown, expected.shown):
-                raise NotAsApproved(expected.tool, expected.shown, found.shown)
-        return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        if expected is None:
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        found = Arguments.of(tool, name, expected.sent, tool_args)
+        if not is_same(found.shown, expected.shown):
+            raise NotAsApproved(expected.tool, expected.shown, found.shown)
+        token = _expected.set(None)  # the tool may run an agent with tools of its own
+        try:
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        finally:
+            _expected.reset(token)

@@ -453,8 +453,9 @@ class Gate:
 
     def _ends_with_output(self) -> bool:
         """Whether the response gives the agent's output, too: Pydantic AI then drops the calls that are deferred."""
-        response = next(each for each in reversed(self._ctx.messages) if isinstance(each, ModelResponse))
-        names = {part.tool_name for part in response.parts if isinstance(part, ToolCallPart)}
+        responses = (each for each in reversed(self._ctx.messages) if isinstance(each, ModelResponse))
+        parts = next((each.parts for each in responses), ())
+        names = {part.tool_name for part in parts if isinstance(part, ToolCallPart)}
         tools = self.tools.tools or {}
         return any(name in tools and tools[name].tool_def.kind == "output" for name in names)
 
