@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from signoff import forks
 from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
 from signoff.client import AsyncClient, Workflow
 from signoff.concurrency import Concurrency
@@ -92,6 +92,9 @@ class Signoff:
             None  # whose waiting lets time pass; see ``testing.environment``
         )
         self.registry = Registry(group, public_url, operators)
+        self._making_client = threading.Lock()
+        self._made_client: Client | None = None
+        forks.in_child(self)
 
     @property
     def public_url(self) -> str | None:
@@ -274,7 +277,7 @@ class Signoff:
 
     def close(self) -> None:
         """Close the client behind the blocking methods, and the store."""
-        client: Client | None = self.__dict__.pop("_client", None)
+        client, self._made_client = self._made_client, None
         if client is not None:
             client.close_with(self.store)
         else:
@@ -282,9 +285,17 @@ class Signoff:
 
     # Blocking calls
 
-    @cached_property
+    @property
     def _client(self) -> Client:
-        return Client(self)
+        if self._made_client is None:
+            with self._making_client:
+                if self._made_client is None:
+                    self._made_client = Client(self)
+        return self._made_client
+
+    def forked(self) -> None:
+        """Have a lock that no thread of the parent holds. See ``signoff.forks``."""
+        self._making_client = threading.Lock()
 
     @property
     def promises(self) -> Promises:
@@ -470,6 +481,13 @@ class RunningWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave = asyncio.Event()
         self._failure: BaseException | None = None
+        self._is_inherited = False
+        forks.in_child(self)
+
+    def forked(self) -> None:
+        """Leave the parent's worker alone."""
+        forks.keep(self._loop, self._thread, self._task)
+        self._is_inherited = True
 
     async def __aenter__(self) -> Worker:
         await self._app.store.open()
@@ -479,6 +497,8 @@ class RunningWorker:
         return worker
 
     async def __aexit__(self, *error: object) -> None:
+        if self._is_inherited:
+            return
         assert self._task is not None
         await self._worker.drain(self._grace_seconds)
         self._task.cancel()
@@ -496,6 +516,8 @@ class RunningWorker:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._is_inherited:
+            return
         assert self._thread is not None
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._leave.set)

@@ -63,8 +63,8 @@ class Client:
         key: str | None = None,
         origin: Origin | None = None,
     ) -> None:
-        self._background = Background()
         self._async = AsyncClient(target, group=group, key=key, origin=origin)
+        self._background = Background(self._async.backend.open)
         self._call("Client", self._async.backend.open())
         self.promises = Promises(self._async.promises, self._background)
         self.groups = Groups(self._async.groups, self._background)

@@ -309,6 +309,16 @@ class ClientClosed(SignoffError, RuntimeError):
         self.method = method
 
 
+class BegunBeforeFork(SignoffError, RuntimeError):
+    """A forked child went on with an iteration that its parent had begun."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(
+            f"{method}: this iteration was begun before the process was forked; begin another one in the child"
+        )
+        self.method = method
+
+
 class OutsideWorkflow(SignoffError, RuntimeError):
     """A context was used elsewhere than in its run's workflow code, such as inside a step."""
 
@@ -679,6 +689,15 @@ class StoreReadOnly(StoreUnavailable):
 
     def __init__(self, store: str) -> None:
         super().__init__(store, "it is read-only, check the file's and its folder's permissions")
+
+
+class StoreMoved(StoreUnavailable):
+    """The files that a store has open are not those at its path any more. What is committed there could be lost."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        SignoffError.__init__(self, f"store {store} is not available: {reason}")
+        self.store = store
+        self.reason = reason
 
 
 class MissingKey(StoreUnavailable):

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from signoff import codec
+from signoff import codec, forks
 from signoff.deliveries import Delivery
 from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
 from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, key_headers, new_client, server_url
@@ -115,6 +115,12 @@ class HttpBackend:
         self._base = server_url(url)
         self._headers = key_headers(key)
         self._opened: httpx.AsyncClient | None = None
+        forks.in_child(self)
+
+    def forked(self) -> None:
+        """Leave the parent's connections alone."""
+        forks.keep(self._opened)
+        self._opened = None
 
     async def open(self) -> None:
         """Do nothing yet: the server need not be there before the first call."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 
+from signoff import forks
 from signoff.errors import ClientClosed
 from signoff.stores.base import Change, Store
 
@@ -155,6 +156,12 @@ class Watching:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._watch: Watch | None = None
+        forks.in_child(self)
+
+    def forked(self) -> None:
+        """Leave the parent's watch alone."""
+        forks.keep(self._watch)
+        self._watch = None
 
     def watch(self) -> Watch:
         """Return the watch of the event loop that runs."""

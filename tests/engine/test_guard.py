@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import inspect
 import os
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,115 @@ async def test_code_that_never_waits_is_stopped_and_named_and_the_worker_lives_o
         assert caught.value.where in [f"{__file__}:{begin + n} in {busy.__name__}" for n in (1, 2)]
         assert await (await client.start(fine)).result(60) == "fine"
         assert [entry.name for entry in await journaled(app, "r", EntryKind.COMPLETED)] == ["first"]
+
+
+def _compute() -> int:
+    return sum(number for number in range(1000))
+
+
+def _catches_all() -> None:
+    while True:
+        try:  # noqa: SIM105
+            _compute()
+        except:  # noqa: E722, S110
+            pass
+
+
+def _suppresses_all() -> None:
+    while True:
+        with contextlib.suppress(BaseException):
+            _compute()
+
+
+def _goes_on_in_finally() -> None:
+    while True:
+        try:
+            _compute()
+        finally:
+            continue  # noqa: B012
+
+
+def _catches_at_each_level(levels: int = 30) -> None:
+    while True:
+        try:
+            _catches_at_each_level(levels - 1) if levels else _catches_all()
+        except BaseException:
+            _compute()
+
+
+def _catches_in_an_iterator() -> None:
+    def iterate() -> Iterator[int]:
+        while True:
+            try:
+                yield _compute()
+            except BaseException:
+                _compute()
+
+    for _ in iterate():
+        try:  # noqa: SIM105
+            _compute()
+        except:  # noqa: E722, S110
+            pass
+
+
+class _NeverFreed:
+    def __del__(self) -> None:
+        _catches_all()
+
+
+def _never_frees() -> None:
+    _NeverFreed()
+
+
+STUBBORN = [
+    _catches_all,
+    _suppresses_all,
+    _goes_on_in_finally,
+    _catches_at_each_level,
+    _catches_in_an_iterator,
+]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("busy", [*STUBBORN, _never_frees], ids=lambda busy: busy.__name__.strip("_"))
+@in_asyncio
+async def test_code_that_catches_its_interruption_and_goes_on_is_stopped_as_well(
+    tmp_path: Path, busy: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def awaits(ctx: Context) -> None:
+        await ctx.step("first", lambda: None)
+        try:
+            busy()
+        except BaseException:
+            busy()
+        await ctx.step("never", lambda: None)
+
+    @app.workflow
+    def yields(ctx: Context) -> Generator[Any, Any, None]:
+        yield ctx.step("first", lambda: None)
+        try:
+            busy()
+        finally:
+            busy()
+        yield ctx.step("never", lambda: None)
+
+    @app.workflow
+    async def fine(ctx: Context) -> str:
+        return await ctx.step("fine", lambda: "fine")
+
+    async with running(app, busy_seconds=0.2, beat_seconds=0.1) as client:
+        for flow in (awaits, yields):
+            run = await client.start(flow, id=flow.__name__)
+            assert (await fails(app, run.id)).retryable
+            with pytest.raises(BusyLoop):
+                await run.result(60)
+            assert [entry.name for entry in await journaled(app, run.id, EntryKind.COMPLETED)] == ["first"]
+        assert await (await client.start(fine)).result(60) == "fine"
+    assert guard._drives == {}
+    assert any("caught the interruption" in message for message in caplog.messages)
 
 
 class _Watched:

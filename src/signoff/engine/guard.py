@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from typing import Protocol
 
-from signoff import private_names
+from signoff import forks, private_names
 from signoff.engine.loop import calling_line
 
 log = logging.getLogger("signoff.worker")
@@ -44,6 +46,28 @@ class Interrupted(BaseException):
     """Thrown into workflow code that runs for too long."""
 
 
+_LEVELS = 200  # of code that catches an interruption, which are left at once; the rest at the next looks
+
+# The same function, but it returns None, as ``__init__`` must.
+_interrupt_and_return = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+_interrupt_and_return.restype = None
+
+
+def _insistent(thread: int) -> type[Interrupted]:
+    """Return an interruption that a thread cannot get rid of by catching it.
+
+    Raised, it has the thread interrupted by the next one, wherever Python looks next for such a thing: in the handler
+    that caught it, or on the way back to the top of the loop around that. So the code is left level by level. All of
+    this is C code: Python code would itself be interrupted by it.
+    """
+    kind = type("Insistent", (Interrupted,), {"__module__": __name__})
+    next_ones = map(
+        _interrupt_and_return, repeat(ctypes.c_ulong(thread), _LEVELS), repeat(ctypes.py_object(kind))
+    )
+    kind.__init__ = staticmethod(partial(next, next_ones, None))  # pyright: ignore[reportAttributeAccessIssue]
+    return kind
+
+
 class Watched(Protocol):
     """The run whose code is being driven."""
 
@@ -63,34 +87,66 @@ class _Drive:
     computed_before: float | None = None  # the processor time of its thread when it was first looked at
     warned: bool = False
     interrupted: bool = False
+    insistent: type[Interrupted] | None = (
+        None  # what interrupts the code since it has swallowed an interruption
+    )
 
 
 _drives: dict[int, _Drive] = {}
-_lock = threading.Lock()
+
+
+class _Watch:
+    """What is done to drives from other threads."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        forks.in_child(self)
+
+    def forked(self) -> None:
+        """Forget the parent's drives: the child may give the numbers of their threads to its own."""
+        self.lock = threading.Lock()
+        _drives.clear()
+
+
+_watch = _Watch()
 
 
 def drive(watched: Watched, run: Callable[[], None]) -> None:
     """Run workflow code with ``run`` on this thread, watched.
 
-    An interruption ends ``run`` early; ``watched`` was told why by then.
+    An interruption ends ``run`` early; ``watched`` was told why by then. Code that catches one and goes on is
+    interrupted again and again, see ``interrupt_busy``.
     """
     thread = threading.get_ident()
     mine = _Drive(watched, time.monotonic())
     outer = _drives.get(thread)
     _drives[thread] = mine
     try:
-        try:
-            run()
-        finally:
-            with _lock:  # from here on nobody interrupts this drive
-                if outer is None:
-                    del _drives[thread]
-                else:
-                    _drives[thread] = outer
-                if mine.interrupted:
-                    _use_up_interruption(thread)
-    except Interrupted:
-        pass  # declare_busy has noted it
+        run()
+    except Interrupted:  # declare_busy has noted it
+        pass
+    finally:
+        # An interruption may come in the midst of this. Python looks for one at calls and at the ends of loops: not
+        # before the insistent one is calmed.
+        if mine.insistent is not None:
+            mine.insistent.__init__ = BaseException.__init__
+        while True:
+            try:
+                _end(thread, mine, outer)
+                break
+            except Interrupted:
+                continue
+
+
+def _end(thread: int, mine: _Drive, outer: _Drive | None) -> None:
+    with _watch.lock:  # from here on nobody interrupts this drive
+        if _drives.get(thread) is mine:
+            if outer is None:
+                del _drives[thread]
+            else:
+                _drives[thread] = outer
+        if mine.interrupted:
+            _use_up_interruption(thread)
 
 
 def interrupt_busy(limit_seconds: float) -> None:
@@ -98,10 +154,12 @@ def interrupt_busy(limit_seconds: float) -> None:
 
     It is to be called more often than that: what a drive computed before it was first looked at does not count.
     One that computes little, as it blocks, or on a machine that does not get to it, is warned of by then, and
-    interrupted when it lasted six times as long.
+    interrupted when it lasted six times as long. One that goes on after that is interrupted at each of its steps, until
+    it has ended. What computes in C and never comes back to Python (``sum(itertools.count())``, a regular expression
+    that backtracks) cannot be interrupted.
     """
     now = time.monotonic()
-    with _lock:
+    with _watch.lock:
         for thread, busy in list(_drives.items()):
             computed = _processor_time(thread)
             if busy.computed_before is None:
@@ -118,8 +176,16 @@ def interrupt_busy(limit_seconds: float) -> None:
                     )
                 continue
             busy.watched.declare_busy(lasted, where)
+            if busy.interrupted:
+                if busy.insistent is None:
+                    log.error(
+                        "workflow code has caught the interruption of its busy loop, at %s: it is interrupted wherever "
+                        "it goes on",
+                        where,
+                    )
+                busy.insistent = _insistent(thread)
             busy.interrupted = True
-            _interrupt(thread, Interrupted)
+            _interrupt(thread, busy.insistent or Interrupted)
 
 
 def _processor_time(thread: int) -> float:

@@ -30,6 +30,11 @@ class Listeners:
 
         return end
 
+    def forget(self) -> None:
+        """Forget all of them, in a forked child."""
+        self._callbacks = ()
+        self._lock = threading.Lock()
+
     def tell(self, change_of: Callable[[str], Change]) -> None:
         """Tell everybody of a commit: ``change_of`` returns what it changed in a namespace."""
         told, change = None, Change()

@@ -23,6 +23,10 @@ class DatabaseClock:
         """Return the database's time in unix seconds."""
         return time.monotonic() + self._offset
 
+    def forked(self) -> None:
+        """Have a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
+
     def on_jump(self, callback: Callable[[], None]) -> None:
         """It never jumps as far as anybody is told."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import TypeVar
 
 import psycopg
 
+from signoff import forks
 from signoff.clock import Clock
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import Run
@@ -95,14 +95,29 @@ class Database:
         self._notifier: Notifier | None = None
         self._opening = threading.Lock()
         self._closing = False
-        self._pid = os.getpid()
+        self._was_forked = False
         self.clock.on_jump(self.listeners.tell_jump)
+        forks.in_child(self)
+
+    def forked(self) -> None:
+        """Have the child connect anew."""
+        forks.keep(self._writer, self._notifier, *self._readers.inherited())
+        self._was_forked = self._writer is not None or self._was_forked
+        self._writer = self._notifier = None
+        self._closing = False
+        self._opening = threading.Lock()
+        self.lookups = Lookups(self._get_runs)
+        self.listeners.forget()
+        if isinstance(self.clock, DatabaseClock):
+            self.clock.forked()
 
     @property
     def writer(self) -> Writer:
         """What commits. Raises StoreUnavailable if the database is not open."""
         if self._writer is None:
-            raise StoreUnavailable(self.location, "it is not open")
+            raise StoreUnavailable(
+                self.location, forks.NOT_REOPENED if self._was_forked else "it is not open"
+            )
         return self._writer
 
     def now(self) -> float | None:
@@ -127,7 +142,6 @@ class Database:
         with self._opening:
             if self._writer is not None:
                 return
-            self._pid = os.getpid()
             self._closing = False
             self._patiently(self._prepare, given_up)
             self._readers.open()
@@ -154,8 +168,6 @@ class Database:
     def close(self) -> None:
         """Finish what was begun and disconnect. Safe to call twice."""
         with self._opening:
-            if os.getpid() != self._pid:
-                return  # forked: the connections are the parent's
             writer, self._writer = self._writer, None
             notifier, self._notifier = self._notifier, None
             if writer is not None:

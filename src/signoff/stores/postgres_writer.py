@@ -82,7 +82,6 @@ class Writer:
         self._inline_below = inline_below_seconds
         self._committed = committed
         self._doubted = doubted
-        self._pid = os.getpid()
         self._average_seconds = 0.0
         self._lock = threading.Lock()  # held by whoever uses the link
         self._turns = Turns[Request[Any]](self._send_one, self._hand_over)
@@ -104,13 +103,9 @@ class Writer:
         return self._turns.do(request)
 
     def check_usable(self) -> None:
-        """Raise StoreUnavailable if the writer is closed, or was inherited through a fork."""
+        """Raise StoreUnavailable if the writer is closed."""
         if self._closing:
             raise StoreUnavailable(self._location, "it is closed")
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(
-                self._location, "it was opened before this process was forked; open it again in the child"
-            )
 
     def close(self) -> None:
         """Finish what waits, end the thread and disconnect. Blocks."""

@@ -22,6 +22,39 @@ C = TypeVar("C", bound=Connection)
 T = TypeVar("T")
 
 
+class Gate:
+    """Lets any number of threads in, until it is shut."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._is_shut = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            while self._is_shut:
+                self._changed.wait()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._inside -= 1
+            if self._is_shut:
+                self._changed.notify_all()
+
+    def shut(self, seconds: float) -> bool:
+        """Let nobody in and wait until nobody is inside. Returns False if that takes longer."""
+        with self._changed:
+            self._is_shut = True
+            return self._changed.wait_for(lambda: self._inside == 0, seconds)
+
+    def open(self) -> None:
+        """Let threads in again."""
+        with self._changed:
+            self._is_shut = False
+            self._changed.notify_all()
+
+
 class Readers(Generic[C]):
     """Threads that each have a connection as soon as they ask for one.
 
@@ -51,8 +84,19 @@ class Readers(Generic[C]):
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown()
+        self.disconnect_all()
+
+    def disconnect_all(self) -> None:
+        """Close all connections, which no thread uses. Each thread gets another one."""
+        self._mine = threading.local()
         while self._connections:
             self._connections.pop().close()
+
+    def inherited(self) -> list[object]:
+        """Forget the threads and connections of the process that this one was forked from, and return them."""
+        left: list[object] = [self._threads, self._mine, self._connections]
+        self._threads, self._mine, self._connections = None, threading.local(), set()
+        return left
 
     async def call(self, work: Callable[[], T]) -> T:
         """Do something on one of the threads. Raises StoreUnavailable if they are closed."""

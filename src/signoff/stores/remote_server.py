@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Final
 import httpx
 from pydantic_core import from_json
 
+from signoff import forks
 from signoff.errors import StoreUnavailable
 from signoff.http_connection import key_headers, new_client, server_url
 from signoff.stores.operations import PATH
@@ -58,23 +58,26 @@ class RemoteServer:
         self._connection: Connection | None = None
         self._was_greeted = False
         self._opening = threading.Lock()
-        self._pid = os.getpid()
+        self._was_forked = False
+        forks.in_child(self)
+
+    def forked(self) -> None:
+        """Have the child connect anew."""
+        forks.keep(self._connection)
+        self._was_forked = self._connection is not None or self._was_forked
+        self._connection = None
+        self._opening = threading.Lock()
 
     @property
     def connection(self) -> Connection:
         if self._connection is None:
-            raise StoreUnavailable(self.url, "it is not open")
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(
-                self.url, "it was opened before this process was forked; open it again in the child"
-            )
+            raise StoreUnavailable(self.url, forks.NOT_REOPENED if self._was_forked else "it is not open")
         return self._connection
 
     async def open(self, namespace: str) -> None:
         """Wait for the server and learn its terms."""
         with self._opening:
-            if self._connection is None or self._pid != os.getpid():
-                self._pid = os.getpid()
+            if self._connection is None:
                 self._was_greeted = False
                 self._connection = Connection(self.url, self._base, self._headers, self.clock)
             connection = self._connection
@@ -91,7 +94,7 @@ class RemoteServer:
         """Close, if it is open. Blocks."""
         with self._opening:
             connection, self._connection = self._connection, None
-            if connection is not None and os.getpid() == self._pid:
+            if connection is not None:
                 connection.close()
 
     async def _greet(self, client: httpx.AsyncClient, namespace: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from signoff import forks
 from signoff.clock import Clock, SystemClock
 from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import InvalidValue, StoreUnavailable
@@ -78,14 +80,17 @@ from signoff.stores.paging import (
     TokenFilter,
     WorkflowFilter,
 )
-from signoff.stores.readers import Readers
+from signoff.stores.readers import Gate, Readers
 from signoff.stores.retries import Retry
+from signoff.stores.sqlite_file import network_file_system
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
 from signoff.stores.sqlite_writer import Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+log = logging.getLogger("signoff.store")
 
 READERS = 2
 
@@ -539,26 +544,49 @@ class _File:
             connect=lambda: connect_to_read(self.path, busy_seconds=self.busy_seconds),
         )
         self._opening = threading.Lock()
-        self._pid = os.getpid()
+        self._gate = Gate()
+        self._is_held = False  # by a thread that forks
+        self._has_let_go = False
+        self._was_forked = False
+        self._is_tainted = False
         clock.on_jump(self.listeners.tell_jump)
+        forks.around(self)
+        forks.in_child(self)
 
     @property
     def writer(self) -> Writer:
         if self._writer is None:
-            raise StoreUnavailable(self.location, "it is not open")
+            raise StoreUnavailable(
+                self.location, forks.NOT_REOPENED if self._was_forked else "it is not open"
+            )
         return self._writer
 
     def open(self) -> None:
         with self._opening:
             if self._writer is not None:
                 return
-            self._pid = os.getpid()
+            if self._is_tainted:
+                raise StoreUnavailable(
+                    self.location,
+                    "this process was forked while other threads of its parent used the file, and SQLite cannot use it "
+                    "here. Fork before the store is opened, or use the start method 'spawn' or 'forkserver'",
+                )
             prepare(self.path, self.location, busy_seconds=self.busy_seconds)
+            if (network := network_file_system(self.path)) is not None:
+                log.warning(
+                    "store %s is on a network file system (%s), where SQLite's locks and shared memory do not work "
+                    "between machines: several of them damage the file. Use a local disk, or Postgres",
+                    self.location,
+                    network,
+                )
             try:
-                connection = connect(self.path, busy_seconds=self.busy_seconds)
-                committer = Committer(connection, self.location, self._clock, self._lease_clock)
+                committer = Committer(
+                    self._connect(), self.path, self.location, self._clock, self._lease_clock
+                )
             except sqlite3.Error as error:
                 raise translate(error, self.location) from error
+            except OSError as error:
+                raise StoreUnavailable(self.location, str(error)) from error
             self._writer = Writer(
                 committer,
                 location=self.location,
@@ -568,11 +596,51 @@ class _File:
                 disturbed=self.listeners.tell_disturbance,
             )
             self._readers.open()
+            self._was_forked = False
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self.path, busy_seconds=self.busy_seconds)
+
+    # SQLite shares locks between all connections of a process. A forked child would inherit its notes about them, but
+    # not the locks. So no connection is open when the process is forked.
+
+    def before_fork(self) -> None:
+        """Close all connections, if that is quick."""
+        self._has_let_go = False
+        if not self._opening.acquire(timeout=forks.WAIT_SECONDS):
+            return
+        self._is_held = True
+        if self._writer is None:
+            self._has_let_go = True
+            return
+        if not self._gate.shut(forks.WAIT_SECONDS):
+            return
+        self._readers.disconnect_all()
+        self._has_let_go = self._writer.let_go(forks.WAIT_SECONDS)
+
+    def after_fork(self) -> None:
+        """Open them again, in the parent."""
+        if not self._is_held:
+            return
+        if self._writer is not None and self._has_let_go:
+            self._writer.take_up(self._connect)
+        self._gate.open()
+        self._is_held = self._has_let_go = False
+        self._opening.release()
+
+    def forked(self) -> None:
+        """Have the child open the file anew."""
+        forks.keep(self._writer, *self._readers.inherited())
+        self._was_forked = self._writer is not None or self._was_forked
+        self._is_tainted = not self._has_let_go or self._is_tainted
+        self._writer = None
+        self._is_held = self._has_let_go = False
+        self._opening = threading.Lock()
+        self._gate = Gate()
+        self.listeners.forget()
 
     def close(self) -> None:
         with self._opening:
-            if os.getpid() != self._pid:
-                return  # forked: the connections are the parent's
             writer, self._writer = self._writer, None
             self._readers.close()
             if writer is not None:
@@ -583,7 +651,7 @@ class _File:
 
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Read on a reader's thread."""
-        self.writer.check_usable()
+        self.writer.check_readable()
         return await self._readers.call(lambda: self._read_here(read))
 
     async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
@@ -596,7 +664,8 @@ class _File:
 
     def _read_here(self, read: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return read(self._readers.connection())
+            with self._gate:
+                return read(self._readers.connection())
         except sqlite3.Error as error:
             raise translate(error, self.location) from error
         except UnicodeEncodeError as error:

@@ -49,10 +49,17 @@ def path_of(address: str | os.PathLike[str]) -> Path:
     return Path(text).absolute()
 
 
-def connect(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
-    """Open the file in autocommit mode: transactions are begun and ended in words."""
+def connect(path: Path, *, busy_seconds: float, creates: bool = False) -> sqlite3.Connection:
+    """Open the file in autocommit mode: transactions are begun and ended in words.
+
+    Args:
+        path: The file.
+        busy_seconds: How long to wait for a lock.
+        creates: Whether to create a file that is not there.
+    """
     connection = sqlite3.connect(
-        path,
+        f"{path.as_uri()}?mode={'rwc' if creates else 'rw'}",
+        uri=True,
         timeout=busy_seconds,
         isolation_level=None,
         check_same_thread=False,
@@ -85,7 +92,7 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
         StoreUnavailable: It cannot be opened or written, or is another program's database.
     """
     try:
-        connection = connect(path, busy_seconds=busy_seconds)
+        connection = connect(path, busy_seconds=busy_seconds, creates=True)
     except sqlite3.Error as error:
         raise translate(error, location) from error
     try:
@@ -233,6 +240,11 @@ def _statements(script: str) -> list[str]:
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether another connection holds the lock that was needed."""
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_busy_or_interrupted(error: sqlite3.Error) -> bool:
+    """Whether a look at the file could not be brought to its end, and so says nothing of the file."""
+    return is_busy(error) or _primary_code(error) == sqlite3.SQLITE_INTERRUPT
 
 
 def translate(error: sqlite3.Error, location: str) -> StoreError:

@@ -6,11 +6,15 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from signoff import telemetry
 from signoff.clock import Clock
-from signoff.stores.sqlite_schema import is_busy, reserve_log, translate
+from signoff.errors import StoreError, StoreMoved
+from signoff.stores.sqlite_file import OpenFiles
+from signoff.stores.sqlite_schema import connect, is_busy, is_busy_or_interrupted, reserve_log, translate
 from signoff.stores.touched import Touched
 from signoff.stores.turns import Operation
 from signoff.telemetry import StoreCommitted
@@ -20,6 +24,7 @@ T = TypeVar("T")
 log = logging.getLogger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # commits
+CHECK_SECONDS: Final = 2.0  # at most for the check of a file that has shrunk
 OWN_FAULTS: Final = (
     sqlite3.IntegrityError,
     sqlite3.ProgrammingError,
@@ -81,17 +86,17 @@ class Committer:
 
     Args:
         connection: Open, in autocommit mode.
+        path: The file.
         location: The store's address, for messages.
         clock: Business time.
         lease_clock: The time leases are measured by.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, location: str, clock: Clock, lease_clock: Clock
+        self, connection: sqlite3.Connection, path: Path, location: str, clock: Clock, lease_clock: Clock
     ) -> None:
-        self.db = connection
-        self.first_data_version = self.data_version()
-        connection.execute("PRAGMA busy_timeout = 0")  # from now on the caller decides how to wait
+        self._path = path
+        self.use(connection)
         self.commits = 0
         self.average_seconds = 0.0  # that commits took of late
         self._location = location
@@ -110,13 +115,42 @@ class Committer:
             if isinstance(error, sqlite3.Error) and is_busy(error):
                 return None
             for operation in batch:
-                operation.error = (
-                    translate(error, self._location) if isinstance(error, sqlite3.Error) else error
-                )
+                operation.error = self._explain(error) if isinstance(error, sqlite3.Error) else error
             return Transaction(self.db, 0.0, 0.0)
         finally:
             if self.db.in_transaction:
                 self._roll_back()
+
+    def use(self, connection: sqlite3.Connection) -> None:
+        """Commit through a connection that was just opened.
+
+        Raises:
+            sqlite3.Error: The file cannot be read.
+            OSError: It is not there any more.
+        """
+        self.db = connection
+        self.first_data_version = self.data_version()
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()  # opens the log as well
+        self.files = OpenFiles(self._path)
+        connection.execute("PRAGMA busy_timeout = 0")  # from now on the caller decides how to wait
+
+    def is_whole(self) -> bool:
+        """Whether the database has all its pages, for a connection that has none in its memory. Takes 2 s at most."""
+        try:
+            with closing(connect(self._path, busy_seconds=1.0)) as connection:
+                connection.set_progress_handler(self._give_up_after(CHECK_SECONDS), 10_000)
+                return connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+        except sqlite3.Error as error:
+            return is_busy_or_interrupted(error)
+
+    def _explain(self, error: sqlite3.Error) -> StoreError:
+        moved = self.files.look(self.is_whole)
+        return translate(error, self._location) if moved is None else StoreMoved(self._location, moved)
+
+    @staticmethod
+    def _give_up_after(seconds: float) -> Callable[[], bool]:
+        give_up_at = time.monotonic() + seconds
+        return lambda: time.monotonic() > give_up_at
 
     def data_version(self) -> int:
         """Return a number that changes when another process has committed."""
@@ -143,6 +177,8 @@ class Committer:
             return self._try([operation for operation in batch if operation is not spoiler])
         began = time.perf_counter()
         self.db.execute("COMMIT")
+        if (trouble := self.files.trouble(self.is_whole)) is not None:
+            raise StoreMoved(self._location, trouble)
         self.commits += 1
         seconds = time.perf_counter() - began
         self.average_seconds += (seconds - self.average_seconds) / AVERAGE_OVER

@@ -9,7 +9,6 @@ does not even wait for the end of the turn.
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import threading
 import time
@@ -17,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from signoff.errors import StoreUnavailable
+from signoff.errors import StoreMoved, StoreReadOnly, StoreUnavailable
 from signoff.stores.bell import Bell
 from signoff.stores.sqlite_schema import is_busy, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction, Work
@@ -31,6 +30,7 @@ INLINE_AT_MOST: Final = 128  # operations; a longer batch would hold up the loop
 LOOK_ABROAD_SOON: Final = 0.002  # seconds between looks for other processes' commits, while they make some
 LOOK_ABROAD_LATER: Final = 0.005
 RESERVE_AFTER: Final = 20  # commits; who makes fewer has no use for a log of full size
+LOOK_AT_FILES: Final = 0.05  # seconds between looks whether the path still leads to the open files
 RETRY_SOON: Final = 0.001  # seconds before asking again for a lock that another process holds
 RETRY_LATER: Final = 0.025
 
@@ -63,12 +63,14 @@ class Writer:
         self._inline_below = inline_below_seconds
         self._committed = committed
         self._disturbed = disturbed
-        self._pid = os.getpid()
         self._lock = threading.Lock()  # held by whoever uses the committer
         self._turns = Turns(self._commit_one, self._commit_turn)
         self._waiting: deque[Work[Any]] = deque()
         self._bell = Bell()
         self._closing = False
+        self._moved: str | None = None  # why the open files are not those at the path any more
+        self._is_read_only = False
+        self._looked_at_files = 0.0
         self._has_reserved = False
         self._data_version = committer.first_data_version
         self._looked_at = time.monotonic()
@@ -84,12 +86,14 @@ class Writer:
         ``work`` may be done a second time after a rollback. If it raises, nothing of it remains. It is done
         or not done as a whole, even if the caller is cancelled.
         """
-        self.check_usable()
+        self.check_readable()
+        if self._is_read_only:
+            raise StoreReadOnly(self._location)
         return self._turns.do(Work(work))
 
     def read_here(self, read: Callable[[sqlite3.Connection], T]) -> tuple[T] | None:
         """Do a small read on this thread, if the writer is idle; None if it is not."""
-        self.check_usable()
+        self.check_readable()
         if self._inline_below <= 0 or not self._lock.acquire(blocking=False):
             return None
         try:
@@ -101,14 +105,12 @@ class Writer:
         finally:
             self._lock.release()
 
-    def check_usable(self) -> None:
-        """Raise StoreUnavailable if the writer is closed, or was inherited through a fork."""
+    def check_readable(self) -> None:
+        """Raise StoreUnavailable if the writer is closed, or the path does not lead to the open files any more."""
         if self._closing:
             raise StoreUnavailable(self._location, "it is closed")
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(
-                self._location, "it was opened before this process was forked; open it again in the child"
-            )
+        if self._moved is not None:
+            raise StoreMoved(self._location, self._moved)
 
     def close(self) -> None:
         """Finish what waits, end the thread and close the connection. Blocks."""
@@ -118,6 +120,24 @@ class Writer:
         self._abandon()
         with self._lock:
             self._committer.db.close()
+
+    def let_go(self, seconds: float) -> bool:
+        """Close the connection until ``take_up``. Returns False, with nothing done, if it stays in use for so long."""
+        if not self._lock.acquire(timeout=seconds):
+            return False
+        self._committer.db.close()
+        return True
+
+    def take_up(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        """Go on after ``let_go``."""
+        try:
+            self._committer.use(connect())
+            self._data_version = self._committer.first_data_version
+        except (sqlite3.Error, OSError) as error:
+            self._report(f"its file could not be opened again after a fork: {error}", is_read_only=False)
+        finally:
+            self._lock.release()
+        self._disturbed()
 
     def _commit_one(self, operation: Work[Any]) -> bool:
         return self._commit_here([operation])
@@ -170,6 +190,8 @@ class Writer:
                     self._has_reserved = self._committer.reserve_log()
             if self._time_to_look_abroad() <= 0:
                 self._look_abroad()
+            if self._looked_at - self._looked_at_files >= LOOK_AT_FILES:
+                self._look_at_files()
 
     def _commit_waiting(self) -> None:
         batch: list[Work[Any]] = []
@@ -190,6 +212,30 @@ class Writer:
         tell(batch)
         if transaction is not None:
             self._announce(transaction)
+
+    def _look_at_files(self) -> None:
+        self._looked_at_files = self._looked_at
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._closing:
+                return
+            files = self._committer.files
+            reason = files.look(self._committer.is_whole)
+            self._report(reason, is_read_only=reason is None and files.is_read_only)
+        finally:
+            self._lock.release()
+
+    def _report(self, moved: str | None, *, is_read_only: bool) -> None:
+        if (moved, is_read_only) == (self._moved, self._is_read_only):
+            return
+        self._moved, self._is_read_only = moved, is_read_only
+        if moved is not None:
+            log.error("%s", StoreMoved(self._location, moved))
+        elif is_read_only:
+            log.error("%s", StoreReadOnly(self._location))
+        else:
+            log.warning("store %s: its files are in their places again, work goes on", self._location)
 
     def _time_to_look_abroad(self) -> float:
         lively = self._looked_at - self._disturbed_at < 1.0

@@ -6,11 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 
+from signoff import forks
 from signoff.clock import Clock, SystemClock
 from signoff.deliveries import Delivery, NewDelivery, Report
-from signoff.errors import NotFound
+from signoff.errors import NotFound, StoreUnavailable
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -62,6 +63,16 @@ T = TypeVar("T")
 log = logging.getLogger("signoff.store")
 
 
+class _Elsewhere:
+    """Stands for the tables of a store that lives in the parent of this process."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StoreUnavailable(
+            MemoryStore.location,
+            "it lives in the memory of the process that this one was forked from; use a file to share it",
+        )
+
+
 class MemoryStore:
     """Keeps runs in this process, for tests. The contract of every method is in ``signoff.stores.base.Store``.
 
@@ -95,6 +106,13 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._listeners: dict[object, tuple[str, Callable[[Change], None]]] = {}
         self.clock.on_jump(self._tell_jump)
+        forks.in_child(self)
+
+    def forked(self) -> None:
+        """Refuse to be used in a child: what it writes here, the parent does not see."""
+        forks.keep(self._lock, self._listeners)
+        self._lock, self._listeners = threading.RLock(), {}
+        self.model = cast("Model", _Elsewhere())
 
     async def open(self) -> None:
         pass
@@ -105,6 +123,7 @@ class MemoryStore:
     def within(self, namespace: str) -> MemoryStore:
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__, namespace=namespace)
+        forks.in_child(view)
         return view
 
     def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:

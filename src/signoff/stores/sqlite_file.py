@@ -1,0 +1,147 @@
+"""Whether a path still leads to the files that an SQLite store has open: the database, its log and its shared memory.
+
+SQLite goes on writing into a file that was deleted or replaced. What it commits there is lost with the last process
+that has it open.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+_Identity = tuple[int, int]
+
+MOUNTS: Final = "/proc/self/mountinfo"
+_NETWORK: Final = frozenset(
+    {
+        "9p",
+        "afs",
+        "ceph",
+        "cifs",
+        "fuse.sshfs",
+        "glusterfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "smbfs",
+    }
+)
+_SMALLEST: Final = 512  # bytes of an SQLite file
+
+
+class OpenFiles:
+    """The files of an open connection, as they were when it was opened.
+
+    Args:
+        path: The database. A connection has begun to read it.
+
+    Raises:
+        OSError: One of its files is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = os.fspath(path)
+        self._log = f"{path}-wal"
+        self._index = f"{path}-shm"
+        found = os.stat(self._path)
+        self._file_was = _identity(found)
+        self._size = found.st_size
+        log = os.stat(self._log)
+        self._log_was = _identity(log)
+        self._log_size = log.st_size
+        self._index_was = _identity(os.stat(self._index))
+        self._loss: str | None = None  # what no moving back makes good
+
+    def trouble(self, is_whole: Callable[[], bool]) -> str | None:
+        """Return why a commit of just now may not last; None if it is in the files at the path. See ``look``."""
+        stat = os.stat
+        try:
+            found = stat(self._path)
+            log = stat(self._log)
+        except OSError:
+            return self.look(is_whole)
+        if (
+            (found.st_dev, found.st_ino) == self._file_was
+            and (log.st_dev, log.st_ino) == self._log_was
+            and found.st_size >= self._size
+            and log.st_size >= self._log_size
+        ):
+            return None
+        return self.look(is_whole)
+
+    def look(self, is_whole: Callable[[], bool]) -> str | None:
+        """Look at all files, and return what is wrong with them.
+
+        Args:
+            is_whole: Asked if one of them has shrunk, as it does after ``VACUUM`` or a checkpoint that gives the log's
+                space back: whether the database has all its pages.
+        """
+        if self._loss is not None:
+            return self._loss
+        restart = "restart each process that has it open"
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return (
+                "its file was deleted, renamed or moved away while it was open. Nothing more is written. Move the same "
+                f"file back, or {restart}"
+            )
+        except OSError as error:
+            return f"its file cannot be looked at: {error}"
+        if _identity(found) != self._file_was:
+            return (
+                "another file has taken the place of its own, such as a restored backup. Nothing more is written. "
+                f"Move the old file back, or {restart}"
+            )
+        for path, was in ((self._log, self._log_was), (self._index, self._index_was)):
+            try:
+                if _identity(os.stat(path)) == was:
+                    continue
+            except OSError:
+                pass
+            return (
+                f"{os.path.basename(path)} beside it was deleted or replaced while it was open. Nothing more is "
+                "written. Stop each process that has it open with SIGTERM, and start it again"
+            )
+        log_size = os.stat(self._log).st_size
+        if found.st_size < _SMALLEST:
+            self._loss = f"its file was truncated to {found.st_size} bytes. Restore a backup, and {restart}"
+        elif (found.st_size < self._size or log_size < self._log_size) and not is_whole():
+            self._loss = (
+                f"its file or its log was truncated while it was open. Restore a backup, and {restart}"
+            )
+        self._size, self._log_size = found.st_size, log_size
+        return self._loss
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether this process could not open the file for writing now."""
+        return not os.access(self._path, os.W_OK)
+
+
+def _identity(found: os.stat_result) -> _Identity:
+    return found.st_dev, found.st_ino
+
+
+def network_file_system(path: Path) -> str | None:
+    """Return the type of the network file system that a file is on; None if it is on none, or that is not known."""
+    if sys.platform != "linux":
+        return None
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [line.split(" - ") for line in file]
+    except OSError:
+        return None
+    folder = os.path.realpath(path.parent)
+    best, kind = "", None
+    for about, of_system in (each for each in mounts if len(each) == 2):
+        point = about.split()[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, of_system.split()[0]
+    return kind if kind in _NETWORK else None
