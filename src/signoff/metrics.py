@@ -21,6 +21,7 @@ from signoff.telemetry import (
     AttemptInfo,
     AttemptStarted,
     AttemptSucceeded,
+    ClockJumped,
     DeadlineServed,
     DeliveryAttempted,
     Event,
@@ -116,6 +117,12 @@ COMMITTED = Counter(
     "signoff_store_operations_total", "Operations of the store that were committed.", ("store",)
 )
 
+JUMPS = Counter(
+    "signoff_clock_jumps_total",
+    "How often the clock of this machine, of the database or of the server was set by more than a second.",
+    ("store",),
+)
+
 _HOW: Final = {RunPaused: "paused", RunEnded: "ended", RunReleased: "released", RunLost: "lost"}
 _lock = threading.Lock()
 _steps: set[tuple[str, str]] = set()  # that have metrics of their own
@@ -174,6 +181,8 @@ def count(event: Event) -> None:
         case StoreCommitted():
             COMMIT_SECONDS.labels(event.store).observe(event.seconds)
             COMMITTED.labels(event.store).inc(event.operations)
+        case ClockJumped():
+            JUMPS.labels(event.store).inc()
 
 
 def _count_run(event: RunClaimed | RunPaused | RunReleased | RunLost | RunEnded) -> None:

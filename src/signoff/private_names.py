@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import sys
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import Context
 from types import FrameType
 from typing import Any, cast
 
@@ -60,6 +61,49 @@ def running(loop: asyncio.AbstractEventLoop) -> Generator[None]:
         yield
     finally:
         leave(outer)
+
+
+def contain_callbacks(
+    loop: asyncio.AbstractEventLoop, contain: Callable[[BaseException, Context | None], bool]
+) -> Callable[[], None]:
+    """Have a loop go on when a callback raises ``SystemExit`` or ``KeyboardInterrupt``, which end asyncio's loops.
+
+    Loops of other libraries (uvloop) have no such method: there it changes nothing.
+
+    Args:
+        loop: The loop. It may be running.
+        contain: Given the error, and the context of the callback that raised it, says whether the loop goes on.
+
+    Returns:
+        A function that ends this.
+    """
+    run_once: Callable[[], None] | None = getattr(loop, "_run_once", None)
+    if run_once is None:
+        return lambda: None
+
+    def run_once_contained() -> None:
+        try:
+            run_once()
+        except (SystemExit, KeyboardInterrupt) as error:
+            if not contain(error, _context_of_callback(error)):
+                raise
+
+    vars(loop)["_run_once"] = run_once_contained
+
+    def end() -> None:
+        if vars(loop).get("_run_once") is run_once_contained:
+            del vars(loop)["_run_once"]
+
+    return end
+
+
+def _context_of_callback(error: BaseException) -> Context | None:
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code is asyncio.Handle._run.__code__:  # pyright: ignore[reportPrivateUsage]
+            return traceback.tb_frame.f_locals["self"]._context
+        traceback = traceback.tb_next
+    return None
 
 
 def agent_run_here() -> str | None:

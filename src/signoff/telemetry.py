@@ -286,6 +286,19 @@ class StoreCommitted:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class ClockJumped:
+    """A clock was set: the machine's (``sqlite``), or the one of the database or the server that decides.
+
+    Attributes:
+        store: ``sqlite``, ``postgres`` or ``remote``.
+        seconds: By how much, in seconds; below 0: back.
+    """
+
+    store: str
+    seconds: float
+
+
 Event = (
     RunClaimed
     | RunPaused
@@ -305,6 +318,7 @@ Event = (
     | AnswerGiven
     | DeliveryAttempted
     | StoreCommitted
+    | ClockJumped
 )
 Subscriber = Callable[[Event], None]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -217,6 +218,53 @@ async def test_a_step_does_not_stop_its_workers_loop(new_store: NewStore, kind: 
         result = await (await client.start(flow)).result(60)
     assert result.startswith("well" if kind == "thread" else "a step called loop.stop()")
     assert "stop" not in vars(loop)
+
+
+@pytest.mark.parametrize("kind", ENDS_PROCESSES)
+@pytest.mark.parametrize("how", ["call_soon", "timer", "thread", "done"])
+@in_asyncio
+async def test_a_step_fails_whose_callback_would_end_the_worker(
+    new_store: NewStore, kind: str, how: str
+) -> None:
+    app = Signoff(new_store())
+
+    async def step() -> None:
+        loop = asyncio.get_running_loop()
+        if how == "call_soon":
+            loop.call_soon(boom, kind)
+        elif how == "timer":
+            loop.call_later(0.01, boom, kind)
+        elif how == "thread":
+            await asyncio.to_thread(loop.call_soon_threadsafe, boom, kind)
+        else:
+            asyncio.create_task(asyncio.sleep(0)).add_done_callback(lambda _: boom(kind))
+        await asyncio.Event().wait()
+
+    async def leaves_it_behind() -> str:
+        asyncio.get_running_loop().call_later(0.05, boom, kind)
+        return "done"
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.step("s", step, retry=ONCE)
+        except RuntimeError as error:
+            await ctx.sleep(0.1)
+            return await ctx.step("left", leaves_it_behind) + f": {error}"
+        return "not failed"
+
+    @app.workflow
+    async def waits(ctx: Context) -> None:
+        await ctx.sleep(0.2)
+
+    async with running(app) as client:
+        result = await (await client.start(flow, id="r")).result(60)
+        assert re.search(
+            rf"^done: a callback of step 's' raised {kind}.*, at .*test_fatal.py:\d+ in boom", result
+        )
+        await (await client.start(waits)).result(60)
+        assert (await app.store.get_run("r")).takeovers == 0
+    assert "_run_once" not in vars(asyncio.get_running_loop())
 
 
 @in_asyncio

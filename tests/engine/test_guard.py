@@ -215,7 +215,7 @@ def _goes_on_in_finally() -> None:
         try:
             _compute()
         finally:
-            continue  # noqa: B012
+            _catches_all()
 
 
 def _catches_at_each_level(levels: int = 30) -> None:

@@ -224,6 +224,7 @@ class StepCall(Call[Any]):
         "context",
         "context_given",
         "ends",
+        "fatal",
         "function",
         "given",
         "has_tasks",
@@ -232,8 +233,12 @@ class StepCall(Call[Any]):
         "speech",
         "step_options",
         "thread_wait",
+        "task",
         "voice",
     )
+
+    task: asyncio.Task[Any]  # of the attempt, once one was made
+    fatal: BaseException  # with which a callback of the attempt would have ended the process, if one did
 
     def __init__(
         self,

@@ -1,15 +1,20 @@
-"""What steps do to their worker's loop: SystemExit in one of their tasks, or ``loop.stop()``, ends the step alone."""
+"""What steps do to their worker's loop: SystemExit in a task or callback, or ``loop.stop()``, ends the step alone."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
+from contextvars import Context
 from typing import Any, NoReturn
 
+from signoff import private_names
 from signoff.engine.fatal import as_failure, is_ctrl_c
-from signoff.engine.scope import current_attempt
+from signoff.engine.scope import current_attempt, fields_of
+
+log = logging.getLogger("signoff.worker")
 
 
 async def let_begin() -> None:
@@ -23,7 +28,8 @@ async def let_begin() -> None:
 def contained(loop: asyncio.AbstractEventLoop) -> Generator[None]:
     """Have steps end nothing but themselves on a loop, while a worker runs there.
 
-    The tasks that they make keep what they raise, and ``loop.stop()`` raises a RuntimeError in a step.
+    The tasks that they make keep what they raise, a callback that would end the process fails its step, and
+    ``loop.stop()`` raises a RuntimeError in a step.
     """
     before = loop.get_task_factory()
     outer = current_attempt.get(None)  # the worker itself may run in a step, on a loop of its own
@@ -38,14 +44,38 @@ def contained(loop: asyncio.AbstractEventLoop) -> Generator[None]:
         setattr(loop, "stop", stop_outside_of_steps)  # noqa: B010
     factory = _Factory(before)
     loop.set_task_factory(factory)
+    end = private_names.contain_callbacks(loop, _contain)
     try:
         yield
     finally:
+        end()
         if loop.get_task_factory() is factory:
             loop.set_task_factory(before)
         factory.is_over = True
         if loop.__dict__.get("stop") is stop_outside_of_steps:
             del loop.stop
+
+
+def _contain(error: BaseException, context: Context | None) -> bool:
+    """Fail the step whose callback raised ``error``. Returns False if none did so."""
+    attempt = None if context is None else context.get(current_attempt)
+    if attempt is None or is_ctrl_c(error):
+        return False
+    call, number = attempt
+    task: asyncio.Task[object] | None = getattr(call, "task", None)
+    is_over = task is None or task.done() or call.attempt != number
+    log.error(
+        "a callback of step %r of run %s%s: %s",
+        call.name,
+        call.run.id,
+        ", which had ended before," if is_over else "",
+        as_failure("it", error),
+        extra=fields_of(call.run),
+    )
+    if task is not None and not is_over:
+        call.fatal = error
+        task.cancel()
+    return True
 
 
 class _Factory:

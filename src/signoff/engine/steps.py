@@ -187,11 +187,19 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> A
 
 async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
     task = asyncio.current_task()
+    assert task is not None
+    call.task = task
     try:
         return _attempt_with(call, number, await _invoke(call, threads))
     except asyncio.CancelledError as error:
+        fatal: BaseException | None = getattr(call, "fatal", None)
+        if fatal is not None:
+            del call.fatal
+            task.uncancel()
         if _is_cancelled():
             raise
+        if fatal is not None:
+            return Attempt(call, number, error=as_failure(f"a callback of step {call.name!r}", fatal))
         return Attempt(call, number, error=RuntimeError(f"step {call.name!r} cancelled itself: {error}"))
     except Exception as error:
         return Attempt(call, number, error=error)

@@ -7,12 +7,13 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from signoff import forks
-from signoff.clock import Clock, SystemClock
+from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import (
@@ -42,6 +43,7 @@ from signoff.records import (
 )
 from signoff.stores import sqlite_audit as audit
 from signoff.stores import sqlite_claims as claims
+from signoff.stores import sqlite_clock as host
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
@@ -82,6 +84,7 @@ from signoff.stores.paging import (
 )
 from signoff.stores.readers import Gate, Readers
 from signoff.stores.retries import Retry
+from signoff.stores.sqlite_clock import FileClock, LeaseClock, Watch
 from signoff.stores.sqlite_file import network_file_system
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
@@ -93,6 +96,7 @@ T = TypeVar("T")
 log = logging.getLogger("signoff.store")
 
 READERS = 2
+READ_CLOCK_SECONDS = 1.0  # at least, between looks whether another process has set the file's time
 
 
 class SqliteStore:
@@ -125,11 +129,20 @@ class SqliteStore:
         inline_below_seconds: float = 0.001,
     ) -> None:
         self.namespace = namespace
-        self.clock: Clock = clock or SystemClock()
+        host_clock = FileClock()
+        self.clock: Clock = clock or host_clock
         self.lease_seconds = lease_seconds
-        self._lease_clock: Clock = lease_clock or SystemClock()
+        self._lease_clock: Clock = lease_clock or LeaseClock(host_clock)
         self._owner = True
-        self._file = _File(address, self.clock, self._lease_clock, busy_seconds, inline_below_seconds)
+        self._file = _File(
+            address,
+            self.clock,
+            self._lease_clock,
+            busy_seconds,
+            inline_below_seconds,
+            None if clock is not None and lease_clock is not None else host_clock,
+            lease_seconds,
+        )
 
     @property
     def location(self) -> str:
@@ -413,11 +426,22 @@ class SqliteStore:
     # Time and leases
 
     async def due(self, limit: int = 1000) -> float | None:
+        await self._watch_clock()
         now = self.clock.now()
         next_at = await self._file.read_soon(lambda db: leases.next_due(db, now, self._lease_clock.now()))
         if next_at is None or next_at > now:
             return next_at
         return await self._write(leases.due, limit)
+
+    async def _watch_clock(self) -> None:
+        watch, clock = self._file.watch, self._file.host_clock
+        if watch is None or clock is None:
+            return
+        was, anchor = clock.anchor, watch.look()
+        if anchor is not None:
+            clock.use(await self._write(host.follow, was, anchor))
+            watch.followed()
+            log.warning("store %s: its time follows the machine's clock now", self.location)
 
     # Groups
 
@@ -528,8 +552,14 @@ class _File:
         lease_clock: Clock,
         busy_seconds: float,
         inline_below_seconds: float,
+        host_clock: FileClock | None,
+        lease_seconds: float,
     ) -> None:
         self.path = path_of(address)
+        self.host_clock = host_clock
+        self.watch: Watch | None = None
+        self._lease_seconds = lease_seconds
+        self._read_clock_at = 0.0
         self.location = f"sqlite:///{self.path}"
         self.listeners = Listeners()
         self._clock = clock
@@ -580,9 +610,11 @@ class _File:
                     network,
                 )
             try:
-                committer = Committer(
-                    self._connect(), self.path, self.location, self._clock, self._lease_clock
-                )
+                connection = self._connect()
+                if self.host_clock is not None:
+                    self.host_clock.use(host.begin(connection, self._lease_seconds))
+                    self.watch = Watch(self.host_clock, self.location)
+                committer = Committer(connection, self.path, self.location, self._clock, self._lease_clock)
             except sqlite3.Error as error:
                 raise translate(error, self.location) from error
             except OSError as error:
@@ -594,6 +626,7 @@ class _File:
                 inline_below_seconds=self._inline_below_seconds,
                 committed=self._tell_commit,
                 disturbed=self.listeners.tell_disturbance,
+                looked=self._disturbed,
             )
             self._readers.open()
             self._was_forked = False
@@ -645,6 +678,22 @@ class _File:
             self._readers.close()
             if writer is not None:
                 writer.close()
+
+    def _disturbed(self, db: sqlite3.Connection) -> None:
+        """Another process has committed. It may have set the file's time."""
+        now = time.monotonic()
+        if self.host_clock is None or now < self._read_clock_at:
+            return
+        self._read_clock_at = now + READ_CLOCK_SECONDS
+        anchor = host.read(db)
+        if (
+            anchor is not None
+            and anchor != self.host_clock.anchor
+            and anchor.boot == self.host_clock.anchor.boot
+        ):
+            self.host_clock.use(anchor)
+            if self.watch is not None:
+                self.watch.followed()
 
     def _tell_commit(self, transaction: Transaction) -> None:
         self.listeners.tell(transaction.change)

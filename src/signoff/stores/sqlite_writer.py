@@ -45,6 +45,7 @@ class Writer:
         inline_below_seconds: Commit on the event loop while commits take less than this; 0 never does.
         committed: Called after each commit that changed something.
         disturbed: Called when another process has committed.
+        looked: Called before that with the connection, which is free meanwhile.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Writer:
         inline_below_seconds: float,
         committed: Callable[[Transaction], None],
         disturbed: Callable[[], None],
+        looked: Callable[[sqlite3.Connection], None],
     ) -> None:
         self._committer = committer
         self._location = location
@@ -63,6 +65,7 @@ class Writer:
         self._inline_below = inline_below_seconds
         self._committed = committed
         self._disturbed = disturbed
+        self._looked = looked
         self._lock = threading.Lock()  # held by whoever uses the committer
         self._turns = Turns(self._commit_one, self._commit_turn)
         self._waiting: deque[Work[Any]] = deque()
@@ -247,6 +250,8 @@ class Writer:
             return  # somebody commits here just now: look again after the next wait
         try:
             version = self._committer.data_version()
+            if version != self._data_version:
+                self._looked(self._committer.db)
         except sqlite3.Error as error:
             if not is_busy(error):
                 log.warning("store %s: cannot look for other processes' commits: %s", self._location, error)
