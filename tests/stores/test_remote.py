@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -449,14 +448,13 @@ async def test_closing_finishes_what_was_begun(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_a_forked_child_is_told_to_open_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
     async with line(tmp_path) as (store, _):
-        with monkeypatch.context() as forked:
-            forked.setattr(os, "getpid", lambda: -1)
-            with pytest.raises(StoreUnavailable, match="forked"):
-                await store.create_run(new_run())
+        connection = store._server.connection
+        store._server.forked()
+        with pytest.raises(StoreUnavailable, match="forked"):
+            await store.create_run(new_run())
+        store._server._connection = connection
 
 
 # Hearing of commits

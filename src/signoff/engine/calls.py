@@ -232,8 +232,8 @@ class StepCall(Call[Any]):
         "refused",
         "speech",
         "step_options",
-        "thread_wait",
         "task",
+        "thread_wait",
         "voice",
     )
 
