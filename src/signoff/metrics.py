@@ -178,11 +178,16 @@ def count(event: Event) -> None:
             DELIVERIES.labels(event.channel, event.outcome).inc()
         case WorkerTakenOver():
             TAKEN_OVER.inc(event.runs)
-        case StoreCommitted():
-            COMMIT_SECONDS.labels(event.store).observe(event.seconds)
-            COMMITTED.labels(event.store).inc(event.operations)
-        case ClockJumped():
-            JUMPS.labels(event.store).inc()
+        case StoreCommitted() | ClockJumped():
+            _count_of_store(event)
+
+
+def _count_of_store(event: StoreCommitted | ClockJumped) -> None:
+    if isinstance(event, ClockJumped):
+        JUMPS.labels(event.store).inc()
+        return
+    COMMIT_SECONDS.labels(event.store).observe(event.seconds)
+    COMMITTED.labels(event.store).inc(event.operations)
 
 
 def _count_run(event: RunClaimed | RunPaused | RunReleased | RunLost | RunEnded) -> None:
