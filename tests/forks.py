@@ -6,6 +6,7 @@ import atexit
 import fcntl
 import gc
 import multiprocessing
+import multiprocessing.connection
 import os
 import runpy
 import signal
@@ -145,6 +146,7 @@ def _detached(duplicate: Any) -> int:
 def _run(command: list[str], cwd: str, env: dict[str, str], *files: int | None) -> None:
     """Do in a forked process what ``python -m`` does in a new one that leads a session."""
     os.setsid()
+    _end_with_tests()
     for number, fd in enumerate(files):
         opened = os.open(os.devnull, os.O_RDONLY) if fd is None else fd
         os.dup2(opened, number)
@@ -172,6 +174,18 @@ def _run(command: list[str], cwd: str, env: dict[str, str], *files: int | None) 
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     sys.exit(code)
+
+
+def _end_with_tests() -> None:
+    """Have the kernel kill this process when the tests' process ends, however that ends."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    # The other end of the sentinel's pipe closes with the tests. A thread that waits for it would be the program's own.
+    fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+    if multiprocessing.connection.wait([parent.sentinel], timeout=0):
+        os._exit(1)
 
 
 def _ended(module: str) -> int:

@@ -62,7 +62,7 @@ async def starting(scene: Scene) -> AsyncIterator[Any]:
     yield (await client.start("echo", 1, id="a")).id
     yield (await client.start("echo", 1, id="a")).id
     yield await tried(client.start("echo", 2, id="a"))
-    yield await tried(client.start("ask", 1, id="a"))
+    yield await tried(client.start("ask", "Sure?", id="a"))
     yield await tried(client.start("echo", id=" a"))
     yield await tried(client.start("echo", "x" * 2**20, id="b"))
     yield await tried(client.start("echo", float("nan"), id="b"))

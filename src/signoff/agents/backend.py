@@ -186,11 +186,11 @@ def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> ob
     request it is what the user has said last: instructions and tools may change while a run waits.
     """
     if isinstance(operation_id, ToolsetCallToolId):
-        context = next((each for each in about if isinstance(each, RunContext)), None)
-        return None if context is None else sent_in(cast("RunContext[Any]", context))
+        contexts = [cast("RunContext[Any]", each) for each in about if isinstance(each, RunContext)]
+        return sent_in(contexts[0]) if contexts else None
     if isinstance(operation_id, ModelRequestId):
-        messages = next((cast("list[Any]", each) for each in about if isinstance(each, list)), [])
-        return _said_last(messages)
+        histories = [cast("list[object]", each) for each in about if isinstance(each, list)]
+        return _said_last(histories[0]) if histories else None
     return None
 
 

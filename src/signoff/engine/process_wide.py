@@ -153,7 +153,7 @@ def _is_closed(value: object) -> bool:
     """Whether an object is not looked through. Its class is asked, as a proxy may say anything of itself."""
     kind = cast("Any", type(value))
     if issubclass(kind, type):
-        return _is_library(_module_of(cast("object", value)))
+        return _is_library(_module_of(value))
     return kind is not dict and _is_closed_kind(kind)
 
 
