@@ -17,21 +17,20 @@ from signoff.calling_back import CallbackCall, CallbackOpening
 from signoff.concurrency import slot_of
 from signoff.engine.arity import check_step
 from signoff.engine.branches import Branch
+from signoff.engine.callee import callee_of
 from signoff.engine.calls import (
-    UNSAID,
     ChildCall,
     DetachedCall,
-    Effect,
     ProgressCall,
     PromiseCall,
     SignalCall,
     StepCall,
-    StepOptions,
 )
 from signoff.engine.captured import note_variables
 from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
+from signoff.engine.step_options import UNSAID, Effect, StepOptions
 from signoff.errors import CannotRunHere, ContinueAsNew, OutsideWorkflow, RegistrationError
 from signoff.handles import Detached, Invocation, Note, Opening, Sleep
 from signoff.logs import RunLogger
@@ -169,7 +168,24 @@ class Context:
             check_step("", name, ())
         if function is None:
             raise RegistrationError(f"step {name!r} has no function: ctx.step(name, function, *args)")
-        check_step(name, function, args)
+        callee = callee_of(function)
+        if callee is None or not callee.least <= len(args) <= callee.most:
+            check_step(name, function, args)
+        if (
+            callee is not None
+            and retry is None
+            and timeout is None
+            and durable
+            and effect == "repeatable"
+            and key is None
+            and returns is None
+            and metadata is None
+            and compare is UNSAID
+            and on_failure is None
+            and not non_retryable
+            and not operators
+        ):
+            return StepCall(self._execution, name, function, args, {}, callee.options, callee=callee)
         options = StepOptions(
             retry=retry,
             timeout=timeout,
@@ -184,8 +200,9 @@ class Context:
             on_failure=on_failure,
         )
         options.check(name)
-        note_variables(function, self._execution.codes)
-        return StepCall(self._execution, name, function, args, {}, options)
+        if callee is None:
+            note_variables(function, self._execution.codes)
+        return StepCall(self._execution, name, function, args, {}, options, callee=callee)
 
     def lfc(self, function: Function, *args: Any, **kwargs: Any) -> StepCall | LocalCall:
         """Call a function with a context of its own and wait for it.

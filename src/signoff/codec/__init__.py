@@ -22,7 +22,7 @@ from signoff.codec.arguments import decode_arguments, encode_arguments, settled_
 from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, round_trip_error
 from signoff.codec.hints import shape_of
 from signoff.codec.parameters import REST, description_of, parameters_schema
-from signoff.codec.signatures import return_annotation
+from signoff.codec.signatures import return_annotation, settled_return_annotation
 from signoff.codec.values import (
     MAX_BYTES,
     MAX_CARRIED,
@@ -55,6 +55,7 @@ __all__ = [
     "return_annotation",
     "round_trip_error",
     "settled_arguments",
+    "settled_return_annotation",
     "shape_of",
     "value_schema",
     "warn_reader",

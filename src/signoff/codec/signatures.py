@@ -136,6 +136,12 @@ def return_annotation(function: Function) -> Any:
     return _owner(function) if annotation is Self else annotation
 
 
+def settled_return_annotation(function: types.FunctionType) -> tuple[Any, bool]:
+    """Find what type a plain function declares to return, and whether that stays so: it may be resolved later."""
+    annotation = return_annotation(function)
+    return annotation, _declares_nothing(function) or _underlying(function) in _returns
+
+
 def _declares_nothing(function: Any) -> bool:
     """Whether a plain function has no annotations, without resolving any. Most steps of a busy run are such."""
     return (

@@ -84,6 +84,10 @@ def decode(text: str, annotation: object = Any, *, path: str = "value") -> Any:
     try:
         if annotation is Any:
             return from_json(text, allow_inf_nan=False)
+        if type(annotation) is type and annotation in _UNCHANGED:
+            value = from_json(text, allow_inf_nan=False)
+            if type(value) is annotation:  # else it may be converted, or is refused below
+                return value
         return _read(annotations.reader(annotation), text)
     except ValidationError as error:
         raise InvalidValue(*_first_problem(error, path)) from error

@@ -215,7 +215,7 @@ class Numbers:
         Args:
             execution: Whose numbers these are.
         """
-        branch = self._branch_to_number(execution)
+        branch = None if current_branch.get() is None else self._branch_to_number(execution)
         if branch is None:
             self.last_n += 1
             return self.last_n

@@ -6,16 +6,13 @@ import asyncio
 import gc
 import inspect
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from signoff.engine.loop import calling_line, line_in
 from signoff.errors import NotAwaited
 
 if TYPE_CHECKING:
     from signoff.engine.execution import Execution
-
-_OWN_DEPTH = 2
-"""How many frames are surely not the user's: of ``_build``, and of the ``__init__`` that calls it."""
 
 _DEPTH = 8
 """How far up the stack the line is looked for that builds a call."""
@@ -61,6 +58,9 @@ class Built(Awaited):
 
     _code: CodeType | None
 
+    own_depth: ClassVar[int] = 2
+    """How many frames are surely not the user's: of ``_build``, of the ``__init__`` that calls it, and so on."""
+
     def _build(self, execution: Execution) -> None:
         self._execution = execution
         self._is_begun = False
@@ -69,16 +69,17 @@ class Built(Awaited):
         self._code = None
         self._at = 0
         frame = inspect.currentframe()
-        for _ in range(_OWN_DEPTH):
+        for _ in range(self.own_depth):
             frame = frame and frame.f_back  # and no name for a frame here: that would keep what was built
-        for _ in range(_DEPTH):
-            if frame is None:
-                return
+        depth = 0
+        while frame is not None and depth < _DEPTH:
             # not by its code, whose reading CPython announces to audit hooks
-            if not str(frame.f_globals.get("__name__")).startswith("signoff."):
+            module = frame.f_globals.get("__name__")
+            if type(module) is not str or module[:8] != "signoff.":
                 self._code, self._at = frame.f_code, frame.f_lasti
                 return
             frame = frame.f_back
+            depth += 1
 
     def _take(self) -> None:
         """Note that it is awaited, or that there is nothing to await."""

@@ -10,21 +10,23 @@ import contextvars
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from signoff import codec
 from signoff.engine.built import Built
 from signoff.engine.callbacks import TimerCallback
+from signoff.engine.callee import Callee
 from signoff.engine.captured import captured_texts, is_process_wide, warn_of_unstable_self
+from signoff.engine.copies import is_unchanging
 from signoff.engine.given import Given
 from signoff.engine.inputs import CAPTURED, arguments_text, compared_text, folded, inputs_text, own
 from signoff.engine.retry import RetryPolicy
+from signoff.engine.step_options import UNSAID, Effect, StepOptions
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
-    CannotRunHere,
     CircularWait,
     InvalidValue,
     OutsideWorkflow,
@@ -36,7 +38,6 @@ from signoff.errors import (
     SignalTimeout,
     SignoffError,
 )
-from signoff.names import check_assignee
 from signoff.records import (
     CallKind,
     Entry,
@@ -56,12 +57,16 @@ if TYPE_CHECKING:
     from signoff.engine.execution import Execution
 
 T = TypeVar("T")
-Effect = Literal["repeatable", "once"]
 
 
 _NAMED: Final = frozenset(
     (CallKind.STEP, CallKind.SIGNAL, CallKind.CHILD, CallKind.DETACHED, CallKind.PROGRESS)
 )
+
+_good_names: set[str] = set()
+"""Names of calls of any kind that were checked: most runs use the same."""
+
+_MOST_NAMES: Final = 4_096
 
 
 class Call(Built, Generic[T]):
@@ -78,15 +83,23 @@ class Call(Built, Generic[T]):
     __slots__ = ("future", "inputs", "is_journaled", "n", "name")
 
     def __init__(self, execution: Execution, name: str) -> None:
-        check_name(f"{self.kind} name", name)
-        if self.kind in _NAMED and not name.strip():
-            raise InvalidValue(f"{self.kind} name", "it is empty; give it a name that never changes")
+        if type(name) is not str or name not in _good_names:
+            self._check_name(name)
         self.name = name
         self.n = 0
         self.future: asyncio.Future[T] | None = None
         self.inputs: str | None = None
         self.is_journaled = False
         self._build(execution)
+
+    def _check_name(self, name: str) -> None:
+        check_name(f"{self.kind} name", name)
+        if name.strip():
+            if len(_good_names) >= _MOST_NAMES:
+                _good_names.clear()
+            _good_names.add(name)
+        elif self.kind in _NAMED:
+            raise InvalidValue(f"{self.kind} name", "it is empty; give it a name that never changes")
 
     @property
     def said(self) -> str:
@@ -99,7 +112,8 @@ class Call(Built, Generic[T]):
 
     def begin(self) -> asyncio.Future[T]:
         """Issue the call, once; later awaits share its outcome."""
-        self._take()
+        if not self._is_begun:
+            self._take()
         if self.future is None:
             self.future = self._execution.issue(self)
         return self.future
@@ -159,67 +173,16 @@ class Call(Built, Generic[T]):
 _OF_FUNCTION: Final = ("args", CAPTURED, "compare")
 """The parts of a step's inputs that ``compare=None`` leaves out."""
 
-UNSAID: Final = object()
-"""Stands for a step's own arguments, where nothing else is to be compared."""
-
-
-@dataclass(slots=True)
-class StepOptions:
-    """How a step is run. See ``Context.step`` for what each means."""
-
-    retry: RetryPolicy | None = None
-    timeout: float | None = None
-    durable: bool = True
-    non_retryable: tuple[type[BaseException], ...] = ()
-    effect: Effect = "repeatable"
-    key: str | None = None
-    returns: Any = Any
-    operators: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] | None = None
-    compare: Any = UNSAID
-    on_failure: Callable[[Exception], CannotRunHere] | None = None
-
-    def check(self, name: str) -> None:
-        """Refuse options that contradict each other."""
-        if self.metadata is not None:
-            self._check_metadata(name)
-        if self.key is not None and not self.key.strip():
-            raise RegistrationError(f"step {name!r}: key= is empty; leave it out for the step's own")
-        for operator in self.operators:
-            check_assignee("operators", operator)
-        if self.operators and self.effect != "once":
-            raise RegistrationError(
-                f"step {name!r}: operators= are asked about a step of effect='once', and no other"
-            )
-        if self.effect not in ("repeatable", "once"):
-            raise RegistrationError(f"step {name!r}: effect is 'repeatable' or 'once', not {self.effect!r}")
-        if self.effect == "once" and self.retry is not None and self.retry.max_attempts > 1:
-            raise RegistrationError(
-                f"step {name!r}: effect='once' is never retried without a person; drop retry="
-            )
-        if self.effect == "once" and not self.durable:
-            raise RegistrationError(
-                f"step {name!r}: durable=False runs again at replay, effect='once' must not"
-            )
-        seconds = check_seconds("timeout", self.timeout)
-        if seconds is not None and seconds <= 0:
-            raise RegistrationError(f"step {name!r}: timeout is {self.timeout}, it must be over 0 seconds")
-
-    def _check_metadata(self, name: str) -> None:
-        codec.encode(self.metadata, path="metadata")
-        if self.effect != "once":
-            raise RegistrationError(
-                f"step {name!r}: metadata= is shown with the question about a step of effect='once', and no other"
-            )
-
 
 class StepCall(Call[Any]):
     """Ordinary code, run by the worker outside the workflow's loop."""
 
     kind = CallKind.STEP
+    own_depth = 4  # and of its own __init__ and of Context.step
     __slots__ = (
         "args",
         "attempt",
+        "callee",
         "computed",
         "context",
         "context_given",
@@ -249,8 +212,10 @@ class StepCall(Call[Any]):
         kwargs: dict[str, Any],
         step_options: StepOptions,
         context_given: object = None,
+        callee: Callee | None = None,
     ) -> None:
         super().__init__(execution, name)
+        self.callee = callee  # what is known of the function
         self.context_given = context_given  # among its arguments; it is not compared
         self.function = function
         self.args = args
@@ -298,19 +263,33 @@ class StepCall(Call[Any]):
     def begin(self) -> asyncio.Future[Any]:
         if self.future is not None:
             return self.future
-        self.context = contextvars.copy_context()
-        future = super().begin()
-        has_ended = self.step_options.durable and self.n in self._execution.past.completed
-        is_shared = has_ended or own(self.function)
-        self.given = Given.now(self.function, self.args, self.kwargs, is_shared=is_shared)
+        self._take()
+        self.future = future = self._execution.issue(self)
+        if not (self.step_options.durable and self.n in self._execution.past.completed):
+            self.context = contextvars.copy_context()
+            is_shared = self._is_own or (
+                # a function of a module, and nothing that could be changed in place
+                self.callee is not None and not self.kwargs and all(map(is_unchanging, self.args))
+            )
+            self.given = Given.now(self.function, self.args, self.kwargs, is_shared=is_shared)
         return future
 
+    @property
+    def _is_own(self) -> bool:
+        return own(self.function) if self.callee is None else self.callee.is_own
+
     def inputs_now(self) -> str | None:
-        options, parts = self.step_options, dict[str, str]()
+        options, callee = self.step_options, self.callee
+        if callee is not None and options.compare is UNSAID and options.key is None and not self.kwargs:
+            if callee.is_own or not self.args:
+                return None
+            if self.context_given is None and (plain := callee.inputs_of(self.args)) is not None:
+                return plain
+        parts = dict[str, str]()
         if options.compare is not UNSAID:
             if options.compare is not None:
                 parts["compare"] = compared_text(self.name, self.function, options.compare)
-        elif not own(self.function):
+        elif not self._is_own:
             text = arguments_text(self.name, self.function, self.args, self.kwargs, self.context_given)
             if text is not None:
                 parts["args"] = text
@@ -337,11 +316,8 @@ class StepCall(Call[Any]):
         captured: dict[str, Any] = recorded.get(CAPTURED, {})
         return is_process_wide(self.function, names, captured, roots)
 
-    def settle(self, entry: Entry) -> None:
-        self.ends = self._execution.past.ends.get(self.n, ())
-        super().settle(entry)
-
     def outcome(self, entry: Entry) -> Any:
+        self.ends = self._execution.past.ends.get(self.n, ())
         if entry.error is not None:
             raise codec.decode_error(entry.error)
         if self.computed:

@@ -40,6 +40,12 @@ UNCHANGING: Final = frozenset(
 )
 """Types of which nothing can be changed in place; functions are as they are shared."""
 
+
+def is_unchanging(value: object) -> bool:
+    """Whether nothing of a value can be changed in place."""
+    return type(value) in UNCHANGING
+
+
 Memo = dict[int, Any]
 """The copies that are made, by the identity of what they are copies of."""
 

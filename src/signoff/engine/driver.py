@@ -319,7 +319,7 @@ class Driver:
         self._running.pop(call.n, None)
         if call.n not in execution.open:
             return
-        if isinstance(attempt.error, CannotRunHere | NotAwaited):
+        if attempt.error is not None and isinstance(attempt.error, (CannotRunHere, NotAwaited)):
             execution.refuse(attempt.error)
             return
         details: dict[str, Any] | None = None

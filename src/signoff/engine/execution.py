@@ -37,7 +37,7 @@ from signoff.engine.loop import (
     frames_waiting,
     waiting_line,
 )
-from signoff.engine.past import Past, Recorded
+from signoff.engine.past import Past, inputs_in
 from signoff.engine.scope import refused
 from signoff.engine.weight import runs_weighed
 from signoff.errors import (
@@ -62,6 +62,10 @@ RESULT_LIMIT: Final = "signoff_result_limit"
 """The attribute of a workflow's function with how long its result may be as JSON, in bytes; by default 1 MiB."""
 
 _TASKS_LOOKED_AT: Final = 64
+
+_MAY_BE_NEWS: Final = (SignalCall, DetachedCall, ProgressCall)
+
+_INPUTS_BEGIN: Final = f'{{"{INPUTS}":'
 
 _alive: weakref.WeakSet[Execution] = weakref.WeakSet()
 
@@ -191,9 +195,11 @@ class Execution:
 
     def _is_news(self, call: Call[Any]) -> bool:
         """Whether a call that waits for nothing is not in the journal yet."""
+        if not isinstance(call, _MAY_BE_NEWS):
+            return False
         if isinstance(call, SignalCall):
             return self.took_kept(call)
-        return isinstance(call, DetachedCall | ProgressCall) and call.n not in self.past.opened
+        return call.n not in self.past.opened
 
     def took_kept(self, call: SignalCall) -> bool:
         """Whether a call in a branch got a signal that was there before it, which is not in the journal yet."""
@@ -212,14 +218,13 @@ class Execution:
     def check_replayed(self) -> None:
         """After the last entry: the code must have asked for everything that the journal knows."""
         self.past.completed.clear()
-        for n, recorded in self.past.calls.items():
-            self._diverge(n, recorded, "nothing: it waits or has ended before that", None)
+        for recorded in self.past.calls.values():
+            self._diverge(recorded, "nothing: it waits or has ended before that", None)
             return
 
     def overran(self, entry: Entry) -> None:
         """The code has ended where the journal goes on with ``entry``."""
-        recorded = Recorded(entry.call or CallKind.SIGNAL, entry.name or "")
-        self._diverge(entry.n or 0, recorded, "nothing: it has ended before that", None)
+        self._diverge(entry, "nothing: it has ended before that", None, CallKind.SIGNAL)
 
     def waiting_line(self) -> str:
         """Name the line of user code at which the run waits."""
@@ -303,18 +308,18 @@ class Execution:
             self._listen(call)
         return future
 
-    def _compare(self, call: Call[Any], recorded: Recorded) -> None:
+    def _compare(self, call: Call[Any], recorded: Entry) -> None:
         """Fail the run if a call is not what the journal has under its number."""
-        if (recorded.kind, recorded.name) != (call.kind, call.name):
-            self._diverge(call.n, recorded, f"{call.kind} {call.name!r}", self._here())
+        if recorded.call != call.kind or (recorded.name or "") != call.name:
+            self._diverge(recorded, f"{call.kind} {call.name!r}", self._here())
             return
         details = recorded.details
         if call.inputs is None:
-            if details is None or not recorded.inputs:
+            if details is None or not inputs_in(recorded):
                 return
-        elif details is not None and details.startswith(f'{{"{INPUTS}":{call.inputs}'):
+        elif details is not None and details.startswith(_INPUTS_BEGIN + call.inputs):
             return
-        was, now = recorded.inputs, json.loads(call.inputs or "{}")
+        was, now = inputs_in(recorded), json.loads(call.inputs or "{}")
         found = differing(was, now)
         if found and not call.explains(found, was, self.shared):
             self._fail_for(call, was, now, self._here())
@@ -556,8 +561,7 @@ class Execution:
         elif self.numbers.passes_over(entry):
             pass
         elif not self.numbers.has_come_to(entry.n):
-            recorded = Recorded(entry.call or CallKind.STEP, entry.name or "")
-            self._diverge(entry.n, recorded, "nothing: it has not come to that call", None)
+            self._diverge(entry, "nothing: it has not come to that call", None)
         # else the code had given the call up before its outcome was journaled
         self.past.ends.pop(entry.n, None)
 
@@ -586,10 +590,12 @@ class Execution:
             call.due_at = self.loop.time() + call.timeout
         self._listeners.setdefault(call.name, deque()).append(call)
 
-    def _diverge(self, n: int, recorded: Recorded, issued: str, where: str | None) -> None:
-        self.failure = self.failure or NonDeterminism(
-            self.run.id, n, f"{recorded.kind} {recorded.name!r}".strip(), issued, where
-        )
+    def _diverge(
+        self, recorded: Entry, issued: str, where: str | None, otherwise: CallKind = CallKind.STEP
+    ) -> None:
+        """Fail the run since the code does not do what the journal has; what is no call there is ``otherwise``."""
+        what = f"{recorded.call or otherwise} {recorded.name or ''!r}".strip()
+        self.failure = self.failure or NonDeterminism(self.run.id, recorded.n or 0, what, issued, where)
 
 
 def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:

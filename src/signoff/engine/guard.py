@@ -213,15 +213,28 @@ def _use_up_interruption(thread: int) -> None:
         pass
 
 
-def _audit(  # the names of a module are gone before the last events of a process
-    event: str,
-    args: object,
-    blocking: Mapping[str, str] = _BLOCKING,
-    drives: Mapping[int, _Drive] = _drives,
-    this_thread: Callable[[], int] = threading.get_ident,
-) -> None:
-    if event in blocking and (current := drives.get(this_thread())) is not None:
-        current.watched.refuse_io(blocking[event])
+class _BlockingEvent(str):
+    """The name of an audit event of blocking I/O. It refuses the event when a dict finds it.
+
+    So a method of a dict is the audit hook: CPython announces much that no run cares about (every ``f_code`` and
+    ``__code__`` that is read), and a hook written in Python would cost more than all that it is called for.
+    """
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(  # the names of a module are gone before the last events of a process
+        self,
+        event: object,
+        is_equal: Callable[[str, object], bool] = str.__eq__,
+        blocking: Mapping[str, str] = _BLOCKING,
+        drives: Mapping[int, _Drive] = _drives,
+        this_thread: Callable[[], int] = threading.get_ident,
+    ) -> bool:
+        if is_equal(self, event) and (current := drives.get(this_thread())) is not None:
+            current.watched.refuse_io(blocking[str(self)])
+        return False
 
 
-sys.addaudithook(_audit)
+_refused: dict[str, None] = dict.fromkeys(map(_BlockingEvent, _BLOCKING))
+sys.addaudithook(_refused.get)

@@ -312,7 +312,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         future = _Future(loop=self)
-        future.number = self.next_number()
+        if current_branch.get() is None:  # nearly all; ``next_number`` does the same
+            self._made += 1
+            future.number = next(self._numbers)
+        else:
+            future.number = self.next_number()
         return future
 
     def create_task(  # pyright: ignore[reportIncompatibleMethodOverride]

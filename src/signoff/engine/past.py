@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from signoff.engine.inputs import KEY as INPUTS
 from signoff.records import CallKind, Entry, EntryKind
@@ -14,26 +12,16 @@ from signoff.records import CallKind, Entry, EntryKind
 _ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
 
 
-class Recorded(NamedTuple):
-    """A call as the journal has it."""
-
-    kind: CallKind
-    name: str
-    details: str | None = None  # of the first entry about it, which has its inputs
-    value: str | None = None  # of that entry
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """What it was called with."""
-        details: dict[str, Any] = {} if self.details is None else json.loads(self.details)
-        return details.get(INPUTS) or {}
+def inputs_in(entry: Entry) -> dict[str, Any]:
+    """Return what a call was called with, as the first entry about it has it."""
+    return entry.fact(INPUTS) or {}
 
 
 @dataclass(slots=True)
 class Past:
     """What the journal said of calls before this process took the run up."""
 
-    calls: dict[int, Recorded] = field(default_factory=dict[int, "Recorded"])
+    calls: dict[int, Entry] = field(default_factory=dict[int, Entry])  # the first entry about each
     completed: set[int] = field(default_factory=set[int])  # while it is replayed
     opened: dict[int, float] = field(default_factory=dict[int, float])  # open calls: when they were opened
     begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
@@ -51,22 +39,27 @@ class Past:
         """Take in a journal that is going to be replayed: the code must issue each call in it again."""
         self.journal = entries = list(entries)
         self.calls = {}
+        before: Entry | None = None
         for entry in entries:
-            if entry.n is None or entry.call is None:
-                continue
-            if entry.n not in self.calls:
-                self.calls[entry.n] = Recorded(entry.call, entry.name or "", entry.details, entry.value)
-            if entry.kind is EntryKind.COMPLETED:
-                self.completed.add(entry.n)
-        self.learn(entries)
-        for entry in entries:
+            n = entry.n
+            if n is not None and entry.call is not None:
+                self.calls.setdefault(n, entry)
+                if entry.kind in _ENDS_OF_ATTEMPTS:
+                    if entry.kind is EntryKind.COMPLETED:
+                        self.completed.add(n)
+                    if entry.call is CallKind.STEP and before is not None:
+                        if n in self.ends:
+                            self.note_end(before.at, entry)
+                        else:
+                            self.ends[n] = [(before.at, entry)]
+            before = entry
             self._note_received(entry)
-        for before, entry in itertools.pairwise(entries):
-            if entry.call is CallKind.STEP and entry.kind in _ENDS_OF_ATTEMPTS:
-                self.note_end(before.at, entry)
+        self.learn(entries)
 
     def _note_received(self, entry: Entry) -> None:
         n, seq = entry.n, entry.seq
+        if entry.kind is EntryKind.COMPLETED:
+            return
         if entry.kind is EntryKind.SIGNALLED:
             n = entry.fact("received_by")
         elif entry.kind is EntryKind.OPENED and entry.call is CallKind.SIGNAL:
@@ -90,6 +83,8 @@ class Past:
         """Take in what journal entries say of calls that are still open."""
         for entry in entries:
             n = entry.n
+            if entry.kind is EntryKind.COMPLETED:
+                continue
             if entry.kind is EntryKind.PATCHED:
                 self.patches.add(entry.name or "")
             if n is None or entry.call is None:

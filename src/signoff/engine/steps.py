@@ -226,16 +226,19 @@ def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
 async def _invoke(call: StepCall, threads: StepThreads) -> Any:
     assert call.given is not None
     given = call.given.fresh()
+    if given is call.given and not given.brought:
+        return await _call(call, given, threads)
     try:
         return await _call(call, given, threads)
     finally:
-        if given is not call.given or call.given.brought:
-            call.given.warn_of_changes(call.name, given, call.shared)
+        call.given.warn_of_changes(call.name, given, call.shared)
 
 
 async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
     seconds = call.step_options.timeout
     if _is_async(given.function):
+        if seconds is None:
+            return await given.function(*given.args, **given.kwargs)
         return await _in_time(call, seconds, given.function(*given.args, **given.kwargs))
     context = contextvars.copy_context()
     what = f"step {call.name!r} of run {call.run.id}"

@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 from signoff import codec
 from signoff.codec.annotations import Unreadable, reader
 from signoff.context import Context
-from signoff.engine.calls import Effect
 from signoff.engine.retry import RetryPolicy
+from signoff.engine.step_options import Effect
 from signoff.engine.step_tasks import let_begin
 from signoff.engine.steps import current_step
 from signoff.errors import InvalidValue, RegistrationError

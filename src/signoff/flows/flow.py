@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from signoff import codec
 from signoff.client import App, AsyncClient
-from signoff.engine.calls import Effect, check_name
+from signoff.engine.calls import check_name
 from signoff.engine.retry import RetryPolicy
+from signoff.engine.step_options import Effect
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.building import Point, Step, chunk_op, flow_op
 from signoff.flows.calling import check_kind

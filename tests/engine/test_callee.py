@@ -1,0 +1,98 @@
+"""What is looked up of functions that steps call."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from signoff.engine import callee
+from signoff.engine.callee import callee_of
+from signoff.engine.inputs import arguments_text
+
+VALUES = [
+    0,
+    -1,
+    2**62,
+    2**63,
+    10**30,
+    True,
+    False,
+    None,
+    "",
+    'é\n"',
+    "\0",
+    1.5,
+    -0.0,
+    1e300,
+    "x" * 150,
+    "é" * 90,
+]
+
+
+async def taking_two(first: Any, second: Any = 3) -> int:
+    return 1
+
+
+def taking_any(*rest: Any) -> None: ...
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_it_writes_plain_arguments_as_they_are_written_otherwise(value: Any) -> None:
+    known = callee_of(taking_two)
+    assert known is not None
+    for args in ((value,), (value, 3), ("a", value)):
+        text = known.inputs_of(args)
+        if text is not None:
+            otherwise = arguments_text("step", taking_two, args, {})
+            assert otherwise is not None
+            assert json.loads(text) == {"args": json.loads(otherwise)}
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), [1], (1,), {}, b"", "\ud800", "x" * 201, 2**64, object()], ids=repr
+)
+def test_it_leaves_other_arguments_to_the_codec(value: Any) -> None:
+    known = callee_of(taking_two)
+    assert known is not None
+    assert known.inputs_of((value,)) is None
+    assert known.inputs_of((1, 2, 3)) is None
+
+
+def test_only_plain_functions_of_modules_are_known() -> None:
+    def local() -> None: ...
+
+    others: list[Any] = [local, lambda: None, list[int]().append, len, object(), logging.root.info]
+    for other in others:
+        assert callee_of(other) is None
+    known = callee_of(taking_two)
+    assert known is not None
+    assert (known.least, known.most, known.options.returns) == (1, 2, int)
+    assert known is callee_of(taking_two)
+    variadic = callee_of(taking_any)
+    assert variadic is not None
+    assert variadic.most == -1
+
+
+def test_it_forgets_functions_that_are_gone() -> None:
+    names: dict[str, Any] = {"__name__": "cell"}
+    exec("def made(): ...", names)
+    key = id(names["made"])
+    assert callee_of(names["made"]) is not None
+    assert key in callee._known  # pyright: ignore[reportPrivateUsage]
+    names.clear()
+    gc.collect()
+    assert key not in callee._known  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_return_type_that_cannot_be_resolved_yet_is_looked_for_again() -> None:
+    names: dict[str, Any] = {"__name__": "cell"}
+    exec("def made() -> 'Order': ...", names)
+    assert callee_of(names["made"]) is None
+    names["Order"] = int
+    known = callee_of(names["made"])
+    assert known is not None
+    assert known.options.returns is int
