@@ -371,6 +371,11 @@ async def test_a_client_that_the_workflow_s_maker_has_is_not_compared() -> None:
 PROVIDERS = {"a": Plain("a"), "b": Plain("b")}
 HANDLERS = {"a": payer("a"), "b": payer("b")}
 ORDERS = [Order("a"), Order("b")]
+LISTS = {"a": ["a"], "b": ["b"]}
+
+
+def payer_of(orders: list[str]) -> Callable[[], str]:
+    return lambda: pay(*orders)
 
 
 @pytest.mark.parametrize(
@@ -381,13 +386,35 @@ ORDERS = [Order("a"), Order("b")]
         lambda id: ORDERS[id == "b"].pay,
         lambda id: payer(ORDERS[id == "b"]),
         lambda id: logged(ORDERS[id == "b"].pay),
+        lambda id: payer_of(LISTS[id]),
     ],
-    ids=["objects", "functions", "dataclasses", "variables", "decorated"],
+    ids=["objects", "functions", "dataclasses", "variables", "decorated", "lists"],
 )
 @in_asyncio
 async def test_another_one_of_several_that_belong_to_the_process_is_noticed(make: Make) -> None:
     error = await restarted(in_order(make, "a", "b"), in_order(make, "b", "a"))
     assert isinstance(error, NonDeterminism), error
+
+
+UP = [True]
+UNRELATED = {"elsewhere": [True]}
+
+
+@in_asyncio
+async def test_a_list_elsewhere_with_the_same_items_is_not_another_one() -> None:
+    def page(up: list[bool]) -> Callable[[], bool]:
+        return lambda: up[0]
+
+    async def code(ctx: Context) -> list[bool]:
+        done = [await ctx.step("up", page(UP))]
+        await ctx.wait_for_signal("go")
+        return done
+
+    async def later(ctx: Context) -> list[bool]:
+        UP[0] = False
+        return await code(ctx)
+
+    assert await restarted(code, later) == [True]
 
 
 class Opaque:

@@ -149,7 +149,8 @@ def is_process_wide(
 ) -> bool:
     """Whether values that a function brings along are those of the process, which a replay does not compare.
 
-    An object is another one after all if some object of its kind looks as the journal has it.
+    An object is another one after all if some object of its kind looks as the journal has it: any of its class or, of
+    lists and other containers, one that is held by what holds it.
 
     Args:
         function: The function of a step.
@@ -167,8 +168,11 @@ def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> boo
     if (held.is_copied and _is_data(held.value)) or _run_made[about] >= _MOST_LOOKS:
         return False
     wanted = [held.value] if held.is_copied else [held.holder, kind]
-    found, others = process_wide.find(wanted, roots, functools.partial(_is_like, kind))
-    if not found or any(_looks_like(each, held.name, recorded) for each in others):
+    found, others, containers = process_wide.find(wanted, roots, functools.partial(_is_like, kind))
+    alike = [each for each in others if _looks_like(each, held.name, recorded)]
+    if type(kind) in process_wide.CONTAINERS:  # any list of one item is of its kind
+        alike = process_wide.beside(kind, alike, containers)
+    if not found or alike:
         _run_made[about] += 1
         return False
     for each in found:

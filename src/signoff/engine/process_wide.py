@@ -32,6 +32,8 @@ _PLAIN: Final = (
     weakref.ref,
 )
 
+CONTAINERS: Final = (list, tuple, dict, set, frozenset)
+
 _OF_RUNS: Final = (
     types.FrameType,
     types.CoroutineType,
@@ -74,7 +76,7 @@ def is_global(function: FunctionType) -> bool:
 
 def find(
     wanted: Sequence[object], roots: Sequence[object], is_like: Callable[[Any], bool]
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[list[Any], list[Any], list[Any]]:
     """Look for objects in what modules, and the objects in ``roots``, hold.
 
     Args:
@@ -83,7 +85,8 @@ def find(
         is_like: Whether another object is one of their kind.
 
     Returns:
-        Those of them that are there, and the others of their kind that are.
+        Those of them that are there, the others of their kind that are, and the containers and namespaces that were
+        looked through.
     """
     search = _Search({id(each) for each in wanted}, is_like)
     first = {_module_of(each) for each in (*wanted, *roots)}
@@ -93,12 +96,24 @@ def find(
     }
     open = [space for name, space in spaces.items() if name in first]
     search.seen = {id(space) for space in spaces.values()}
-    search.through([[*roots], *open])
+    search.through([*roots])
+    search.through(open)
     if not search.found:
         search.through(
             [space for name, space in spaces.items() if name not in first and not _is_library(name)]
         )
-    return search.found, search.others
+    return search.found, search.others, search.containers
+
+
+def beside(one: object, others: Sequence[Any], containers: Sequence[Any]) -> list[Any]:
+    """Return those of ``others`` that one of the containers holds together with ``one``."""
+    wanted = {id(each) for each in others}
+    found: set[int] = set()
+    for container in containers if wanted else ():
+        held = {id(each) for each in gc.get_referents(container)}
+        if id(one) in held:
+            found |= held & wanted
+    return [each for each in others if id(each) in found]
 
 
 class _Search:
@@ -106,6 +121,7 @@ class _Search:
         self.seen: set[int] = set()
         self.found: list[Any] = []
         self.others: list[Any] = []
+        self.containers: list[Any] = []
         self._ids = ids
         self._is_like = is_like
 
@@ -113,6 +129,7 @@ class _Search:
         """Look through what objects hold, and what that holds, the nearest first."""
         count = 0
         while level and count < _MOST_VISITED:
+            self.containers += [each for each in level if type(each) in CONTAINERS]
             following = list[Any]()
             for each in gc.get_referents(*level):
                 if type(each) in _PLAIN or id(each) in self.seen:
