@@ -168,7 +168,8 @@ def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> boo
     if (held.is_copied and _is_data(held.value)) or _run_made[about] >= _MOST_LOOKS:
         return False
     wanted = [held.value] if held.is_copied else [held.holder, kind]
-    found, others, containers = process_wide.find(wanted, roots, functools.partial(_is_like, kind))
+    is_like = None if recorded is None else functools.partial(_is_like, kind)  # None: only a warning is due
+    found, others, containers = process_wide.find(wanted, roots, is_like)
     alike = [each for each in others if _looks_like(each, held.name, recorded)]
     if type(kind) in process_wide.CONTAINERS:  # any list of one item is of its kind
         alike = process_wide.beside(kind, alike, containers)

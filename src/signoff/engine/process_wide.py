@@ -75,14 +75,14 @@ def is_global(function: FunctionType) -> bool:
 
 
 def find(
-    wanted: Sequence[object], roots: Sequence[object], is_like: Callable[[Any], bool]
+    wanted: Sequence[object], roots: Sequence[object], is_like: Callable[[Any], bool] | None
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """Look for objects in what modules, and the objects in ``roots``, hold.
 
     Args:
         wanted: The objects.
         roots: Where to look first.
-        is_like: Whether another object is one of their kind.
+        is_like: Whether another object is one of their kind; None: the search ends with the first that is found.
 
     Returns:
         Those of them that are there, the others of their kind that are, and the containers and namespaces that were
@@ -97,7 +97,8 @@ def find(
     open = [space for name, space in spaces.items() if name in first]
     search.seen = {id(space) for space in spaces.values()}
     search.through([*roots])
-    search.through(open)
+    if not (search.found and is_like is None):
+        search.through(open)
     if not search.found:
         search.through(
             [space for name, space in spaces.items() if name not in first and not _is_library(name)]
@@ -117,7 +118,7 @@ def beside(one: object, others: Sequence[Any], containers: Sequence[Any]) -> lis
 
 
 class _Search:
-    def __init__(self, ids: set[int], is_like: Callable[[Any], bool]) -> None:
+    def __init__(self, ids: set[int], is_like: Callable[[Any], bool] | None) -> None:
         self.seen: set[int] = set()
         self.found: list[Any] = []
         self.others: list[Any] = []
@@ -128,7 +129,7 @@ class _Search:
     def through(self, level: list[Any]) -> None:
         """Look through what objects hold, and what that holds, the nearest first."""
         count = 0
-        while level and count < _MOST_VISITED:
+        while level and count < _MOST_VISITED and not (self.found and self._is_like is None):
             self.containers += [each for each in level if type(each) in CONTAINERS]
             following = list[Any]()
             for each in gc.get_referents(*level):
@@ -146,7 +147,7 @@ class _Search:
 
     def _is_alike(self, value: object) -> bool:
         try:
-            return self._is_like(value)
+            return self._is_like is not None and self._is_like(value)
         except Exception:  # code of its class has failed
             return False
 
