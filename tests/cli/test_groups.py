@@ -8,6 +8,8 @@ import pytest
 
 from tests.cli.conftest import Here
 
+NONE_STOPPED = {"suspended": 0, "set_aside": 0}
+
 
 def test_groups_are_paused_limited_and_listed(here: Here, shop: Path) -> None:
     assert (
@@ -26,6 +28,7 @@ def test_groups_are_paused_limited_and_listed(here: Here, shop: Path) -> None:
         "ready": 1,
         "running": 0,
         "paused": 0,
+        **NONE_STOPPED,
     }
     heading, row = here("groups", "list", cwd=shop).out.splitlines()
     assert heading.split() == ["GROUP", "READY", "RUNNING", "PAUSED", "LIMITS"]
@@ -36,7 +39,7 @@ def test_groups_are_paused_limited_and_listed(here: Here, shop: Path) -> None:
     assert here("groups", "limit", "gpu", "--none", cwd=shop).out == "group gpu has no limits\n"
     listed = here("groups", "list", "--json", cwd=shop).json
     assert listed == {
-        "items": [{"name": "gpu", "is_paused": False, "ready": 1, "running": 0, "paused": 0}],
+        "items": [{"name": "gpu", "is_paused": False, "ready": 1, "running": 0, "paused": 0, **NONE_STOPPED}],
         "next": None,
     }
 

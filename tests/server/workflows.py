@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
@@ -137,6 +138,24 @@ class Parcel(BaseModel):
     until: date | None
 
 
+@dataclass
+class Shipment:
+    parcel: Parcel
+    speed: Speed
+    on: date | None
+    tags: list[str]
+    price: Decimal | None
+    extra: Any
+
+
+@dataclass
+class Weighed:
+    amount: int | str
+    sure: bool | None
+    at: time | None
+    limits: dict[str, int]
+
+
 async def ship(
     ctx: Context,
     parcel: Parcel,
@@ -145,19 +164,12 @@ async def ship(
     tags: list[str] = [],  # noqa: B006
     price: Decimal | None = None,
     extra: Any = None,
-) -> dict[str, Any]:
+) -> Shipment:
     """Sends a parcel.
 
     And says what it was told.
     """
-    return {
-        "parcel": parcel,
-        "speed": speed,
-        "on": on,
-        "tags": tags,
-        "price": price,
-        "extra": extra,
-    }
+    return Shipment(parcel, speed, on, tags, price, extra)
 
 
 async def weigh(
@@ -166,8 +178,8 @@ async def weigh(
     sure: bool | None = None,
     at: time | None = None,
     limits: dict[str, int] = {},  # noqa: B006
-) -> dict[str, Any]:
-    return {"amount": amount, "sure": sure, "at": at, "limits": limits}
+) -> Weighed:
+    return Weighed(amount, sure, at, limits)
 
 
 async def collect(ctx: Context, first: int, second: int = 2, /, *rest: int, **named: str) -> list[Any]:
