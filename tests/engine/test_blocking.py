@@ -43,7 +43,7 @@ def test_a_step_that_blocks_one_worker_after_the_other_ends_with_an_operator(
 ) -> None:
     with place(kind, tmp_path) as new_store:
         blocking = Blocking()
-        app, *blocked = (blocking.register(Signoff(new_store(lease_seconds=0.5))) for _ in range(3))
+        app, *blocked = (blocking.register(Signoff(new_store(lease_seconds=3.0))) for _ in range(3))
         with ExitStack() as workers:
             workers.callback(blocking.let_go.set)
             asyncio.run(converging(blocking, app, blocked, workers))
@@ -60,7 +60,7 @@ async def converging(blocking: Blocking, app: Signoff, blocked: list[Signoff], w
         run = await client.start("flow", id="r")
         for each in blocked:
             workers.enter_context(
-                each.worker(beat_seconds=0.05, stalled_seconds=0.2, grace_seconds=0, max_takeovers=2)
+                each.worker(beat_seconds=0.05, stalled_seconds=1.5, grace_seconds=0, max_takeovers=2)
             )
             assert await asyncio.to_thread(blocking.begun.acquire, timeout=60)
         async with app.worker(beat_seconds=0.05, max_takeovers=2):
