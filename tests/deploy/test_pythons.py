@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 
+import pytest
+
 from tests.deploy.files import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -34,7 +36,8 @@ def test_the_image_has_one_of_them() -> None:
     )
 
 
-def test_what_is_tried_on_each_version_is_there() -> None:
-    listed = re.search(r"^on_every_version=\(([^)]*)\)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+@pytest.mark.parametrize("name", ["on_newest_versions", "between_versions"])
+def test_what_is_tried_on_each_version_is_there(name: str) -> None:
+    listed = re.search(rf"^{name}=\(([^)]*)\)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     assert listed is not None
     assert [path for path in listed[1].split() if not (ROOT / path).exists()] == []
