@@ -18,6 +18,8 @@ from types import FunctionType
 from typing import Any, Final, cast
 
 _MOST_VISITED: Final = 20_000
+"""How many objects one search looks at: it runs on the worker's loop. Larger containers are not looked through."""
+
 _MOST_SHARED: Final = 4_096
 
 _PLAIN: Final = (
@@ -128,22 +130,31 @@ class _Search:
 
     def through(self, level: list[Any]) -> None:
         """Look through what objects hold, and what that holds, the nearest first."""
-        count = 0
-        while level and count < _MOST_VISITED and not (self.found and self._is_like is None):
-            self.containers += [each for each in level if type(each) in CONTAINERS]
+        left = _MOST_VISITED
+        while level and left > 0 and not (self.found and self._is_like is None):
             following = list[Any]()
-            for each in gc.get_referents(*level):
-                if type(each) in _PLAIN or id(each) in self.seen:
-                    continue
-                self.seen.add(id(each))
-                if id(each) in self._ids:
-                    self.found.append(each)
-                elif self._is_alike(each):
-                    self.others.append(each)
-                if not _is_closed(each):
-                    following.append(each)
-            count += len(following)
+            for holder in level:
+                if left <= 0:
+                    break
+                if type(holder) in CONTAINERS:
+                    if len(holder) > _MOST_VISITED:
+                        continue
+                    self.containers.append(holder)
+                for each in gc.get_referents(holder):
+                    if type(each) in _PLAIN or id(each) in self.seen:
+                        continue
+                    left -= 1
+                    self._look_at(each)
+                    if not _is_closed(each):
+                        following.append(each)
             level = following
+
+    def _look_at(self, value: Any) -> None:
+        self.seen.add(id(value))
+        if id(value) in self._ids:
+            self.found.append(value)
+        elif self._is_alike(value):
+            self.others.append(value)
 
     def _is_alike(self, value: object) -> bool:
         try:
