@@ -119,7 +119,7 @@ COMMITTED = Counter(
 
 JUMPS = Counter(
     "signoff_clock_jumps_total",
-    "How often the clock of this machine, of the database or of the server was set by more than a second.",
+    "How often SQLite stores saw that the machine's clock was set by more than a second.",
     ("store",),
 )
 

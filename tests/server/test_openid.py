@@ -265,7 +265,7 @@ def assert_refused(browser: Browser, answer: Any, reason: str, status: int = 403
         ({"email": "a" * 257}, "nobody"),
         ({"groups": [1]}, "no list of names"),
         ({"groups": {"finance": True}}, "no list of names"),
-        ({"groups": ["a\x00b"]}, "no name"),
+        ({"groups": ["a\x00b"]}, "has a NUL character"),
         ({"groups": [str(number) for number in range(200)]}, "more than 200"),
         ({"_claim_names": {"groups": "src1"}}, "leaves them out"),
     ],

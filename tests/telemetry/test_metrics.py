@@ -51,6 +51,7 @@ LABELS = {
     "signoff_group_paused": {"namespace", "group"},
     "signoff_workers": {"namespace", "group"},
     "signoff_timers_alive": set[str](),
+    "signoff_clock_jumps": {"store"},
     "signoff_store_up": set[str](),
 }
 

@@ -207,6 +207,9 @@ async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
         if ends_task(error, task):
             raise
         return Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
+    finally:
+        if getattr(call, "task", None) is task:
+            del call.task  # whose result refers to the call
 
 
 def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
