@@ -42,7 +42,7 @@ def is_approved(data: Data[dict[str, object]]) -> bool:
 @flow.chunk
 def note(data: Data[Ticket]) -> Ticket:
     """Keep the ticket where all chunks see it."""
-    data.set_state("ticket", data.input)
+    data.set_state("ticket", data.input.model_dump(mode="json"))
     return data.input
 
 

@@ -288,10 +288,10 @@ class StoreCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ClockJumped:
-    """A clock was set: the machine's (``sqlite``), or the one of the database or the server that decides.
+    """The machine's clock was set, as an SQLite store sees it.
 
     Attributes:
-        store: ``sqlite``, ``postgres`` or ``remote``.
+        store: ``sqlite``.
         seconds: By how much, in seconds; below 0: back.
     """
 
