@@ -36,7 +36,7 @@ def test_the_image_has_one_of_them() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["on_newest_versions", "between_versions"])
+@pytest.mark.parametrize("name", ["on_newest_version", "between_versions"])
 def test_what_is_tried_on_each_version_is_there(name: str) -> None:
     listed = re.search(rf"^{name}=\(([^)]*)\)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     assert listed is not None
