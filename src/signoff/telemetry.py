@@ -149,7 +149,7 @@ class AttemptStarted:
 class ThreadAwaited:
     """A step that is a plain function has a thread, after it had to wait ``seconds`` for one: all were taken.
 
-    Announced in that thread, when the function is about to be called. The time is no part of the attempt's.
+    Announced in that thread, when the function is about to be called. The time is not counted in the attempt's.
     """
 
     attempt: AttemptInfo

@@ -121,7 +121,7 @@ def plain(arguments: object) -> dict[str, Any]:
 
 
 def sent_in(context: RunContext[Any]) -> dict[str, Any] | None:
-    """Return what the model sent in the call that runs; None if it is none of the model's."""
+    """Return what the model sent in the call that runs; None if the model did not make it."""
     for message in reversed(context.messages):
         if isinstance(message, ModelResponse):
             called = [part for part in message.parts if isinstance(part, ToolCallPart)]

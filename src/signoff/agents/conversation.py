@@ -200,7 +200,7 @@ class Conversation:
                 request in the whole conversation.
 
         Raises:
-            InvalidValue: The token is no text, or that of another agent's turn; or the request id is invalid.
+            InvalidValue: The token is not a string, or belongs to another agent's turn; or the request id is invalid.
             RequestConflict: The request id was used for another request of the conversation.
             ResumeRefused: The token is wrong, used, expired or foreign, or something that it is for and that is open
                 has no answer. Nothing is changed.
@@ -287,7 +287,7 @@ class Conversation:
             The turn's run.
 
         Raises:
-            InvalidValue: What is said is no text, or the request id is invalid. Nothing is sent.
+            InvalidValue: The message is not a string, or the request id is invalid. Nothing is sent.
             InvalidState: No turn runs; say it with ``run``.
             RequestConflict: The request id was used for another request of the conversation.
         """

@@ -71,7 +71,7 @@ def stable_text(value: object) -> str:
 
 
 def state_text(value: object) -> str:
-    """Return the stable form of a value, or of its state: the attributes of an object whose class is no data.
+    """Return the stable form of a value, or of its state: the attributes of an object of a plain class.
 
     Of a dataclass or a pydantic model, fields without a stable form are left out. An object with any other such
     attribute, such as a client or a lock, is a service and has no stable form.

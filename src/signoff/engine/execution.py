@@ -593,7 +593,7 @@ class Execution:
     def _diverge(
         self, recorded: Entry, issued: str, where: str | None, otherwise: CallKind = CallKind.STEP
     ) -> None:
-        """Fail the run since the code does not do what the journal has; what is no call there is ``otherwise``."""
+        """Fail the run since the code does not do what the journal has; an entry without a call is ``otherwise``."""
         what = f"{recorded.call or otherwise} {recorded.name or ''!r}".strip()
         self.failure = self.failure or NonDeterminism(self.run.id, recorded.n or 0, what, issued, where)
 

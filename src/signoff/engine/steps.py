@@ -271,7 +271,7 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
 
 
 def _note_wait(call: StepCall, seconds: float) -> None:
-    """Note that an attempt had to wait for a thread: that time is no part of it."""
+    """Note that an attempt had to wait for a thread: that time is not counted in it."""
     call.thread_wait = seconds
     if telemetry.subscribers:
         telemetry.announce(ThreadAwaited(_info(call, call.attempt), seconds))

@@ -1,4 +1,4 @@
-"""The time that all processes go by which have one SQLite file open.
+"""The clock that all processes with one SQLite file share.
 
 The machine's clock may be set, by hand, by its time service or by the host of a virtual machine. It is asked once, by
 the first process that opens the file after a boot. From then on time is counted on clocks that nobody can set. What it
