@@ -144,6 +144,22 @@ async def test_the_holder_of_a_lease_suspends_its_run_at_once(scene: Scene) -> N
 
 
 @rule
+async def test_a_run_that_ends_as_it_is_suspended_waits_for_no_operator(scene: Scene) -> None:
+    run = await scene.run()
+    await scene.store.suspend("r", event(), reason="it pays twice")
+    await scene.complete(run, KEPT_FAILURE)
+    ended = await scene.store.get_run("r")
+    assert (ended.state, ended.is_suspended, ended.suspended_reason) == (RunState.FAILED, False, None)
+    assert await scene.listed(suspended=True) == []
+    assert (await scene.store.retry("r", event=event("again"))).state is RunState.READY
+    [claim] = await scene.claim()
+    await scene.store.suspend("r", event("more"))
+    await scene.complete(claim.run)
+    with pytest.raises(InvalidState, match="succeeded"):
+        await scene.store.retry("r")
+
+
+@rule
 async def test_the_next_run_of_a_key_takes_the_place_of_a_suspended_one(scene: Scene) -> None:
     await scene.start("r", concurrency_key="k", concurrency_limit=1)
     await scene.start("b", concurrency_key="k", concurrency_limit=1)

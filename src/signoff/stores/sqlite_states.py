@@ -119,7 +119,8 @@ RELEASE_DEAD = RELEASE.replace(LET_GO, f"{LET_GO}, {TAKEN_OVER}")
 # running -> succeeded | failed | cancelled
 END = """
 UPDATE runs
-SET state = ?, result = ?, error = ?, retryable = ?, ended_at = ?, worker_id = NULL, lease_until = NULL
+SET state = ?, result = ?, error = ?, retryable = ?, ended_at = ?, worker_id = NULL, lease_until = NULL,
+    suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
 WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
 RETURNING parent_id, parent_n, session_id, group_name, workflow, concurrency_key
 """

@@ -405,6 +405,9 @@ class Model:
             ended_at=self.state.now,
             worker_id=None,
             lease_until=None,
+            suspended_at=None,
+            suspended_by=None,
+            suspended_reason=None,
         )
         self.state.commit.ended.add((namespace, run.id))
         if not outcome.retryable:

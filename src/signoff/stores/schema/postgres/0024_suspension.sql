@@ -174,6 +174,27 @@ BEGIN
     END IF;
 END $$;
 
+-- running -> succeeded | failed | cancelled: what has ended waits for no operator
+CREATE OR REPLACE FUNCTION signoff.end_row(
+    p_namespace text, p_run_id text, p_epoch integer, p_outcome jsonb, p_now double precision
+) RETURNS signoff.runs
+LANGUAGE plpgsql AS $$
+DECLARE
+    run signoff.runs;
+BEGIN
+    UPDATE signoff.runs
+    SET state = p_outcome ->> 'state', result = p_outcome ->> 'result', error = p_outcome ->> 'error',
+        retryable = coalesce((p_outcome ->> 'retryable')::boolean, false), ended_at = p_now,
+        worker_id = NULL, lease_until = NULL, suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
+    WHERE id = p_run_id AND namespace = p_namespace AND epoch = p_epoch AND lease_until IS NOT NULL
+    RETURNING * INTO STRICT run;  -- the caller has it locked, and has seen that it is running
+    PERFORM signoff.slot_freed(p_namespace, run.group_name, run.slots);
+    IF run.session_id IS NOT NULL AND NOT run.retryable THEN
+        PERFORM signoff.pass_turn(p_namespace, run.session_id, p_now);
+    END IF;
+    RETURN run;
+END $$;
+
 CREATE OR REPLACE FUNCTION signoff.cancel_row(p_namespace text, p_run_id text, p_error text, p_now double precision)
 RETURNS SETOF signoff.runs
 LANGUAGE plpgsql AS $$
