@@ -64,6 +64,19 @@ async def test_a_repeated_resume_is_a_success_and_answers_once(tmp_path: Path, w
 
 @WAYS
 @in_asyncio
+async def test_a_resume_of_another_person_is_no_repetition(tmp_path: Path, way: str) -> None:
+    async with talking(tmp_path, way) as talk:
+        chat = talk.conversation("c")
+        _, token = await paused(chat, "rm a")
+        for user in ("ana", "user:ana"):
+            assert isinstance(await chat.resume(token, True, user_id=user, request_id="r-1"), Finished)
+        with pytest.raises(ResumeRefused, match="by user:ana"):
+            await chat.resume(token, True, user_id="bob", request_id="r-1")
+        assert talk.chats.removed == ["a"]
+
+
+@WAYS
+@in_asyncio
 async def test_what_is_repeated_to_a_running_turn_is_read_once_and_in_no_later_turn(
     tmp_path: Path, way: str
 ) -> None:

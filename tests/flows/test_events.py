@@ -10,11 +10,11 @@ import pytest
 
 from signoff import NotFound, Signoff, WrongAnswer
 from signoff.errors import NotAllowed, RegistrationError, RequestConflict
-from signoff.flows import AmbiguousEvent, Data, Executions, Flow
+from signoff.flows import AmbiguousEvent, Data, Execution, Executions, Flow
 from signoff.records import EntryKind, PromiseState
 from signoff.testing import MemoryStore, environment
 from tests.flows.worlds import WORLDS, world
-from tests.support import in_asyncio, new_app, opened
+from tests.support import comes, in_asyncio, new_app, opened
 
 
 def deciding(*ids: str, **options: Any) -> Flow:
@@ -94,6 +94,53 @@ async def test_an_event_that_several_interrupts_wait_for_answers_none_of_them() 
         await env.idle()
         await execution.emit("decided", {"approved": True})
         assert await execution.close() == {"decided": [{"approved": False}, {"approved": True}]}
+
+
+def deciding_when_asked() -> Flow:
+    """A flow that asks for a decision for each event ``ask``; each becomes the event ``decided``."""
+    flow = Flow("deciding", auto_close_timeout=None)
+
+    @flow.chunk
+    async def ask(data: Data[str]) -> Any:
+        return await data.pause_for(
+            "approval", {"question": "Pay?"}, interrupt_id=data.input, resume_event="decided"
+        )
+
+    @flow.chunk
+    async def note(data: Data[Any]) -> None:
+        await data.append_state("decided", data.input)
+
+    flow.when("ask").to(ask)
+    flow.when("decided").to(note)
+    return flow
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+@in_asyncio
+async def test_an_event_that_is_emitted_again_answers_no_later_interrupt(tmp_path: Path, kind: str) -> None:
+    yes = {"approved": True}
+    async with world(kind, tmp_path, deciding_when_asked()) as executions:
+        execution = await executions.start(id="e")
+        assert await execution.emit("decided", yes, request_id="early")  # nobody waits for it yet
+        await execution.emit("ask", "a")
+        await comes(lambda: _pending(execution, "a"))
+        assert not await execution.emit("decided", yes, request_id="early")
+        with pytest.raises(RequestConflict):
+            await execution.emit("decided", {"approved": False}, request_id="early")
+        assert await execution.emit("decided", yes, request_id="w", user_id="ana")
+        for id in ("b", "c"):
+            await execution.emit("ask", id)
+        await comes(lambda: _pending(execution, "b", "c"))
+        assert not await execution.emit("decided", yes, request_id="w", user_id="ana")
+        with pytest.raises(RequestConflict):
+            await execution.emit("decided", {"approved": False}, request_id="w")
+        with pytest.raises(AmbiguousEvent):
+            await execution.emit("decided", yes, request_id="new")
+        assert await _pending(execution, "b", "c")
+
+
+async def _pending(execution: Execution, *ids: str) -> bool:
+    return set(await execution.get_pending_interrupts()) == set(ids)
 
 
 def test_a_line_that_emits_what_no_line_begins_with_is_refused() -> None:

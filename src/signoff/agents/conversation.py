@@ -196,8 +196,8 @@ class Conversation:
             user_id: Who answers.
             groups: The groups they are in.
             roles: The roles they have.
-            request_id: Makes a repetition with this token and input a success without effect. The id stands for this
-                request in the whole conversation.
+            request_id: Makes a repetition with this token and input by the same person a success without effect. The id
+                stands for this request in the whole conversation.
 
         Raises:
             InvalidValue: The token is not a string, or belongs to another agent's turn; or the request id is invalid.
@@ -218,6 +218,8 @@ class Conversation:
         if request_id is not None:
             kept = await self._requests.find(request_id, "resume", target, said_here)
             if kept is not None and kept.done_with is not None:
+                if kept.is_of_another(responder.user):
+                    raise ResumeRefused("used", by=kept.done_by)
                 return await self.wait(kept.run_id)
         resumption = await backend.find_resumption(self.session_id, token)
         run = await self._turn_of(resumption)
@@ -236,7 +238,7 @@ class Conversation:
             responses[id] = Response(meant.value, meant.note, meant.alike)
         await backend.resume(self.session_id, token, responses, responder, context)
         if kept is not None:
-            await self._requests.finish(kept, said_here)
+            await self._requests.finish(kept, said_here, responder.user)
         return await self.wait(run.id)
 
     async def respond(

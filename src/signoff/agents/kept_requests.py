@@ -26,6 +26,7 @@ class Kept:
         target: To which question, or with which token.
         run_id: The turn that it is for.
         done_with: A digest of what it was done with; None: it is not known to be done.
+        done_by: Who has done it, if they said.
     """
 
     id: str
@@ -34,6 +35,11 @@ class Kept:
     target: str
     run_id: str
     done_with: str | None
+    done_by: str | None = None
+
+    def is_of_another(self, user: str | None) -> bool:
+        """Whether it was done by another person than ``user``, both of whom have said who they are."""
+        return None not in (self.done_by, user) and self.done_by != user
 
     def check(self, operation: Operation, target: str, given: object) -> None:
         """Raise RequestConflict unless a request is this one."""
@@ -92,10 +98,10 @@ class KeptRequests:
         kept.check(operation, target, given)
         return kept
 
-    async def finish(self, kept: Kept, given: object) -> None:
-        """Note that a request is done."""
+    async def finish(self, kept: Kept, given: object, by: str | None = None) -> None:
+        """Note that a request is done, and by whom."""
         if kept.done_with is None:
-            await self._client.promises.resolve(kept.key, digest_of(given), request_id=kept.key)
+            await self._client.promises.resolve(kept.key, digest_of(given), by=by, request_id=kept.key)
 
     def _key(self, id: str) -> str:
         return f"request:{codec.digest(codec.encode([self._agent, self._session_id, id]))}"
@@ -117,4 +123,12 @@ def _named(operation: str, target: str) -> str:
 def _kept(promise: Promise) -> Kept:
     data: dict[str, Any] = json.loads(promise.data or "{}")
     done = json.loads(promise.value or "null") if promise.state is PromiseState.RESOLVED else None
-    return Kept(data["request"], promise.id, data["operation"], data["target"], data["run"], done)
+    return Kept(
+        data["request"],
+        promise.id,
+        data["operation"],
+        data["target"],
+        data["run"],
+        done,
+        promise.settled_by,
+    )

@@ -258,16 +258,23 @@ class Execution:
                 promise.id, value, user_id=user_id, groups=groups, roles=roles, request_id=request_id
             )
 
+        told = {"emit": event, "value": value}
         waiting = [
             promise async for promise in self._questions(PromiseState.PENDING) if _event_of(promise) == event
         ]
         if len(waiting) > 1:
-            raise AmbiguousEvent(event, sorted(_interrupt_id(each) or each.id for each in waiting))
+            before = None if request_id is None else await self._answered_by(request_id)
+            if before is None or _event_of(before) != event:
+                raise AmbiguousEvent(event, sorted(_interrupt_id(each) or each.id for each in waiting))
+            await answer(before)
+            return False
         try:
             if not waiting:
-                return await self._tell({"emit": event, "value": value}, request_id, "events")
+                return await self._tell(told, request_id, "events")
             await answer(waiting[0])
         except RequestConflict as conflict:
+            if conflict.used_for == SIGNAL:  # it was emitted before the interrupt waited for it
+                return await self._tell(told, request_id, "events")
             before = await self._question_of(conflict)
             if before is None or _event_of(before) != event:
                 raise
@@ -397,6 +404,13 @@ class Execution:
         """Return the earlier question of an interrupt that a request was used for, such as for a vote."""
         before = await self._question_of(conflict)
         return before if before is not None and _interrupt_id(before) == interrupt_id else None
+
+    async def _answered_by(self, request_id: str) -> Promise | None:
+        """Return the question of this execution that a request has settled."""
+        async for each in self._questions(None):
+            if each.request_id == request_id:
+                return each
+        return None
 
     async def _question_of(self, conflict: RequestConflict) -> Promise | None:
         """Return the question of this execution that a request id has answered."""
