@@ -596,10 +596,13 @@ def test_recording_an_error_never_fails(case: str) -> None:
     assert isinstance(again, Exception)
 
 
-def test_an_error_with_a_large_attribute_keeps_its_type() -> None:
+def test_an_error_with_a_large_attribute_keeps_its_type_and_the_others() -> None:
     again = codec.decode_error(codec.encode_error(HOSTILE["large attribute"]))
     assert type(again) is ValueError
     assert str(again) == "x"
+    assert vars(again).keys() == {"status", "__notes__"}
+    [note] = again.__notes__
+    assert note.startswith("not kept of this error, because it is too large or not plain data: body;")
 
 
 @pytest.mark.parametrize("case", ["deep cause", "cyclic cause", "itself"])
@@ -613,6 +616,7 @@ def test_an_error_whose_arguments_are_too_large_is_a_step_failed_that_says_the_s
     again = codec.decode_error(codec.encode_error(HOSTILE["large message"]))
     assert isinstance(again, StepFailed)
     assert 1_000 < len(again.message) < 100_000
+    assert not hasattr(again, "__notes__"), "it has no attributes that were lost"
 
 
 def test_an_error_that_cannot_say_anything_keeps_its_type() -> None:

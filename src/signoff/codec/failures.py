@@ -29,7 +29,7 @@ _NEEDED = ("args", "members")
 _NOT_ATTRIBUTES = ("__notes__", stand_ins.MESSAGE)
 
 _LOST = (
-    "not kept of this error, because it is not plain data: {};"
+    "not kept of this error, because it is too large or not plain data: {};"
     " read what you need inside the step, and raise an error that carries it"
 )
 
@@ -220,12 +220,32 @@ def _fit(record: dict[str, Any]) -> str:
     """Write a record as text, and if it is too large without what it can do without."""
     for part, nothing in _PARTS.items():
         text = to_json(record).decode()
-        if len(text.encode()) <= MAX_BYTES:
+        excess = len(text.encode()) - MAX_BYTES
+        if excess <= 0:
             return text
-        rebuildable = record["rebuildable"] and part not in _NEEDED
-        dropped = [*record["dropped"], part]
-        record = record | {part: nothing, "dropped": dropped, "rebuildable": rebuildable}
+        if record[part] == nothing:
+            continue
+        if part == "attributes":
+            record = _without_the_largest(record, excess)
+        else:
+            dropped = [*record["dropped"], part]
+            rebuildable = record["rebuildable"] and part not in _NEEDED
+            record = record | {part: nothing, "dropped": dropped, "rebuildable": rebuildable}
     return to_json(record | {"message": record["message"][:_MOST_TEXT]}).decode()
+
+
+def _without_the_largest(record: dict[str, Any], excess: int) -> dict[str, Any]:
+    """Drop as many attributes as make a record smaller by ``excess`` bytes, the largest first."""
+    left = dict(record["attributes"])
+    dropped = list(record["dropped"])
+    sizes = {name: len(to_json({name: packed})) for name, packed in left.items()}
+    for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if excess <= 0:
+            break
+        del left[name]
+        dropped.append(f"attributes.{name}")
+        excess -= sizes[name]
+    return record | {"attributes": left, "dropped": dropped}
 
 
 def _type_of(error: BaseException) -> str:
@@ -277,8 +297,7 @@ def _set(error: BaseException, name: str, value: object) -> None:
 def _lost_attributes(record: dict[str, Any]) -> str:
     """Name the attributes that a rebuilt error does not have, or has in part."""
     prefix = "attributes."
-    lost = [name.removeprefix(prefix) for name in record["dropped"] if name.startswith(prefix)]
-    return ", ".join(lost) + (" and others" if "attributes" in record["dropped"] else "")
+    return ", ".join(name.removeprefix(prefix) for name in record["dropped"] if name.startswith(prefix))
 
 
 def _stand_in(record: dict[str, Any]) -> Exception | None:
