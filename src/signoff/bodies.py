@@ -13,7 +13,9 @@ from signoff.engine.built import Built
 from signoff.engine.execution import Execution
 from signoff.engine.loop import waiting_line
 from signoff.engine.retry import NO_RETRY, RetryPolicy
+from signoff.engine.step_options import check_retry, exceptions_of
 from signoff.errors import RegistrationError
+from signoff.start_options import check_seconds
 
 Function = Callable[..., Any]
 
@@ -148,9 +150,11 @@ class LocalCall(Built, Awaitable[Any]):
             raise RegistrationError(
                 f"{function_name(self._function)} is workflow code: durable=False is for plain functions"
             )
+        check_retry(self.said, retry)
         self._retry = retry or self._retry
-        self._timeout = self._timeout if timeout is None else timeout
-        self._non_retryable = non_retryable or non_retryable_exceptions or self._non_retryable
+        self._timeout = self._timeout if timeout is None else check_seconds("timeout", timeout)
+        given = non_retryable or non_retryable_exceptions or self._non_retryable
+        self._non_retryable = exceptions_of(self.said, given)
         return self
 
     def begin(self) -> asyncio.Task[Any]:

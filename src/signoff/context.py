@@ -45,6 +45,7 @@ from signoff.people.policies import UNSET, Escalation, Policy, Quorum
 from signoff.people.questions import InputType, Question
 from signoff.questioning import QuestionCall
 from signoff.returns import data_of
+from signoff.start_options import seconds_of
 
 TChild = TypeVar("TChild", bound=ChildCall)
 Function = Callable[..., Any]
@@ -140,7 +141,7 @@ class Context:
             retry: When to try again; by default 8 attempts with exponential back-off.
             timeout: Seconds one attempt may take. A plain function cannot be stopped and goes on in its thread.
             durable: False keeps the value out of the journal; the function runs again at every replay.
-            non_retryable: Exceptions (and their subclasses) after which there is no further attempt.
+            non_retryable: Exception classes (and their subclasses) after which there is no further attempt.
             effect: ``"once"`` journals the start as well. If the worker dies inside, a person is asked.
             key: The idempotency key the step sees, instead of ``{run_id}.{n}``.
             returns: The type its value is brought back as; by default the function's return annotation.
@@ -194,12 +195,12 @@ class Context:
             effect=effect,
             key=key,
             returns=codec.return_annotation(function) if returns is None else returns,
-            operators=tuple(operators),
+            operators=operators,
             metadata=metadata,
             compare=compare,
             on_failure=on_failure,
         )
-        options.check(name)
+        options.check(f"step {name!r}")
         if callee is None:
             note_variables(function, self._execution.codes)
         return StepCall(self._execution, name, function, args, {}, options, callee=callee)
@@ -509,8 +510,12 @@ class Context:
         return SignalCall(self._execution, name, timeout_seconds, returns)
 
     def sleep(self, seconds: float) -> Sleep:
-        """Wait durably. ``asyncio.sleep`` does the same in a workflow."""
-        return Sleep(self._execution, seconds)
+        """Wait durably. ``asyncio.sleep`` does the same in a workflow.
+
+        Raises:
+            InvalidValue: ``seconds`` is not a finite number.
+        """
+        return Sleep(self._execution, seconds_of("seconds", seconds))
 
     def now(self) -> datetime:
         """The time (UTC) at which the run's latest event happened. The same at every replay."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from signoff.errors import InvalidValue
 from signoff.names import check_text
@@ -34,10 +34,14 @@ def check_priority(priority: int) -> int:
 
 def check_seconds(path: str, seconds: object) -> float | None:
     """Return a number of seconds, or None for none. Raises InvalidValue."""
-    if seconds is None:
-        return None
+    return None if seconds is None else seconds_of(path, seconds)
+
+
+def seconds_of(path: str, seconds: object) -> float:
+    """Return a finite number of seconds. Raises InvalidValue."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise InvalidValue(path, f"{seconds!r} is no number of seconds")
+        remedy = "; pass its total_seconds()" if isinstance(seconds, timedelta) else ""
+        raise InvalidValue(path, f"{seconds!r} is no number of seconds{remedy}")
     return seconds
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from signoff import AsyncClient, Context, RetryPolicy, Signoff
 from signoff.engine.arity import check_step
-from signoff.errors import RegistrationError
+from signoff.errors import InvalidValue, RegistrationError
+from signoff.flows import Data, Flow
+from signoff.records import EntryKind
 from signoff.testing import MemoryStore
 from tests.places import NewStore
 from tests.support import in_asyncio, running
@@ -53,8 +57,8 @@ FITS: list[tuple[Any, tuple[Any, ...]]] = [
 ]
 
 FAILS: list[tuple[Any, tuple[Any, ...], str]] = [
-    (5, (), "was given a int, not a function"),
-    ({"a": 1}, (), "was given a dict"),
+    (5, (), "takes a function, not 5; pass"),
+    ({"a": 1}, (), "takes a function, not {'a': 1}"),
     (fetch, (), "missing a required argument: 'order'"),
     (fetch, (1, 2), "too many positional"),
     (Client().get, (), "missing a required argument: 'a'"),
@@ -192,3 +196,131 @@ def test_a_cell_that_is_run_again_replaces_its_workflow(module: str, is_replaced
     else:
         with pytest.raises(RegistrationError, match="registered twice"):
             app.workflow(cell())
+
+
+WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"retry": 3}, "retry is a RetryPolicy, such as RetryPolicy(max_attempts=3), not 3"),
+    ({"retry": False}, "retry is a RetryPolicy"),
+    ({"durable": "no"}, "durable is True or False, not 'no'"),
+    ({"non_retryable": ("ValueError",)}, "non_retryable is a tuple of exception classes"),
+    ({"non_retryable": "ValueError"}, "non_retryable is a tuple of exception classes"),
+    ({"non_retryable": 5}, "non_retryable is a tuple of exception classes"),
+    ({"key": 5}, "key: expected a text, not 5"),
+    ({"key": "a\0b"}, "key: has a NUL character"),
+    ({"operators": "group:ops", "effect": "once"}, "operators: pass a list of names, such as ['group:ops']"),
+    ({"operators": 5, "effect": "once"}, "operators: expected a list of names"),
+    ({"metadata": 5, "effect": "once"}, "metadata is a dict, not 5"),
+    ({"on_failure": 5}, "on_failure is a function, not 5"),
+    ({"timeout": timedelta(seconds=5)}, "is no number of seconds; pass its total_seconds()"),
+    ({"timeout": float("inf")}, "timeout: inf is no number of seconds"),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "why", "later"),
+    [
+        (options, why, later)
+        for options, why in WRONG_OPTIONS
+        for later in (False, True)
+        if not (later and "on_failure" in options)  # which options() does not take
+    ],
+)
+@in_asyncio
+async def test_options_of_another_type_are_refused_before_the_step_begins(
+    options: dict[str, Any], why: str, later: bool
+) -> None:
+    app = Signoff(MemoryStore())
+    begun: list[int] = []
+
+    def begin() -> None:
+        begun.append(1)
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await (ctx.step(begin).options(**options) if later else ctx.step(begin, **options))
+
+    async with running(app) as client:
+        with pytest.raises((RegistrationError, InvalidValue), match=re.escape(why)):
+            await (await client.start(flow)).result(60)
+    assert begun == []
+
+
+@pytest.mark.parametrize(
+    "given", [ValueError, [ValueError], (KeyError, ValueError)], ids=["one", "list", "tuple"]
+)
+@in_asyncio
+async def test_exceptions_that_are_not_retried_may_be_one_or_some(given: Any) -> None:
+    app = Signoff(MemoryStore())
+    begun: list[int] = []
+
+    def fail() -> None:
+        begun.append(1)
+        raise ValueError("no")
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(fail, non_retryable=given)
+
+    async with running(app) as client:
+        with pytest.raises(ValueError, match="no"):
+            await (await client.start(flow)).result(60)
+    assert begun == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"max_attempts": "3"}, "max_attempts is '3'; it must be a whole number"),
+        ({"max_attempts": 1.5}, "max_attempts is 1.5; it must be a whole number"),
+        ({"max_attempts": True}, "max_attempts is True"),
+        ({"initial_seconds": float("nan")}, "initial_seconds is nan; it must be a finite number"),
+        ({"initial_seconds": timedelta(seconds=1)}, "initial_seconds is datetime.timedelta"),
+        ({"max_seconds": float("inf")}, "max_seconds is inf"),
+        ({"factor": None}, "factor is None"),
+        ({"retried": (ValueError,)}, "retried is .*; it must be a function"),
+        ({"retry_after": 5}, "retry_after is 5; it must be a function"),
+    ],
+)
+def test_a_policy_of_something_else_than_numbers_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(RegistrationError, match=why):
+        RetryPolicy(**options)
+
+
+@pytest.mark.parametrize(
+    "option", [{"retry": 3}, {"timeout": "5"}, {"non_retryable": "ValueError"}, {"effect": "twice"}]
+)
+def test_options_of_a_chunk_are_checked_when_it_is_registered(option: dict[str, Any]) -> None:
+    def check(data: Data[Any]) -> None: ...
+
+    [name] = option
+    with pytest.raises((RegistrationError, InvalidValue), match=name):
+        Flow("f").chunk(**option)(check)
+
+
+@pytest.mark.parametrize("seconds", ["5", None, True, float("nan"), float("inf"), timedelta(days=1)])
+@in_asyncio
+async def test_a_sleep_takes_a_number_of_seconds(seconds: Any) -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.sleep(seconds)
+
+    async with running(app) as client:
+        with pytest.raises(InvalidValue, match="seconds: .* is no number of seconds"):
+            await (await client.start(flow)).result(60)
+
+
+@in_asyncio
+async def test_no_limit_by_infinity_is_no_timer() -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def flow(ctx: Context) -> int:
+        async with asyncio.timeout(float("inf")):
+            return await asyncio.wait_for(ctx.step("s", lambda: 1), float("inf"))
+
+    async with running(app) as client:
+        run = await client.start(flow)
+        assert await run.result(60) == 1
+        assert [entry.call for entry in await run.journal() if entry.kind == EntryKind.OPENED] == []

@@ -57,9 +57,11 @@ from signoff.agents.whole import WholeAnswers
 from signoff.context import Context, current_context
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
+from signoff.engine.step_options import check_retry
 from signoff.errors import NotSerializable, OutsideWorkflow
 from signoff.people.edits import is_same
 from signoff.people.responders import check_names
+from signoff.start_options import check_seconds
 
 log = logging.getLogger("signoff.agents")
 
@@ -155,6 +157,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         self.barrier = barrier
         self._streams = stream
         self.operators = check_names("operators", operators)
+        check_retry("Durable", retry)
+        check_seconds("model_timeout", model_timeout)
         self._model_config: Config = {"retry": retry, "timeout": model_timeout}
         self._tool_config: Config = {"retry": retry}
 

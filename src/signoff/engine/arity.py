@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any
@@ -24,10 +25,11 @@ def check_step(
     if not callable(function):
         if asyncio.iscoroutine(function):
             function.close()
-        what = type(function).__name__
+            problem, named = "called its function; instead of calling it,", name
+        else:
+            problem, named = f"takes a function, not {reprlib.repr(function)};", name or "name"
         raise RegistrationError(
-            f"step {name!r} was given a {what}, not a function: pass the function and its arguments, "
-            f"ctx.step({name!r}, function, *args), instead of calling it"
+            f"step {name!r} {problem} pass the function and its arguments: ctx.step({named!r}, function, *args)"
         )
     if not kwargs and _fits(function, len(args)):
         return

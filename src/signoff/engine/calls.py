@@ -358,13 +358,13 @@ class StepCall(Call[Any]):
             effect=old.effect if effect is None else effect,
             key=old.key if key is None else key,
             returns=old.returns if returns is None else returns,
-            operators=old.operators if operators is None else tuple(operators),
+            operators=old.operators if operators is None else operators,
             metadata=old.metadata if metadata is None else metadata,
             compare=old.compare if compare is UNSAID else compare,
             on_failure=old.on_failure,
         )
         with self._dropped_if_refused():
-            changed.check(self.name)
+            changed.check(self.said)
         self.step_options = changed
         return self
 

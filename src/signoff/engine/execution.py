@@ -12,6 +12,7 @@ import contextlib
 import inspect
 import itertools
 import json
+import math
 import random
 import warnings
 import weakref
@@ -418,6 +419,8 @@ class Execution:
     def open_timer(self, timer: TimerCallback) -> None:
         if timer.when() <= self.loop.time():
             self.loop.fire(timer)
+            return
+        if math.isinf(timer.when()):  # asyncio's way to say that there is no limit: nothing ever comes of it
             return
         call = TimerCall(self, timer)
         self._timers[id(timer)] = call

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from signoff.errors import (
     NotSerializable,
@@ -70,6 +70,7 @@ class RetryPolicy:
     retry_after: Callable[[Exception], float | timedelta | None] | None = None
 
     def __post_init__(self) -> None:
+        self._check_numbers()
         if self.max_attempts < 1:
             raise RegistrationError(f"RetryPolicy.max_attempts is {self.max_attempts}; at least 1 is needed")
         if self.initial_seconds < 0 or self.max_seconds < 0 or self.factor < 1:
@@ -77,8 +78,18 @@ class RetryPolicy:
                 "RetryPolicy needs initial_seconds >= 0, max_seconds >= 0 and factor >= 1"
             )
         for name, function in (("retried", self.retried), ("retry_after", self.retry_after)):
+            if function is not None and not callable(cast("object", function)):
+                raise RegistrationError(f"RetryPolicy.{name} is {function!r}; it must be a function")
             if inspect.iscoroutinefunction(function):
                 raise RegistrationError(f"RetryPolicy.{name} is async; it must be a plain function")
+
+    def _check_numbers(self) -> None:
+        for name in ("initial_seconds", "factor", "max_seconds", "max_attempts"):
+            value = getattr(self, name)
+            kind = int if name == "max_attempts" else (int, float)
+            if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
+                wanted = "a whole number" if kind is int else "a finite number"
+                raise RegistrationError(f"RetryPolicy.{name} is {value!r}; it must be {wanted}")
 
     def allows(self, error: Exception) -> bool:
         """Whether an error is worth another attempt."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from signoff import codec
 from signoff.engine.retry import RetryPolicy
 from signoff.errors import CannotRunHere, RegistrationError
-from signoff.names import check_assignee
+from signoff.names import check_text
+from signoff.people.responders import check_names
 from signoff.start_options import check_seconds
 
 Effect = Literal["repeatable", "once"]
@@ -29,40 +30,74 @@ class StepOptions:
     effect: Effect = "repeatable"
     key: str | None = None
     returns: Any = Any
-    operators: tuple[str, ...] = ()
+    operators: Sequence[str] = ()
     metadata: Mapping[str, Any] | None = None
     compare: Any = UNSAID
     on_failure: Callable[[Exception], CannotRunHere] | None = None
 
-    def check(self, name: str) -> None:
-        """Refuse options that contradict each other."""
+    def check(self, subject: str) -> None:
+        """Refuse options that are of another type, or that contradict each other.
+
+        Args:
+            subject: Whose options they are, for the errors: ``step 'charge'``.
+
+        Raises:
+            RegistrationError: The option is named.
+            InvalidValue: The timeout is not a number of seconds, or an operator is not an assignee.
+        """
+        check_retry(subject, self.retry)
+        self.non_retryable = exceptions_of(subject, self.non_retryable)
+        self.operators = check_names("operators", self.operators)
+        if not isinstance(cast("object", self.durable), bool):
+            raise RegistrationError(f"{subject}: durable is True or False, not {self.durable!r}")
+        if self.on_failure is not None and not callable(cast("object", self.on_failure)):
+            raise RegistrationError(f"{subject}: on_failure is a function, not {self.on_failure!r}")
         if self.metadata is not None:
-            self._check_metadata(name)
-        if self.key is not None and not self.key.strip():
-            raise RegistrationError(f"step {name!r}: key= is empty; leave it out for the step's own")
-        for operator in self.operators:
-            check_assignee("operators", operator)
+            self._check_metadata(subject)
+        if self.key is not None and not check_text("key", self.key).strip():
+            raise RegistrationError(f"{subject}: key= is empty; leave it out for the step's own")
         if self.operators and self.effect != "once":
             raise RegistrationError(
-                f"step {name!r}: operators= are asked about a step of effect='once', and no other"
+                f"{subject}: operators= are asked about a step of effect='once', and no other"
             )
         if self.effect not in ("repeatable", "once"):
-            raise RegistrationError(f"step {name!r}: effect is 'repeatable' or 'once', not {self.effect!r}")
+            raise RegistrationError(f"{subject}: effect is 'repeatable' or 'once', not {self.effect!r}")
         if self.effect == "once" and self.retry is not None and self.retry.max_attempts > 1:
             raise RegistrationError(
-                f"step {name!r}: effect='once' is never retried without a person; drop retry="
+                f"{subject}: effect='once' is never retried without a person; drop retry="
             )
         if self.effect == "once" and not self.durable:
-            raise RegistrationError(
-                f"step {name!r}: durable=False runs again at replay, effect='once' must not"
-            )
+            raise RegistrationError(f"{subject}: durable=False runs again at replay, effect='once' must not")
         seconds = check_seconds("timeout", self.timeout)
         if seconds is not None and seconds <= 0:
-            raise RegistrationError(f"step {name!r}: timeout is {self.timeout}, it must be over 0 seconds")
+            raise RegistrationError(f"{subject}: timeout is {self.timeout}, it must be over 0 seconds")
 
-    def _check_metadata(self, name: str) -> None:
+    def _check_metadata(self, subject: str) -> None:
+        if not isinstance(cast("object", self.metadata), Mapping):
+            raise RegistrationError(f"{subject}: metadata is a dict, not {self.metadata!r}")
         codec.encode(self.metadata, path="metadata")
         if self.effect != "once":
             raise RegistrationError(
-                f"step {name!r}: metadata= is shown with the question about a step of effect='once', and no other"
+                f"{subject}: metadata= is shown with the question about a step of effect='once', and no other"
             )
+
+
+def check_retry(subject: str, retry: object) -> None:
+    """Refuse what is not a ``RetryPolicy``, such as a number of attempts. Raises RegistrationError."""
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise RegistrationError(
+            f"{subject}: retry is a RetryPolicy, such as RetryPolicy(max_attempts=3), not {retry!r}"
+        )
+
+
+def exceptions_of(subject: str, given: object) -> tuple[type[BaseException], ...]:
+    """Return exception classes, of which one may be given by itself. Raises RegistrationError."""
+    classes: tuple[object, ...] = (given,)
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        classes = tuple(cast("Iterable[object]", given))
+    for each in classes:
+        if not (isinstance(each, type) and issubclass(each, BaseException)):
+            raise RegistrationError(
+                f"{subject}: non_retryable is a tuple of exception classes, such as (ValueError,), not {given!r}"
+            )
+    return cast("tuple[type[BaseException], ...]", classes)

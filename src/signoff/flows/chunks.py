@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 from signoff import codec
 from signoff.codec.annotations import Unreadable, reader
 from signoff.context import Context
-from signoff.engine.retry import RetryPolicy
-from signoff.engine.step_options import Effect
+from signoff.engine.step_options import StepOptions
 from signoff.engine.step_tasks import let_begin
 from signoff.engine.steps import current_step
 from signoff.errors import InvalidValue, RegistrationError
@@ -42,19 +41,13 @@ class Chunk:
     Attributes:
         name: Its name: what a graph, a journal and a snapshot know it by.
         function: What it runs.
-        retry: When to try again; None: as any step.
-        timeout: Seconds one attempt may take.
-        effect: ``once``: if the worker dies inside, a person is asked.
-        non_retryable: Exceptions after which there is no further attempt.
+        options: How its step is run.
         input_type: What its data holds.
     """
 
     name: str
     function: Callable[[Data[Any]], Any]
-    retry: RetryPolicy | None = None
-    timeout: float | None = None
-    effect: Effect = "repeatable"
-    non_retryable: tuple[type[BaseException], ...] = ()
+    options: StepOptions
     input_type: Any = field(default=Any)
 
     @functools.cached_property
@@ -156,10 +149,10 @@ async def run_chunk(
     recorded = await ctx.step(
         place,
         run_async if chunk.is_async else run_plain,
-        retry=chunk.retry,
-        timeout=chunk.timeout,
-        effect=chunk.effect,
-        non_retryable=(*NEVER_BETTER, *chunk.non_retryable),
+        retry=chunk.options.retry,
+        timeout=chunk.options.timeout,
+        effect=chunk.options.effect,
+        non_retryable=(*NEVER_BETTER, *chunk.options.non_retryable),
         returns=Any,
         compare=moment.input,
         on_failure=lambda error: ChunkHeld(place, shortened(moment.text), reason_of(error)),

@@ -13,7 +13,7 @@ from signoff import codec
 from signoff.client import App, AsyncClient
 from signoff.engine.calls import check_name
 from signoff.engine.retry import RetryPolicy
-from signoff.engine.step_options import Effect
+from signoff.engine.step_options import Effect, StepOptions
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.building import Point, Step, chunk_op, flow_op
 from signoff.flows.calling import check_kind
@@ -141,8 +141,10 @@ class Flow:
             check_kind(decorated, f"chunk {chosen!r}")
             if chosen in self.chunks:
                 raise RegistrationError(f"flow {self.name!r} has a chunk {chosen!r} already")
+            options = StepOptions(retry=retry, timeout=timeout, effect=effect, non_retryable=non_retryable)
+            options.check(f"chunk {chosen!r}")
             declared = input_type_of(decorated, chosen)
-            self.chunks[chosen] = Chunk(chosen, decorated, retry, timeout, effect, non_retryable, declared)
+            self.chunks[chosen] = Chunk(chosen, decorated, options, declared)
             return decorated
 
         return register if function is None else register(function)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import DecimalSchema
 
@@ -99,7 +99,7 @@ def form_of(text: str, what: str, annotation: Any) -> Form:
     else:
         try:
             schema = TypeAdapter(readable(annotation)).json_schema(schema_generator=_Generator)
-        except PydanticUserError as error:
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             raise RegistrationError(f"question {text!r}: {what} has no JSON Schema: {error}") from None
     problem = schema_problem(schema)
     if problem is not None:

@@ -134,8 +134,10 @@ class Policy:
             timeout_seconds: After how much working time it is closed, if it is: there are no reminders then.
 
         Raises:
-            InvalidValue: There is not so much working time within ten years.
+            InvalidValue: They are not ``BusinessHours``, or there is not so much working time within ten years.
         """
+        if not isinstance(cast("object", hours), BusinessHours):
+            raise InvalidValue("hours", f"pass BusinessHours(...), not {hours!r}")
         reminders: list[float] = []
         end = None if timeout_seconds is None else hours.after(asked_at, timeout_seconds)
         if self.remind_every is not None:
