@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import logging
+import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -296,6 +297,37 @@ async def test_a_step_that_changes_its_object_in_place_is_warned_of_and_a_replay
     assert error is NonDeterminism
     (warning,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert f"step 'add' ({__file__}:{Line.add.__code__.co_firstlineno}) changed 'self'" in warning
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@in_asyncio
+async def test_a_step_that_changes_an_object_that_is_no_data_in_place_is_warned_of(
+    by_name: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Basket:
+        def __init__(self) -> None:
+            self.items: list[str] = []
+
+    class Client:
+        def __init__(self) -> None:
+            self.lock, self.calls = threading.Lock(), 0
+
+    def fill(basket: Basket, client: Client) -> None:
+        basket.items.append("a")
+        client.calls += 1
+
+    async def code(ctx: Context) -> Any:
+        basket, client = Basket(), Client()
+        step = functools.partial(fill, client=client) if by_name else fill
+        await ctx.step("fill", step, basket, *(() if by_name else (client,)))
+        await ctx.wait_for_signal("go")
+        return len(basket.items)
+
+    with caplog.at_level(logging.WARNING, "signoff.workflow"):
+        assert await live_and_rebuilt(code) == [1, 0]
+    changed = [each.getMessage() for each in caplog.records if "changed" in each.getMessage()]
+    assert len(changed) == 1, "a client's own state is not the run's"
+    assert "changed 'basket', which it shares with the workflow" in changed[0]
 
 
 @in_asyncio

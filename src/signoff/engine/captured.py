@@ -36,6 +36,9 @@ _NONE: Final = frozenset[str]()
 _MOST_LOOKS: Final = 10
 """How often objects of a kind are looked for in the process, and not found: looking takes a tenth of a second."""
 
+_services: WeakSet[type] = WeakSet()
+"""Classes of which an object had no stable form, such as clients: reading them to their ends takes long."""
+
 _warned: set[str] = set()
 _run_made: Counter[str] = Counter()
 
@@ -114,6 +117,27 @@ def shared_texts(function: Function) -> dict[str, str]:
         if not held.is_copied and (text := _text_of(held)) is not None:
             found[held.name] = text
     return found
+
+
+def object_text(value: object) -> str | None:
+    """Return the text of an object's state; None if it has no stable form, is large, a type, or one of the process."""
+    kind = type(value)
+    if kind in _services:
+        return None
+    text = _text_of(Held("self", value, value, False))
+    if text is None and not process_wide.is_known(value):
+        _services.add(kind)
+    return text
+
+
+def is_of_process(value: object, roots: Sequence[object]) -> bool:
+    """Whether an object is one of the process.
+
+    Args:
+        value: The object.
+        roots: What the process has, besides modules.
+    """
+    return _is_of_process(Held("self", value, value, False), None, roots)
 
 
 def warn_of_unstable_self(step: str, function: Function, roots: Sequence[object]) -> None:

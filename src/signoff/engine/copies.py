@@ -46,6 +46,14 @@ def is_unchanging(value: object) -> bool:
     return type(value) in UNCHANGING
 
 
+def is_data(value: object) -> bool:
+    """Whether a value is one that is copied."""
+    kind = type(value)
+    if kind in UNCHANGING or issubclass(kind, list | deque | set | bytearray | dict | tuple | BaseModel):
+        return True
+    return is_dataclass(kind)
+
+
 Memo = dict[int, Any]
 """The copies that are made, by the identity of what they are copies of."""
 

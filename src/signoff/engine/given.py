@@ -12,11 +12,13 @@ from signoff.engine.captured import (
     changed_variables,
     detached,
     is_equal,
+    is_of_process,
     is_process_wide,
     line_of,
+    object_text,
     shared_texts,
 )
-from signoff.engine.copies import UNCHANGING, Memo, copied
+from signoff.engine.copies import UNCHANGING, Memo, copied, is_data
 from signoff.engine.inputs import names_of
 
 log = logging.getLogger("signoff.workflow")
@@ -47,6 +49,7 @@ class Given:
         kwargs: Its arguments by name.
         is_shared: Whether attempts get these very objects.
         brought: The texts of what else the function shares with the code of the run, by name.
+        shared: The texts of arguments that are not copied, as they are no data, by name.
     """
 
     function: Callable[..., Any]
@@ -54,6 +57,7 @@ class Given:
     kwargs: Mapping[str, Any]
     is_shared: bool
     brought: Mapping[str, str] = field(default_factory=dict[str, str])
+    shared: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def now(
@@ -76,6 +80,7 @@ class Given:
             return cls(function, args, kwargs, True)
         given = _copy_of(function, args, kwargs)
         given.brought = shared_texts(function)
+        given.shared = given._shared_arguments()
         return given
 
     def fresh(self) -> Given:
@@ -98,6 +103,23 @@ class Given:
                     self._warn(step, name, _ARGUMENT)
         if self.brought:
             self._warn_of_shared(step, roots)
+        if self.shared:
+            now = self._shared_arguments()
+            for name, text in self.shared.items():
+                if now.get(name, text) == text or self._about(name) in _warned:
+                    continue
+                [value] = [each for known, each, _ in self._arguments(self) if known == name]
+                if not is_of_process(value, roots):
+                    self._warn(step, name, _SHARED)
+
+    def _shared_arguments(self) -> dict[str, str]:
+        if not self.kwargs and all(type(each) in UNCHANGING for each in self.args):  # nearly all
+            return {}
+        found: dict[str, str] = {}
+        for name, value, _ in self._arguments(self):
+            if not is_data(value) and (text := object_text(value)) is not None:
+                found[name] = text
+        return found
 
     def _arguments(self, called: Given) -> Iterator[tuple[str, Any, Any]]:
         """Yield the arguments, those of partial functions among them: their names, and what they were and are."""
