@@ -269,7 +269,8 @@ class Context:
         """Create a promise that something outside settles. Awaiting this gives it; awaiting it gives its value.
 
         Args:
-            id: A chosen id, by default ``{run_id}.{n}``. A promise that has it already is joined.
+            id: A chosen id, by default ``{run_id}.{n}``. A promise that has it already is joined, but not one whose
+                outcome this run has had: in a loop, give each its own id.
             timeout_seconds: After how long it times out.
             data: What to show to those who look at it.
             returns: The type its value comes back as. A resolution that does not fit it is refused, and the promise

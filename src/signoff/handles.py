@@ -14,12 +14,16 @@ from signoff.engine.execution import Execution
 T = TypeVar("T")
 
 
-class Handle(Awaitable[T], Generic[T]):
-    """Something under way, begun with ``lfi`` or ``rfi``; awaiting it waits for its value."""
+class Handle(Awaited, Awaitable[T], Generic[T]):
+    """Something under way, begun with ``lfi`` or ``rfi``; awaiting it waits for its value, which it is not itself."""
 
     def __init__(self, execution: Execution, running: Call[T] | asyncio.Task[T]) -> None:
         self._execution = execution
         self._running = running
+
+    @property
+    def said(self) -> str:
+        return f"the handle of {self.id!r}"
 
     @property
     def id(self) -> str:
@@ -63,11 +67,15 @@ class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
         yield
 
 
-class DurablePromise(Awaitable[Any]):
-    """A promise of this run. Awaiting it waits until something outside has settled it."""
+class DurablePromise(Awaited, Awaitable[Any]):
+    """A promise of this run. Awaiting it waits until something outside has settled it; it is not its value itself."""
 
     def __init__(self, call: PromiseCall) -> None:
         self._call = call
+
+    @property
+    def said(self) -> str:
+        return f"promise {self.id!r}"
 
     @property
     def id(self) -> str:

@@ -217,6 +217,42 @@ async def test_a_question_that_was_answered_is_not_its_answer() -> None:
     assert scene.done == []
 
 
+OPENED: dict[str, Callable[[Context], Any]] = {
+    "promise": lambda ctx: ctx.promise(id="approval"),
+    "callback": lambda ctx: ctx.callback("Paid?"),
+    "local handle": lambda ctx: ctx.lfi(inner),
+    "handle of a child": lambda ctx: ctx.rfi(agreed),
+}
+
+
+async def agreed(ctx: Context) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("opened", OPENED.values(), ids=OPENED)
+@pytest.mark.parametrize("style", ["async", "generator"])
+@in_asyncio
+async def test_what_is_under_way_is_not_its_value(opened: Any, style: str) -> None:
+    scene = Scene()
+    scene.app = Signoff(MemoryStore(), public_url="https://signoff.example")
+    scene.app.workflow(agreed)
+
+    async def work(ctx: Context) -> None:
+        if await opened(ctx):
+            await ctx.step(scene.pay)
+
+    def generated(ctx: Context) -> Generator[Any, Any, None]:
+        if (yield opened(ctx)):
+            yield ctx.lfc(lambda ctx: scene.pay())
+
+    which: Any = work if style == "async" else generated
+    scene.app.workflow(which)
+    async with environment(scene.app) as env:
+        with pytest.raises(NotAwaited, match="whether it is true"):
+            await (await env.start(which)).result()
+    assert scene.done == []
+
+
 # what is right
 
 

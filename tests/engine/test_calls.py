@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from signoff import (
     SignalTimeout,
     Signoff,
 )
-from signoff.errors import OutsideWorkflow, RegistrationError, SignoffError
+from signoff.errors import IdConflict, OutsideWorkflow, RegistrationError, SignoffError
 from signoff.records import CallKind, EntryKind, PromiseState
 from signoff.testing import VirtualClock
 from tests.support import asked, in_asyncio, journaled, new_app, opened, opens, pauses, running, until
@@ -322,3 +323,30 @@ async def test_a_name_or_a_time_that_no_journal_can_keep_is_refused_where_it_is_
     async with running(app) as client:
         run = await client.start(flow, id="r")
         assert refused in await run.result(60)
+
+
+@in_asyncio
+async def test_an_id_that_comes_round_again_is_not_settled_by_its_first_outcome(tmp_path: Path) -> None:
+    app, paid = new_app(tmp_path), list[int]()
+
+    @app.workflow
+    async def loan(ctx: Context) -> None:
+        for n in range(3):
+            if await (await ctx.promise(id="approval")):
+                await ctx.step(paid.append, n)
+
+    @app.workflow
+    async def joins(ctx: Context) -> list[Any]:
+        both = await asyncio.gather(await ctx.promise(id="both"), await ctx.promise(id="both"))
+        return [*both, await (await ctx.promise(id="another"))]
+
+    async with running(app) as client:
+        run = await client.start(loan, id="r")
+        other = await client.start(joins, id="s")
+        for id in ("approval", "both", "another"):
+            await opens(app, id)
+            await client.promises.resolve(id, True, request_id=f"webhook-{id}")
+        with pytest.raises(IdConflict, match="'approval'.*call 1.*'approval-2'"):
+            await run.result(60)
+        assert await other.result(60) == [True, True, True]
+    assert paid == [0]

@@ -28,6 +28,7 @@ from signoff.engine.step_options import UNSAID, Effect, StepOptions
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
     CircularWait,
+    IdConflict,
     InvalidValue,
     OutsideWorkflow,
     PromiseCancelled,
@@ -410,6 +411,17 @@ class PromiseCall(Call[Any]):
             parts["data"] = folded(self.shown)
         return inputs_text(parts)
 
+    def begin(self) -> asyncio.Future[Any]:
+        known = self._execution.known_promises
+        if self.future is None and known and self.chosen_id in known:
+            self._take()
+            raise IdConflict(
+                self.chosen_id,
+                f"this run has had the outcome of that promise (call {known[self.chosen_id]}), which is settled once; "
+                f"in a loop, give each round its own id, such as {self.chosen_id + '-2'!r}",
+            )
+        return super().begin()
+
     def new_promise(self, now: float) -> NewPromise:
         """What the store is to create, for a promise opened at journal time ``now``."""
         due_at = None if self.timeout is None else now + self.timeout
@@ -420,6 +432,8 @@ class PromiseCall(Call[Any]):
         return {"id": new.id, "due_at": new.due_at}
 
     def outcome(self, entry: Entry) -> Any:
+        if self.chosen_id is not None:
+            self._execution.know_promise(self.chosen_id, self.n)
         state = entry.state
         if state == PromiseState.RESOLVED:
             return self.answered(entry)

@@ -146,6 +146,9 @@ class Execution:
         self.unbegun = 0
         self.setbacks = 0
         self.dropped: NotAwaited | None = None
+        self.known_promises: dict[str, int] | None = (
+            None  # those with chosen ids whose outcomes the code has had
+        )
         self.loop = WorkflowLoop(self, begin.at, first_future_of(run.id))
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
@@ -348,6 +351,12 @@ class Execution:
         if self.open.pop(call.n, None) is not None:
             self.past.ends.pop(call.n, None)
             self.abandoned.append(call)
+
+    def know_promise(self, id: str, n: int) -> None:
+        """Note that the code gets the outcome of a promise with a chosen id."""
+        if self.known_promises is None:
+            self.known_promises = {}
+        self.known_promises[id] = n
 
     def drop(self, what: str, where: str, *, is_sure: bool) -> None:
         """Note that the code has dropped what it has built and never awaited.
