@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.records import (
@@ -43,7 +45,6 @@ from signoff.stores.postgres import PostgresStore
 from signoff.tokens import hash_of
 from tests.postgres.databases import fresh_database, versions
 from tests.stores.scene import GROUP, KEPT_FAILURE, NO, SUCCESS, WORKFLOW, YES, entry
-from tests.support import in_asyncio
 
 LYING = 5_000  # rows of each kind
 TIMES = 8  # each operation: after the fifth time a connection keeps its plans
@@ -125,6 +126,13 @@ WHERE state = 'running' AND arguments_digest = ''
 READ = """
 SELECT relname, sum(seq_tup_read), sum(coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables
 WHERE schemaname = 'signoff' AND relname <> 'migrations' GROUP BY relname
+"""
+TABLES = """
+SELECT relname FROM pg_class WHERE relnamespace = 'signoff'::regnamespace AND relkind = 'r' AND relname <> 'migrations'
+"""
+OTHERS = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
 WORKER = WorkerInfo("me", "host", 1, 1.0, GROUP)
 
@@ -404,33 +412,85 @@ OPERATIONS: Sequence[Operation] = (
 )
 
 
-@pytest.mark.parametrize(
-    ("major", "is_counted"),
-    [(versions()[0], False), (versions()[0], True), (versions()[-1], False)],
-    ids=lambda value: {False: "uncounted", True: "counted"}.get(value, f"postgres-{value}"),
+KINDS = {
+    f"{'counted' if is_counted else 'uncounted'}-postgres-{major}": (major, is_counted)
+    for major, is_counted in ((versions()[0], False), (versions()[0], True), (versions()[-1], False))
+}
+
+
+@dataclass(frozen=True)
+class Database:
+    """Full tables that all operations are tried on, one after the other, and the stores that saw them empty."""
+
+    url: str
+    keeper: psycopg.Connection
+    runner: asyncio.Runner
+    stores: Mapping[Operation, PostgresStore]
+    known: set[int]
+    """The processes behind the connections of these stores."""
+    filled: int
+    """What an earlier transaction wrote stays."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(kind, marks=pytest.mark.xdist_group(f"plans {name}")) for name, kind in KINDS.items()
+    ],
+    ids=KINDS,
 )
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """To fill the tables takes ten times as long as to try an operation."""
+    major, is_counted = request.param
+    with (
+        fresh_database(major) as url,
+        asyncio.Runner() as runner,
+        psycopg.connect(url, autocommit=True) as keeper,
+    ):
+        stores = {operation: PostgresStore(url) for operation in OPERATIONS}
+        try:
+            for store in stores.values():
+                runner.run(store.open())
+            for table in _tables(keeper):  # Postgres counts no rows on its own
+                keeper.execute(SQL("ALTER TABLE {} SET (autovacuum_enabled = false)").format(table))
+            for operation, store in stores.items():
+                made = _now(keeper)
+                # A connection that makes its plans while the tables are empty keeps them.
+                runner.run(_run(operation, store, "first"))
+                _remove_since(keeper, made)
+            known = _others(keeper)
+            keeper.execute(LIE, {"count": LYING, "held": HELD})
+            keeper.execute(LIE_BESIDE)
+            if is_counted:
+                keeper.execute("ANALYZE")
+            yield Database(url, keeper, runner, stores, known, _now(keeper))
+        finally:
+            for store in stores.values():
+                runner.run(store.close())
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
-@in_asyncio
-async def test_no_operation_reads_what_it_is_not_about(
-    operation: Operation, major: int, is_counted: bool
-) -> None:
-    with fresh_database(major) as url:
-        store = PostgresStore(url)
-        await store.open()
-        await operation(
-            store, "first"
-        )  # a connection that makes its plans while the tables are empty keeps them
-        _fill(url, is_counted)
+def test_no_operation_reads_what_it_is_not_about(operation: Operation, database: Database) -> None:
+    database.keeper.execute("SELECT pg_stat_force_next_flush()")  # what this connection has read itself
+    database.keeper.execute("SELECT pg_stat_reset()")
+
+    async def run() -> None:
         for turn in range(TIMES):
-            await operation(store, f"r{turn}")
-        await store.close()
-        other = PostgresStore(url)
+            await operation(database.stores[operation], f"r{turn}")
+        await database.stores[operation].close()
+        other = PostgresStore(database.url)
         await other.open()
         for turn in range(TIMES):
             await operation(other, f"again{turn}")
         await other.close()
-        with psycopg.connect(url) as connection:
-            read = connection.execute(READ).fetchall()
+
+    try:
+        database.runner.run(run())
+        while _others(database.keeper) - database.known:  # connections report what they read as they end
+            time.sleep(0.002)
+        read = database.keeper.execute(READ).fetchall()
+    finally:
+        _remove_since(database.keeper, database.filled)
     assert not {name: scanned for name, scanned, _ in read if scanned > MOST_ROWS * TIMES}, (
         "whole tables were read"
     )
@@ -438,11 +498,26 @@ async def test_no_operation_reads_what_it_is_not_about(
     assert sum(found for _, _, found in read) > TIMES
 
 
-def _fill(url: str, is_counted: bool) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(LIE, {"count": LYING, "held": HELD})
-        connection.execute(LIE_BESIDE)
-        if is_counted:
-            connection.execute("ANALYZE")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SELECT pg_stat_reset()")
+async def _run(operation: Operation, store: PostgresStore, id: str) -> None:
+    await operation(store, id)
+
+
+def _others(keeper: psycopg.Connection) -> set[int]:
+    return {pid for (pid,) in keeper.execute(OTHERS).fetchall()}
+
+
+def _now(keeper: psycopg.Connection) -> int:
+    [[now]] = keeper.execute("SELECT pg_current_xact_id()::text::bigint").fetchall()
+    return now
+
+
+def _remove_since(keeper: psycopg.Connection, since: int) -> None:
+    """Remove the rows that were written since a moment, which ``_now`` has returned."""
+    with keeper.transaction():
+        keeper.execute("SET LOCAL session_replication_role = replica")  # without the triggers
+        for table in _tables(keeper):
+            keeper.execute(SQL("DELETE FROM {} WHERE xmin::text::bigint > %s").format(table), [since])
+
+
+def _tables(keeper: psycopg.Connection) -> list[Identifier]:
+    return [Identifier("signoff", name) for (name,) in keeper.execute(TABLES).fetchall()]
