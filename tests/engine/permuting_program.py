@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from signoff import AsyncClient, Context, Signoff
+from signoff.flows import Data, Executions, Flow
 
 ITEMS = {"a", "b", "c", "d", "e"}
 
@@ -90,10 +91,47 @@ for form in FORMS:
     register(form, f"{form} as it comes", list)
 
 
+def flow(name: str, concurrency: int | None) -> Flow:
+    """A flow that splits its work by walking the set, and asks within each item."""
+    made = Flow(name, auto_close_timeout=0.0)
+
+    @made.chunk
+    async def split(data: Data[Any]) -> list[str]:
+        return list(ITEMS)
+
+    @made.chunk(effect="once")
+    async def settle(data: Data[str]) -> str:
+        return pay(data.input, name)
+
+    @made.chunk
+    async def ask(data: Data[str]) -> Any:
+        return await data.pause_for("text", {"question": data.input}, interrupt_id=data.input)
+
+    @made.chunk
+    async def note(data: Data[str]) -> None:
+        data.append_state("done", data.input)
+
+    made.to(split).for_each(concurrency=concurrency).to(settle).to(ask).to(note).end_for_each()
+    return made
+
+
+FLOWS = {"flow, all at once, in order": None, "flow, two at once, in order": 2}
+for name, concurrency in FLOWS.items():
+    app.register(flow(name, concurrency))
+
+
+async def resumed(client: AsyncClient, name: str) -> list[str]:
+    """Answer each item of a flow with its own name; returns what it has noted."""
+    execution = await Executions(client, name).attach(name)
+    for item in sorted(ITEMS):
+        await execution.continue_with(item, item, wait_seconds=60)
+    return sorted((await execution.result(60))["done"])
+
+
 async def main() -> None:
     names = [f"{form} {how}" for form in FORMS for how in ("in order", "as it comes")]
     async with app.worker(), AsyncClient(app) as client:
-        runs = {name: await client.start(name, id=name) for name in names}
+        runs = {name: await client.start(name, id=name) for name in [*names, *FLOWS]}
         if mode == "begin":
             for run in runs.values():
                 while (await run.status()).value != "paused":
@@ -101,8 +139,11 @@ async def main() -> None:
             os._exit(9)
         ended: dict[str, Any] = {}
         for name, run in runs.items():
-            await run.signal("go")
             try:
+                if name in FLOWS:
+                    ended[name] = await resumed(client, name)
+                    continue
+                await run.signal("go")
                 ended[name] = await run.result(60)
             except Exception as error:
                 ended[name] = type(error).__name__

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from signoff import RetryPolicy, Signoff
 from signoff.errors import InvalidValue, RegistrationError, RunFailed, SignoffError
 from signoff.flows import ChunkFailed, Data, Executions, Flow, MissingResource
 from signoff.records import PromiseState, RunState
-from signoff.testing import MemoryStore, after_step, environment
+from signoff.testing import MemoryStore, after_step, at_pause, environment
 from tests.support import in_asyncio
 
 AT_ONCE = RetryPolicy(initial_seconds=0.0, max_attempts=3)
@@ -526,3 +528,59 @@ async def test_an_output_that_would_come_back_changed_is_refused(make: Callable[
         await env.idle()
         run = await env.client.backend.get_run("e")
     assert (run.state, run.retryable, seen, made) == (RunState.FAILED, True, [], [7])
+
+
+numbers = itertools.count(1)
+
+
+class Numbered(BaseModel):
+    cents: int
+    id: uuid.UUID = Field(default_factory=uuid.uuid4)
+
+
+@dataclass
+class Counted:
+    cents: int
+    number: int = field(default_factory=lambda: next(numbers))
+
+
+@pytest.mark.parametrize("type", [Numbered, Counted])
+@in_asyncio
+async def test_what_a_type_makes_of_an_input_is_made_once(type: Any) -> None:
+    flow, seen = new_flow(), list[Any]()
+
+    async def pay(data: Data[Any]) -> Any:
+        seen.append(data.input)
+        if len(seen) == 1:
+            raise ValueError("once more")
+        if data.resume is None:
+            return await data.pause_for("approval", {"question": "Pay?"}, resume_to="self", interrupt_id="q")
+        return None
+
+    pay.__annotations__["data"] = Data[type]
+    flow.chunk(retry=AT_ONCE)(pay)
+    flow.to("pay")
+    async with environment(registered(flow)) as env:
+        env.crash(at=at_pause())
+        execution = await Executions(env.client, "f").start({"cents": 5}, id="e")
+        await execution.continue_with("q", {"approved": True})
+        await execution.result()
+        first, *others = seen
+        assert others == [first, first]
+        steps = [entry.name for entry in await env.store.read_journal("e")]
+        assert steps.count("pay: input") == 1
+
+
+@in_asyncio
+async def test_an_input_that_says_all_is_journaled_once() -> None:
+    flow = new_flow()
+
+    @flow.chunk
+    async def pay(data: Data[Numbered]) -> None:
+        data.set_state("cents", data.input.cents)
+
+    flow.to(pay)
+    async with environment(registered(flow)) as env:
+        execution = await Executions(env.client, "f").start({"cents": 5, "id": str(uuid.uuid4())}, id="e")
+        assert await execution.result() == {"cents": 5}
+        assert "pay: input" not in [entry.name for entry in await env.store.read_journal("e")]

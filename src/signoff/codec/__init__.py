@@ -18,7 +18,7 @@ What JSON cannot say is this module's to decide:
 """
 
 from signoff.codec.annotations import value_schema
-from signoff.codec.arguments import decode_arguments, encode_arguments, settled_arguments
+from signoff.codec.arguments import decode_arguments, encode_arguments, settled_arguments, settled_value
 from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, round_trip_error
 from signoff.codec.hints import shape_of
 from signoff.codec.parameters import REST, description_of, parameters_schema
@@ -56,6 +56,7 @@ __all__ = [
     "round_trip_error",
     "settled_arguments",
     "settled_return_annotation",
+    "settled_value",
     "shape_of",
     "value_schema",
     "warn_reader",

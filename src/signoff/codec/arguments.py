@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -144,6 +145,26 @@ def settled_arguments(text: str, function: Callable[..., Any], *, skip: int = 1)
     except Exception:  # they do not fit, or do not come back as they are: the run says so
         return None
     return None if settled == text else settled
+
+
+def settled_value(text: str, annotation: object) -> str | None:
+    """Write down what is made of a value when it is read as a type, so that it is made once.
+
+    Args:
+        text: The value, as JSON.
+        annotation: The type.
+
+    Returns:
+        The value with what its type made of it, such as defaults of a factory; None if nothing was, or if it cannot be
+        written.
+    """
+    if not _runs_code(annotation):
+        return None
+    try:
+        settled = encode(decode(text, annotation))
+    except Exception:  # it does not fit, or does not come back as it is: its reader says so
+        return None
+    return None if json.loads(settled) == json.loads(text) else settled
 
 
 def _makes_values(described: Signature) -> bool:

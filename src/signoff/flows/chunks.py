@@ -101,6 +101,26 @@ class Outcome:
     pause: Pause | None = None
 
 
+async def settled(ctx: Context, chunk: Chunk, place: str, moment: Moment) -> Moment:
+    """Have what a chunk's type makes of its input made once: every attempt and every resume gets the same.
+
+    Args:
+        ctx: The run's context.
+        chunk: What is going to run.
+        place: Its place in the graph.
+        moment: What it is given.
+    """
+    text = None if chunk.input_type is Any else codec.settled_value(moment.text, chunk.input_type)
+    if text is None:
+        return moment
+
+    async def read() -> Any:
+        return json.loads(text)
+
+    read_once = await ctx.step(f"{place}: input", read, returns=Any, compare=moment.input)
+    return moment.with_input(read_once)
+
+
 async def run_chunk(
     ctx: Context,
     chunk: Chunk,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from signoff import codec
-from signoff.flows.chunks import Moment, Outcome, run_chunk
+from signoff.flows.chunks import Moment, Outcome, run_chunk, settled
 from signoff.flows.conditions import Case, Decision
 from signoff.flows.data import Resume, Surroundings, written
 from signoff.flows.errors import ChunkFailed, ResumedTooOften, reason_of, shortened
@@ -254,6 +254,7 @@ class Scope:
     async def _chunk(self, op: ChunkOp, moment: Moment) -> Any:
         place = f"{self._path}{op.id}"
         chunk = self.parts.chunks[op.chunk]
+        moment = await settled(self._machine.ctx, chunk, place, moment)
         resume: Resume | None = None
         while True:
             try:
