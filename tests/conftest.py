@@ -2,10 +2,13 @@
 
 import gc
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.sqlite_files import copied_files
 
 # A machine that stands still for a moment is no slow program.
 settings.register_profile(
@@ -26,3 +29,9 @@ def pytest_collection_finish() -> None:
     given(st.none())(lambda _: None)()
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def new_files_are_copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with copied_files(tmp_path_factory.mktemp("migrated")):
+        yield

@@ -15,7 +15,7 @@ from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import MemoryStore
-from tests.postgres.databases import fresh_database
+from tests.postgres.databases import migrated_database
 from tests.support import OnThread
 
 KINDS = ("memory", "sqlite", "postgres", "remote")
@@ -47,7 +47,7 @@ def place(kind: str, folder: Path) -> Iterator[NewStore]:
             case "sqlite":
                 yield lambda **options: SqliteStore(folder / "signoff.db", **options)
             case "postgres":
-                url = stack.enter_context(fresh_database())
+                url = stack.enter_context(migrated_database())
                 yield lambda **options: PostgresStore(url, **options)
             case _:
                 yield new_remote

@@ -21,7 +21,7 @@ from signoff.stores.paging import PromiseFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import MemoryStore
-from tests.postgres.databases import fresh_database
+from tests.postgres.databases import migrated_database
 from tests.support import in_asyncio, opened, until
 
 RESULT = ["first", ["left", "right", "child: True"], "second try", True, "paid", 7, "sent"]
@@ -107,7 +107,7 @@ def places(kind: str, folder: Path) -> Iterator[Callable[[str], Store]]:
     """What makes stores that save, each in a namespace of its own of one database."""
     folder.mkdir()
     if kind == "postgres":
-        with fresh_database() as url:
+        with migrated_database() as url:
             yield lambda namespace: SavingPostgres(url, namespace=namespace)
     elif kind == "sqlite":
         yield lambda namespace: SavingSqlite(folder / "signoff.db", namespace=namespace)

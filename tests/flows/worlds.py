@@ -14,7 +14,7 @@ from signoff.stores.base import Store
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
-from tests.postgres.databases import fresh_database
+from tests.postgres.databases import migrated_database
 from tests.support import OnThread, running
 
 WORLDS = ("sqlite", "postgres", "remote")
@@ -38,7 +38,7 @@ async def store_of(kind: str, folder: Path) -> AsyncIterator[Callable[[], Store]
         case "sqlite":
             yield lambda: SqliteStore(folder / "signoff.db")
         case "postgres":
-            with fresh_database() as url:
+            with migrated_database() as url:
                 yield lambda: PostgresStore(url)
         case _:
             with OnThread(lambda: _serving(folder)) as server:

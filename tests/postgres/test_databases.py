@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL, Identifier
 
-from tests.postgres.databases import Databases, fresh_database, versions
+from tests.postgres.databases import Databases, fresh_database, migrated_database, versions
 from tests.postgres.programs import program
 from tests.postgres.server import FAST, PostgresServer
 
@@ -25,6 +25,15 @@ def test_a_database_is_empty_whatever_was_in_it_before(major: int) -> None:
             connection.execute(
                 SQL("ALTER DATABASE {} SET work_mem = '8MB'").format(Identifier(connection.info.dbname))
             )
+
+
+def test_the_tables_of_a_migrated_database_are_empty_whatever_was_in_them_before() -> None:
+    event = "INSERT INTO signoff.audit (shard, namespace, id, at, kind, question_id) VALUES ('', '', '', 1, '', '')"
+    for _ in range(2):
+        with migrated_database() as url, psycopg.connect(url, autocommit=True) as connection:
+            assert connection.execute(f"{event} RETURNING number").fetchone() == (1,)
+    with fresh_database() as url, psycopg.connect(url) as connection:
+        assert connection.execute("SELECT to_regnamespace('signoff')").fetchone() == (None,)
 
 
 def test_two_at_a_time_are_two_databases() -> None:

@@ -13,7 +13,7 @@ import pytest
 from signoff import Signoff
 from signoff.server import Server
 from signoff.stores.postgres import PostgresStore
-from tests.postgres.databases import fresh_database
+from tests.postgres.databases import migrated_database
 from tests.server import workflows
 from tests.server.conftest import app_in, serving
 from tests.server.described import bodies, description, operations
@@ -53,7 +53,7 @@ def http(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if request.param == "sqlite":
             app = app_in(tmp_path_factory.mktemp("odd"))
         else:
-            app = Signoff(PostgresStore(stack.enter_context(fresh_database())))
+            app = Signoff(PostgresStore(stack.enter_context(migrated_database())))
             workflows.register(app)
         server = stack.enter_context(OnThread(lambda: serving(app)))
         yield stack.enter_context(client_of(server))

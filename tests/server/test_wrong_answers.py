@@ -19,7 +19,7 @@ from signoff.errors import SignalTimeout
 from signoff.people.links import create_link
 from signoff.people.questions import Question
 from signoff.records import NewPromise, PromiseKind
-from tests.postgres.databases import fresh_database
+from tests.postgres.databases import migrated_database
 from tests.server.conftest import asked, ended, fields, kind, serving, start
 from tests.support import OnThread
 
@@ -61,7 +61,7 @@ def register(app: Signoff) -> None:
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ExitStack() as stack:
         if request.param == "postgres":
-            yield stack.enter_context(fresh_database())
+            yield stack.enter_context(migrated_database())
         else:
             yield f"sqlite:///{tmp_path_factory.mktemp('wrong') / 'signoff.db'}"
 

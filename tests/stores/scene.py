@@ -39,7 +39,7 @@ from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import MemoryStore, VirtualClock
-from tests.postgres.databases import fresh_database
+from tests.postgres.databases import migrated_database
 from tests.support import OnThread
 
 GROUP = "default"
@@ -199,7 +199,7 @@ def multiply(connection: sqlite3.Connection, table: str, count: int) -> None:
 @asynccontextmanager
 async def postgres_scene(_: Path) -> AsyncIterator[Scene]:
     clock, lease_clock = VirtualClock(1_000_000.0), VirtualClock(5_000.0)
-    with fresh_database() as url:
+    with migrated_database() as url:
         store = PostgresStore(url, clock=clock, lease_clock=lease_clock)
         await store.open()
         try:

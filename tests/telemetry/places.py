@@ -11,7 +11,7 @@ from signoff.stores.base import Store
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
-from tests.postgres.databases import fresh_database
+from tests.postgres.databases import migrated_database
 
 NewStore = Callable[[], Store]
 """Makes one more store of the place, as another process would."""
@@ -24,7 +24,7 @@ async def _sqlite(folder: Path) -> AsyncIterator[NewStore]:
 
 @asynccontextmanager
 async def _postgres(_: Path) -> AsyncIterator[NewStore]:
-    with fresh_database() as url:
+    with migrated_database() as url:
         yield lambda: PostgresStore(url)
 
 
