@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from signoff import Signoff
+from signoff import Context, Signoff
 from signoff.errors import RunFailed
 from signoff.flows import Data, Execution, Executions, Flow, FlowChanged, MissingResource
 from signoff.records import EntryKind, RunState
 from tests.flows.worlds import WORLDS, store_of
-from tests.support import in_asyncio, running
+from tests.support import comes, in_asyncio, reaches, running
 
 
 def version(name: str) -> Flow:
@@ -80,6 +81,36 @@ async def test_an_execution_that_no_worker_can_run_fails_visibly_and_can_be_retr
         async with running(app_of(make(), version("old"))) as client:
             await client.retry("e")
             assert await Execution(client, "e").result(120) == {"paid": ["old", True]}
+
+
+@in_asyncio
+async def test_an_execution_waits_for_the_worker_that_knows_it_and_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("signoff.engine.worker.AVOIDS_SECONDS", 0.05)
+    monkeypatch.setattr("signoff.engine.driver.LEFT_SECONDS", 0.01)
+    is_free = asyncio.Event()
+
+    async def left_often() -> bool:
+        return caplog.text.count("run e is left to another worker") > 5
+
+    async with store_of("sqlite", tmp_path) as make:
+        old, new = app_of(make(), version("old")), app_of(make(), version("new"))
+
+        @old.workflow
+        async def busy(ctx: Context) -> None:
+            await ctx.step(is_free.wait)
+
+        async with running(old, concurrency=1) as client:
+            execution = await Executions(client, "refund").start(id="e")
+            assert list(await execution.get_pending_interrupts()) == ["q"]
+            await client.start(busy, id="busy")
+            await reaches(old, "busy", RunState.RUNNING)
+            async with running(new):
+                await execution.continue_with("q", {"approved": True})
+                await comes(left_often)
+                is_free.set()
+                assert await execution.result(120) == {"paid": ["old", True]}
 
 
 @in_asyncio

@@ -41,6 +41,8 @@ HOT_RUNS = 5000
 MAX_TAKEOVERS = 5
 LEAVES_AT_MOST = 3
 """How often a worker leaves one run that it cannot run to others, before the run fails and can be retried."""
+LEAVES_WHILE_BUSY = 100
+"""The same while other workers hold runs, and so may have no room for it yet: about five minutes."""
 AVOIDS_SECONDS = 3.0
 """For how long a worker claims no run of a workflow after it has left one to others."""
 
@@ -343,7 +345,8 @@ class Worker:
         except AccessDenied:  # a worker for some groups sees no others
             workers = ()
         others = [each for each in workers if each.group == self._group and each.id != self.info.id]
-        if not others or times >= LEAVES_AT_MOST:
+        is_busy = any(each.held for each in others)  # with all slots taken, maybe: they claim it later
+        if not others or times >= (LEAVES_WHILE_BUSY if is_busy else LEAVES_AT_MOST):
             return False
         if len(self._left) >= 10_000:  # they went on elsewhere
             self._left.clear()
