@@ -9,7 +9,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import astuple
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, Protocol, TypeVar, overload
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 from signoff import codec
 from signoff.concurrency import slot_of
@@ -433,6 +433,8 @@ class AsyncClient:
         Returns:
             How many runs.
         """
+        if not isinstance(cast("object", older_than), timedelta):
+            raise InvalidValue("older_than", f"{older_than!r} is not a timedelta; pass timedelta(days=30)")
         total = 0
         while True:
             deleted = await self.backend.delete_ended(older_than.total_seconds(), PRUNED_AT_ONCE)

@@ -58,6 +58,7 @@ from signoff.stores.paging import (
     RuleFilter,
     RunFilter,
     WorkflowFilter,
+    check_page,
 )
 from signoff.wire import from_problem, from_wire
 
@@ -614,6 +615,7 @@ class HttpBackend:
     async def _list(
         self, kind: type[R], path: str, query: dict[str, Any], after: str | None, limit: int
     ) -> Page[R]:
+        check_page(after, limit)
         items: list[R] = []
         while True:
             part = {**query, "after": after, "limit": min(limit - len(items), PAGE)}

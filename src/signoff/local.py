@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+import reprlib
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from signoff import interventions
 from signoff.deliveries import Delivery
@@ -53,6 +56,7 @@ from signoff.records import (
 from signoff.request_ids import check_free, check_length
 from signoff.returns import check_value
 from signoff.snapshots import Snapshot, load, save
+from signoff.start_options import seconds_of
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
 from signoff.stores.paging import (
@@ -64,13 +68,38 @@ from signoff.stores.paging import (
     RunFilter,
     TokenFilter,
     WorkflowFilter,
+    check_page,
 )
 from signoff.stores.stated import stated
 from signoff.watch import Watching
 
 _ENTRIES_AT_ONCE = 1000
 
+B = TypeVar("B")
 
+
+def _with_text_ids(backend: type[B]) -> type[B]:
+    """Have the methods of a backend refuse an id that is not text, which each database would take otherwise."""
+
+    def checked(method: Callable[..., Coroutine[Any, Any, Any]], path: str) -> Any:
+        @functools.wraps(method)
+        async def call(self: B, *args: Any, **kwargs: Any) -> Any:
+            id: object = args[0] if args else kwargs.get(path)
+            if not isinstance(id, str):
+                raise InvalidValue(path, f"expected a text, not {reprlib.repr(id)}")
+            return await method(self, *args, **kwargs)
+
+        return call
+
+    for name, method in list(vars(backend).items()):
+        if inspect.iscoroutinefunction(method):
+            taken = list(inspect.signature(method).parameters)
+            if len(taken) > 1 and taken[1].endswith("_id"):
+                setattr(backend, name, checked(method, taken[1]))
+    return backend
+
+
+@_with_text_ids
 class LocalBackend:
     """Does what a client asks on an open or openable store."""
 
@@ -112,6 +141,8 @@ class LocalBackend:
         return await load(self._store, snapshot, by=by)
 
     async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        check_page(after, limit)
+        which.check()
         return await self._store.list_runs(which, after=after, limit=limit)
 
     async def read_journal(
@@ -213,11 +244,13 @@ class LocalBackend:
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
+        check_page(after, limit)
         return await self._store.list_promises(which, after=after, limit=limit)
 
     async def list_questions(
         self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
+        check_page(after, limit)
         return await look_for(search, self.list_promises, after=after, limit=limit)
 
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
@@ -313,11 +346,13 @@ class LocalBackend:
         return await self._store.get_session(session_id)
 
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        check_page(after, limit)
         return await self._store.list_sessions(after=after, limit=limit)
 
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Rule]:
+        check_page(after, limit)
         return await self._store.list_rules(which, after=after, limit=limit)
 
     async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:
@@ -340,6 +375,7 @@ class LocalBackend:
     async def list_links(
         self, question_id: str, *, after: str | None = None, limit: int = 100
     ) -> Page[Token]:
+        check_page(after, limit)
         await get_question(self._store, question_id)
         which = TokenFilter(TokenKind.LINK, question_id=question_id)
         return await self._store.list_tokens(which, after=after, limit=limit)
@@ -375,6 +411,7 @@ class LocalBackend:
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[AuditEvent]:
+        check_page(after, limit)
         return await self._store.list_audit(which, after=after, limit=limit)
 
     async def read_chain(
@@ -385,6 +422,7 @@ class LocalBackend:
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Delivery]:
+        check_page(after, limit)
         return await self._store.list_deliveries(which, after=after, limit=limit)
 
     async def redeliver(self, delivery_id: str) -> Delivery:
@@ -412,6 +450,7 @@ class LocalBackend:
         return await self._store.get_schedule(schedule_id)
 
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        check_page(after, limit)
         return await self._store.list_schedules(after=after, limit=limit)
 
     async def pause_schedule(self, schedule_id: str) -> Schedule:
@@ -431,6 +470,7 @@ class LocalBackend:
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[WorkflowInfo]:
+        check_page(after, limit)
         return await self._store.list_workflows(which, after=after, limit=limit)
 
     async def list_groups(self) -> Sequence[Group]:
@@ -451,9 +491,7 @@ class LocalBackend:
         """Return the moment so many seconds from now on, or from a later start."""
         if seconds is None:
             return None
-        if not math.isfinite(seconds):
-            raise InvalidValue(name, f"{seconds} is no number of seconds")
-        return max(self._store.clock.now(), start_at or 0.0) + seconds
+        return max(self._store.clock.now(), start_at or 0.0) + seconds_of(name, seconds)
 
 
 def _ends(entry: Entry, piece: LiveText) -> bool:

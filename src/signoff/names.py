@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 import unicodedata
 
 from signoff.errors import InvalidValue
 
 LONGEST_NAME = 256  # characters
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Printable characters that nobody sees: fillers, joiners and variation selectors."""
+
+_PAIRS = (
+    "\u0430a \u0435e \u043eo \u0440p \u0441c \u0443y \u0445x \u0456i \u0458j \u0455s \u04bbh \u0501d "  # Cyrillic
+    "\u051bq \u051dw \u0475v \u043ak \u043cm \u0442t \u043dh \u0432b \u0410A \u0415E \u041eO \u0420P "
+    "\u0421C \u0423Y \u0425X \u0406I \u0408J \u0405S \u0412B \u041dH \u041aK \u041cM \u0422T \u0417Z "
+    "\u03b1a \u03b5e \u03bfo \u03c1p \u03c5u \u03c7x \u03b9i \u03f3j \u03bak \u03bdv \u03c4t \u0391A "  # Greek
+    "\u0392B \u0395E \u0396Z \u0397H \u0399I \u039aK \u039cM \u039dN \u039fO \u03a1P \u03a4T \u03a5Y "
+    "\u03a7X \u037fJ "
+    "\u0578n \u0585o \u057du \u0570h "  # Armenian
+    "\u0131i \u0251a \u0261g \u1d00a \u0299b \u1d04c \u1d05d \u1d07e \u0262g \u029ch \u026ai \u1d0aj "  # Latin
+    "\u1d0bk \u029fl \u1d0dm \u0274n \u1d0fo \u1d18p \u0280r \u1d1bt \u1d1cu \u1d20v \u1d21w \u028fy "
+    "\u1d22z "
+)
+_LOOKALIKES = str.maketrans({pair[0]: pair[1] for pair in _PAIRS.split()})
+"""Letters that look like a Latin one, in the usual fonts."""
+
 _NOBODYS = ("user:", "group:", "role:", "signoff:")
 
 
@@ -66,6 +87,20 @@ def user_name(user_id: str) -> str:
     return user_id if user_id.startswith("user:") else f"user:{user_id}"
 
 
+def person_key(user_id: str) -> str:
+    """Return the same text for all spellings of a name that may be one person, ``user:`` included or not.
+
+    Letter case, width and style do not count. A letter of another alphabet counts as the Latin one that it looks like.
+    So nobody gets past four eyes, or votes twice, by another spelling of their name.
+    """
+    name = user_id.removeprefix("user:")
+    if name.isascii():
+        return name.lower()
+    alike = unicodedata.normalize("NFKD", name.translate(_LOOKALIKES)).casefold().translate(_LOOKALIKES)
+    return unicodedata.normalize("NFKC", alike.replace("i\u0307", "i"))
+
+
 def _is_name(name: str) -> bool:
     is_visible = name == name.strip() and name.isprintable() and unicodedata.is_normalized("NFC", name)
+    is_visible = is_visible and (name.isascii() or _UNSEEN.search(name) is None)
     return 0 < len(name) <= LONGEST_NAME and is_visible

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from typing import cast
 
 from signoff.errors import InvalidValue
 from signoff.names import check_text
@@ -45,10 +46,20 @@ def seconds_of(path: str, seconds: object) -> float:
     return seconds
 
 
+def positive_seconds(path: str, seconds: object) -> float:
+    """Return a number of seconds above 0. Raises InvalidValue."""
+    given = seconds_of(path, seconds)
+    if given <= 0:
+        raise InvalidValue(path, f"{seconds!r} is no number of seconds above 0")
+    return given
+
+
 def unix_time(moment: datetime | None) -> float | None:
     """Return a moment in unix seconds. Raises InvalidValue if it has no time zone."""
     if moment is None:
         return None
+    if not isinstance(cast("object", moment), datetime):
+        raise InvalidValue("start_at", f"{moment!r} is not a datetime; pass one, such as datetime.now(UTC)")
     if moment.tzinfo is None:
         raise InvalidValue(
             "start_at", f"{moment.isoformat()} has no time zone; pass one, such as datetime.now(UTC)"

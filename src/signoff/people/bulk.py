@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
 from signoff.records import Promise
@@ -60,6 +61,13 @@ async def answer_each(
 
 
 def check_count(given: Sequence[GivenAnswer]) -> None:
-    """Raise InvalidValue for more answers than are given at once."""
+    """Raise InvalidValue for more answers than are given at once, and for what is none."""
+    if isinstance(given, str) or not isinstance(cast("object", given), Sequence):
+        raise InvalidValue("answers", f"expected a list of GivenAnswer, not {reprlib.repr(given)}")
+    for each in given:
+        if not isinstance(cast("object", each), GivenAnswer):
+            raise InvalidValue(
+                "answers", f"expected GivenAnswer(question_id, value), not {reprlib.repr(each)}"
+            )
     if len(given) > MOST_ANSWERS:
         raise InvalidValue("answers", f"{len(given)} are more than {MOST_ANSWERS} at once")

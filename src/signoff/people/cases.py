@@ -21,7 +21,7 @@ from signoff.errors import (
     RequestConflict,
     WrongAnswer,
 )
-from signoff.names import user_name
+from signoff.names import person_key, user_name
 from signoff.origins import TIMER
 from signoff.people.policies import Policy, most_voters
 from signoff.people.responders import Responder, check_names
@@ -520,8 +520,8 @@ class Case:
 
 
 def is_same_user(one: str, other: str) -> bool:
-    """Whether two names may be one person: nobody gets past four eyes, or votes twice, by letter case."""
-    return user_name(one).casefold() == user_name(other).casefold()
+    """Whether two names may be one person: nobody gets past four eyes, or votes twice, by another spelling."""
+    return person_key(one) == person_key(other)
 
 
 def excluded_users(requester: str | None) -> tuple[str, ...]:

@@ -7,14 +7,12 @@ its answers bear a request id that is made of the link's id, so a crash leaves n
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from signoff.errors import (
     AlreadySettled,
-    InvalidValue,
     LinkEnded,
     NotFound,
     RequestConflict,
@@ -41,6 +39,7 @@ from signoff.records import (
     TokenKind,
 )
 from signoff.redaction import Redaction, Redactor
+from signoff.start_options import positive_seconds
 from signoff.stores.base import Store
 from signoff.stores.stated import stated
 from signoff.tokens import find_token, new_token
@@ -117,8 +116,7 @@ async def create_link(
         InvalidValue: A name is none, or the lifetime no number of seconds above 0.
         IdConflict: The id is taken.
     """
-    if not 0 < lifetime_seconds < math.inf:
-        raise InvalidValue("lifetime_seconds", f"{lifetime_seconds} is no number of seconds above 0")
+    positive_seconds("lifetime_seconds", lifetime_seconds)
     check_text("user_id", user_id)
     responder = Responder.of(user_id, groups, roles)
     question = await get_question(store, question_id)

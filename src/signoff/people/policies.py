@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError
+from signoff.names import person_key
 from signoff.people.hours import BusinessHours
 from signoff.people.responders import check_names
 
@@ -267,7 +268,7 @@ _PLAIN: Final = Policy()
 def most_voters(assignees: Iterable[str], without: Iterable[str] = ()) -> int | None:
     """Return how many people can answer what is asked of these; None where groups or roles make that unknown.
 
-    Names that differ in letter case alone count as one person.
+    Names that may be spellings of one name count as one person.
 
     Args:
         assignees: Who is asked; empty: anybody.
@@ -276,7 +277,7 @@ def most_voters(assignees: Iterable[str], without: Iterable[str] = ()) -> int | 
     names = tuple(assignees)
     if not names or not all(name.startswith("user:") for name in names):
         return None
-    return len({name.casefold() for name in names} - {name.casefold() for name in without})
+    return len({person_key(name) for name in names} - {person_key(name) for name in without})
 
 
 def _check_reachable(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import math
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ from typing import Any, Final, Protocol
 from signoff import codec
 from signoff.errors import (
     AlreadySettled,
-    InvalidValue,
     NotFound,
     RequestConflict,
     ResumeRefused,
@@ -36,6 +34,7 @@ from signoff.people.questions import Question, digest_of
 from signoff.people.responders import Responder
 from signoff.people.rules import Alike
 from signoff.records import NewSignal, Promise, PromiseState, TokenKind
+from signoff.start_options import positive_seconds
 from signoff.stores.base import Store
 from signoff.tokens import find_token, new_token
 
@@ -147,8 +146,7 @@ async def create_resumption(
     Raises:
         InvalidValue: The lifetime is no number of seconds above 0.
     """
-    if not 0 < lifetime_seconds < math.inf:
-        raise InvalidValue("lifetime_seconds", f"{lifetime_seconds} is no number of seconds above 0")
+    positive_seconds("lifetime_seconds", lifetime_seconds)
     shown = {each.id: digest_of(each) for each in questions}
     data = {"session": session_id, "run": run_id, "questions": shown}
     expires_at = store.clock.now() + lifetime_seconds

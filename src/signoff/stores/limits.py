@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import reprlib
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -214,9 +215,11 @@ def check_live(pieces: Sequence[LiveText]) -> None:
 
 
 def check_text(field: str, text: str | None) -> None:
-    """Raise InvalidValue for text with a NUL character or half of a surrogate pair."""
+    """Raise InvalidValue for what is not text, or has a NUL character or half of a surrogate pair."""
     if text is None:
         return
+    if not isinstance(cast("object", text), str):
+        raise InvalidValue(field, f"expected a text, not {reprlib.repr(text)}")
     if "\0" in text:
         raise InvalidValue(field, "it has a NUL character, which Postgres cannot keep; leave it out")
     try:

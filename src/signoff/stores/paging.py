@@ -32,6 +32,11 @@ class RunFilter:
     session_id: str | None = None
     suspended: bool | None = None
 
+    def check(self) -> None:
+        """Raises InvalidValue: a text is none that a store could keep."""
+        for name in ("workflow", "group", "parent_id", "session_id"):
+            check_text(name, getattr(self, name))
+
 
 @dataclass(frozen=True, slots=True)
 class PromiseFilter:
@@ -163,6 +168,14 @@ class Page(Generic[T]):
 
     items: tuple[T, ...] = field(default_factory=tuple)
     next: str | None = None
+
+
+def check_page(after: object, limit: object) -> None:
+    """Raise InvalidValue for what is not a page's ``next``, or not a number of items."""
+    if after is not None and not isinstance(after, str):
+        raise InvalidValue("after", f"expected a former page's `next`, not {after!r}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidValue("limit", f"expected a whole number from 1 on, not {limit!r}")
 
 
 def page_number(after: str | None, otherwise: int) -> int:
