@@ -23,6 +23,7 @@ from signoff.flows.pausing import (
     plain_option,
     unchanged,
 )
+from signoff.flows.state import StateTypes, TypedState
 from signoff.people.forms import form_of
 from signoff.start_options import check_id
 
@@ -105,6 +106,7 @@ class Surroundings:
         interrupts: The chosen ids of the interrupts that are open.
         resources: What the worker provides of what the flow requires.
         is_condition: Whether this is for a condition, which only looks.
+        types: What the flow declares of its state.
     """
 
     execution_id: str
@@ -114,6 +116,7 @@ class Surroundings:
     interrupts: Collection[str]
     resources: Mapping[str, Any]
     is_condition: bool = False
+    types: StateTypes = field(default_factory=StateTypes)
 
 
 Change = Literal["set", "append", "add", "delete"]
@@ -221,7 +224,9 @@ class Data(Generic[T]):
         self.resume = resume
         self.execution_id = around.execution_id
         self._around = around
+        self._types = around.types
         self._state = _Copy(around.state)
+        self._typed = TypedState(self._state, self._types)
         self.record = Record()
         self.paused: Paused | None = None
         self.misused: Exception | None = None
@@ -255,20 +260,21 @@ class Data(Generic[T]):
     @property
     def state(self) -> Mapping[str, Any]:
         """The state as it was when the chunk began, with what the chunk has written."""
-        return MappingProxyType(self._state)
+        return MappingProxyType(self._typed)
 
     def get_state(self, key: str, default: Any = None) -> Any:
-        """Return a key of the state."""
-        return self._state.get(key, default)
+        """Return a key of the state, as what ``Flow(state=...)`` declares of it."""
+        return self._typed.get(key, default)
 
     def set_state(self, key: str, value: Any) -> Done:
         """Write a key of the state, together with the chunk's result.
 
         Raises:
-            NotSerializable: The value is not plain JSON data, which it would come back as.
+            NotSerializable: The value would not come back as it is: nothing declares that it is not plain JSON data.
+            InvalidValue: It is not what ``Flow(state=...)`` declares.
             PayloadTooLarge: It is over the limit.
         """
-        return self._write("set", key, unchanged(value, f"state.{key}"))
+        return self._write("set", key, self._types.write(checked(key, "state key"), value))
 
     def append_state(self, key: str, value: Any) -> Done:
         """Append to a list in the state, together with the chunk's result; one that is not there is begun.
@@ -277,10 +283,9 @@ class Data(Generic[T]):
 
         Raises:
             TypeError: It is no list.
-            NotSerializable: The value is not plain JSON data, which it would come back as.
-            PayloadTooLarge: It is over the limit.
+            NotSerializable, InvalidValue, PayloadTooLarge: As for ``set_state``.
         """
-        return self._write("append", key, unchanged(value, f"state.{key}"))
+        return self._write("append", key, self._types.write_item(checked(key, "state key"), value))
 
     def add_state(self, key: str, number: float = 1) -> Done:
         """Add to a number in the state, together with the chunk's result; one that is not there is 0.
@@ -301,6 +306,7 @@ class Data(Generic[T]):
         self._check_takes("set_state" if what == "set" else f"{what}_state".replace("delete", "del"))
         write: Write = (what, checked(key, "state key"), value)
         written(self._state, [write])
+        self._typed.forget(key)
         self.record.writes.append(write)
         return Done()
 

@@ -35,6 +35,7 @@ from signoff.flows.graph import (
 from signoff.flows.mermaid import to_mermaid
 from signoff.flows.pausing import checked
 from signoff.flows.resolving import resolved
+from signoff.flows.state import StateTypes
 from signoff.snapshots import Snapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,6 +51,9 @@ class Flow:
         name: Its name in the store. It must never change.
         input: The type of what an execution is started with.
         output: The type of the state that an execution ends with.
+        state: The types of the keys of the state: a mapping, or a class that declares them as fields, such as a
+            ``TypedDict``. Values are checked when they are written, and come back as they went. A key that is not
+            declared is plain JSON data.
         auto_close_timeout: After how many seconds without anything to do an execution closes by itself; never while
             somebody is asked. None: only ``close`` ends it.
 
@@ -71,7 +75,13 @@ class Flow:
     """
 
     def __init__(
-        self, name: str, *, input: Any = Any, output: Any = Any, auto_close_timeout: float | None = 10.0
+        self,
+        name: str,
+        *,
+        input: Any = Any,
+        output: Any = Any,
+        state: Any = None,
+        auto_close_timeout: float | None = 10.0,
     ) -> None:
         check_name("flow name", name)
         if not name.strip():
@@ -83,6 +93,7 @@ class Flow:
         self.name = name
         self.input = input
         self.output = output
+        self.state_types = StateTypes.of(name, state)
         self.auto_close_timeout = auto_close_timeout
         self.chunks: dict[str, Chunk] = {}
         self.conditions: dict[str, Condition] = {}

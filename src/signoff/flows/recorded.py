@@ -13,6 +13,7 @@ from signoff.flows.conditions import Condition, is_numbered
 from signoff.flows.errors import FlowChanged
 from signoff.flows.graph import GRAPH, ChunkOp, FlowOp, Graph, IfOp, MatchOp, Source, all_operations
 from signoff.flows.outline import differences
+from signoff.flows.state import StateTypes
 
 if TYPE_CHECKING:
     from signoff.flows.flow import Flow
@@ -28,6 +29,7 @@ class Recorded:
         chunks: What its chunks run now, by the names of then.
         conditions: Its conditions.
         flows: The flows within.
+        types: What it declares of its state.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Recorded:
     chunks: Mapping[str, Chunk]
     conditions: Mapping[str, Condition]
     flows: Mapping[str, Recorded]
+    types: StateTypes
 
 
 def recorded(flow: Flow, graph: Mapping[str, Any]) -> Recorded:
@@ -54,7 +57,7 @@ def _recorded(flow: Flow, began: Graph, current: Graph) -> Recorded:
     if began == current:
         within = {op.flow: op.graph for op in all_operations(current) if isinstance(op, FlowOp)}
         inner = {name: _recorded(flow.flows[name], graph, graph) for name, graph in within.items() if graph}
-        return Recorded(flow.name, began, flow.chunks, flow.conditions, inner)
+        return Recorded(flow.name, began, flow.chunks, flow.conditions, inner, flow.state_types)
     changes = differences(began, current)
     if flow.migration is None and _is_changed_itself(began, current):
         raise FlowChanged(flow.name, changes)
@@ -65,6 +68,7 @@ def _recorded(flow: Flow, began: Graph, current: Graph) -> Recorded:
         _renamed(flow, began, renamed, changes),
         _conditions(flow, began, current, renamed, changes),
         _flows(flow, began, changes),
+        flow.state_types,
     )
 
 

@@ -247,6 +247,7 @@ class Scope:
             machine.chosen,
             machine.resources,
             is_condition,
+            self.parts.types,
         )
 
     # Chunks

@@ -1,0 +1,148 @@
+"""What a flow declares of its state: by that its values are checked, and come back as they went."""
+
+from __future__ import annotations
+
+import collections.abc
+import json
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from signoff import codec
+from signoff.codec.annotations import Unreadable, reader
+from signoff.errors import NotSerializable, RegistrationError
+
+_LISTS: Final = (list, collections.abc.Sequence, collections.abc.MutableSequence)
+
+
+class StateTypes:
+    """The types of keys of a state. A key without one is plain JSON data.
+
+    Args:
+        types: The types, by the keys.
+    """
+
+    def __init__(self, types: Mapping[str, Any] | None = None) -> None:
+        self._types: dict[str, Any] = dict(types or {})
+
+    @classmethod
+    def of(cls, flow: str, declared: object) -> StateTypes:
+        """Read what ``Flow(state=...)`` says.
+
+        Args:
+            flow: The flow's name.
+            declared: Types by the keys, a class that declares its fields, or None.
+
+        Raises:
+            RegistrationError: It is something else, or a type cannot be read.
+        """
+        if declared is None:
+            return cls()
+        if isinstance(declared, Mapping):
+            types = dict(cast("Mapping[str, Any]", declared))
+        else:
+            types = _fields_of(flow, declared)
+        for key, type in types.items():
+            if isinstance(type, str):
+                raise RegistrationError(
+                    f"flow {flow!r}, state.{key}: pass the type itself, not the text {type!r}"
+                )
+            try:
+                reader(type)
+            except Unreadable as error:
+                raise RegistrationError(f"flow {flow!r}, state.{key}: {error}") from None
+        return cls(types)
+
+    def write(self, key: str, value: Any) -> Any:
+        """Return a value for a key as plain data.
+
+        Raises:
+            NotSerializable: It would come back as something else.
+            InvalidValue: It is not what the key declares.
+            PayloadTooLarge: It is over the limit.
+        """
+        return self._plain(key, value, self._types.get(key, Any))
+
+    def write_item(self, key: str, value: Any) -> Any:
+        """Return an item for the list of a key as plain data. Raises as ``write`` does."""
+        declared = self._types.get(key, Any)
+        items = typing.get_args(declared) if typing.get_origin(declared) in _LISTS else ()
+        return self._plain(key, value, items[0] if items else Any)
+
+    def read(self, key: str, plain: Any) -> Any:
+        """Return plain data of a key as what the key declares. Raises InvalidValue if it is not that."""
+        return codec.decode(
+            codec.encode(plain, limit=codec.MAX_CARRIED), self._types[key], path=f"state.{key}"
+        )
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._types
+
+    def _plain(self, key: str, value: Any, declared: Any) -> Any:
+        try:
+            return json.loads(codec.normalize(value, declared, path=f"state.{key}")[0])
+        except NotSerializable as error:
+            remedy = f"Flow(state={{{key!r}: ...}})"
+            raise NotSerializable(
+                error.path, error.reason.replace("an annotation, or returns=", remedy)
+            ) from error.__cause__
+
+
+class TypedState(Mapping[str, Any]):
+    """A state to be read: each key as what is declared of it, read once.
+
+    Args:
+        plain: The state, as plain data.
+        types: What is declared.
+    """
+
+    def __init__(self, plain: Mapping[str, Any], types: StateTypes) -> None:
+        self._plain = plain
+        self._types = types
+        self._read: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._types:
+            return self._plain[key]
+        if key not in self._read:
+            self._read[key] = self._types.read(key, self._plain[key])
+        return self._read[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plain)
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def forget(self, key: str) -> None:
+        """Read a key anew: it has another value."""
+        self._read.pop(key, None)
+
+
+def _fields_of(flow: str, declared: object) -> dict[str, Any]:
+    if not isinstance(declared, type) or not getattr(declared, "__annotations__", None):
+        raise RegistrationError(
+            f"flow {flow!r}: state= is a mapping of keys to types, or a class that declares fields, such as a "
+            f"TypedDict, not {declared!r}"
+        )
+    try:
+        hints = typing.get_type_hints(declared, include_extras=True)
+    except NameError as error:
+        raise RegistrationError(
+            f"flow {flow!r}: what {declared.__name__} declares cannot be read: {error}"
+        ) from None
+    return {
+        name: _bare(hint)
+        for name, hint in hints.items()
+        if not name.startswith("_") and typing.get_origin(hint) is not typing.ClassVar
+    }
+
+
+def _bare(hint: Any) -> Any:
+    """Return the type of a field, whether it is required or not."""
+    while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+        (hint,) = typing.get_args(hint)
+    return hint
