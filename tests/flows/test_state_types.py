@@ -115,7 +115,11 @@ async def test_what_is_not_declared_is_refused_where_it_is_written(write: Any, m
             await (await Executions(env.client, "f").start()).result()
 
 
-@pytest.mark.parametrize("state", [5, int, {"a": "not a type"}, {"a": object()}], ids=repr)
+@pytest.mark.parametrize(
+    "state",
+    [5, int, {"a": "not a type"}, {"a": object()}],
+    ids=["number", "class without fields", "text as type", "object as type"],
+)
 def test_what_declares_no_state_is_refused(state: Any) -> None:
     with pytest.raises(RegistrationError, match="flow 'f'"):
         Flow("f", state=state)
