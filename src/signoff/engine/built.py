@@ -6,7 +6,7 @@ import asyncio
 import gc
 import inspect
 from types import CodeType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from signoff.engine.loop import calling_line, line_in
 from signoff.errors import NotAwaited
@@ -58,7 +58,7 @@ class Built(Awaited):
 
     _code: CodeType | None
 
-    own_depth: ClassVar[int] = 2
+    own_depth: ClassVar[Literal[2, 4]] = 2
     """How many frames are surely not the user's: of ``_build``, of the ``__init__`` that calls it, and so on."""
 
     def _build(self, execution: Execution) -> None:
@@ -68,9 +68,10 @@ class Built(Awaited):
         execution.unbegun += 1
         self._code = None
         self._at = 0
-        frame = inspect.currentframe()
-        for _ in range(self.own_depth):
-            frame = frame and frame.f_back  # and no name for a frame here: that would keep what was built
+        # No loop, for its time, and no name for a frame here: that would keep what was built.
+        frame = cast("Any", inspect.currentframe()).f_back.f_back
+        if self.own_depth == 4:
+            frame = frame.f_back.f_back
         depth = 0
         while frame is not None and depth < _DEPTH:
             # not by its code, whose reading CPython announces to audit hooks

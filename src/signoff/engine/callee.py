@@ -29,17 +29,19 @@ class Callee:
     """A plain function of a module.
 
     Attributes:
+        is_async: Whether it is a coroutine function.
         is_own: Whether it is Signoff's own, see ``inputs.own``.
         least: How many arguments by position it surely takes at least.
         most: And at most; -1 if only its signature can say.
         options: Those of a step that calls it and says nothing else, with the type that it declares to return.
     """
 
-    __slots__ = ("_heads", "_of", "is_own", "least", "most", "options")
+    __slots__ = ("_heads", "_of", "_single", "is_async", "is_own", "least", "most", "options")
 
     def __init__(self, function: FunctionType, reference: weakref.ref[FunctionType], returns: Any) -> None:
         code = function.__code__
         self._of = reference
+        self.is_async = bool(code.co_flags & inspect.CO_COROUTINE)
         self.is_own = own(function)
         self.most = code.co_argcount
         self.least = self.most - len(function.__defaults__ or ())
@@ -48,6 +50,9 @@ class Callee:
         self.options = StepOptions(returns=returns)
         names = code.co_varnames[: code.co_argcount]
         self._heads = [f"{to_json(name).decode()}:" for name in names]
+        self._single = (
+            f'{{"args":{{{self._heads[0]}' if self._heads and len(self._heads[0]) < READABLE // 2 else ""
+        )
 
     def is_of(self, function: object) -> bool:
         """Whether this is known of that very function."""
@@ -62,6 +67,8 @@ class Callee:
         Returns:
             The text; None if an argument is not plain, or the text would be long.
         """
+        if len(args) == 1 and type(args[0]) is int and self._single and -_LARGEST < args[0] < _LARGEST:
+            return f"{self._single}{args[0]!r}}}}}"  # most steps of a busy run are called with an id
         if len(args) > len(self._heads):
             return None
         parts: list[str] = []

@@ -20,7 +20,7 @@ from signoff.engine.built import Built
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.callee import Callee
 from signoff.engine.captured import captured_texts, is_process_wide, warn_of_unstable_self
-from signoff.engine.copies import is_unchanging
+from signoff.engine.copies import are_unchanging
 from signoff.engine.given import Given
 from signoff.engine.inputs import CAPTURED, arguments_text, compared_text, folded, inputs_text, own
 from signoff.engine.retry import RetryPolicy
@@ -268,11 +268,16 @@ class StepCall(Call[Any]):
         self.future = future = self._execution.issue(self)
         if not (self.step_options.durable and self.n in self._execution.past.completed):
             self.context = contextvars.copy_context()
-            is_shared = self._is_own or (
-                # a function of a module, and nothing that could be changed in place
-                self.callee is not None and not self.kwargs and all(map(is_unchanging, self.args))
+            callee = self.callee
+            if callee is None:
+                is_shared = own(self.function)
+            else:  # a function of a module, which gets nothing that could be changed in place
+                is_shared = callee.is_own or (not self.kwargs and are_unchanging(self.args))
+            self.given = (
+                Given(self.function, self.args, self.kwargs, True)
+                if is_shared
+                else Given.now(self.function, self.args, self.kwargs)
             )
-            self.given = Given.now(self.function, self.args, self.kwargs, is_shared=is_shared)
         return future
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import types
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -41,9 +42,12 @@ UNCHANGING: Final = frozenset(
 """Types of which nothing can be changed in place; functions are as they are shared."""
 
 
-def is_unchanging(value: object) -> bool:
-    """Whether nothing of a value can be changed in place."""
-    return type(value) in UNCHANGING
+def are_unchanging(values: Iterable[object]) -> bool:
+    """Whether nothing of some values can be changed in place."""
+    for value in values:  # noqa: SIM110 - each step asks, and ``all`` takes three times as long
+        if type(value) not in UNCHANGING:
+            return False
+    return True
 
 
 def is_data(value: object) -> bool:

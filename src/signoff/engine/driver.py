@@ -254,7 +254,8 @@ class Driver:
         if due_at < math.inf:
             delay = max(0.0, due_at - self._store.clock.now())
             alarm = self._loop.call_later(min(delay, 3600.0), self.poke)
-        is_idle, began = self._is_idle(), self._loop.time()
+        is_idle = self._is_idle()
+        began = self._loop.time() if is_idle else 0.0
         try:
             await self._waiter
         finally:

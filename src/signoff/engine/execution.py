@@ -464,11 +464,15 @@ class Execution:
     # Inside
 
     def _drive(self) -> None:
-        if self.loop.is_running_here():
+        loop = self.loop
+        if loop.is_running_here():
             guard.drive(self, self._turn)
         else:
-            with self.loop.entered():  # around the guard: an interruption must not hit what ends this
+            outside = loop.enter()
+            try:  # around the guard: an interruption must not hit what ends this
                 guard.drive(self, self._turn)
+            finally:
+                loop.leave(outside)
         if self._main is None or not self._main.done():
             if self.dropped is not None:
                 self.failure = self.failure or self.dropped

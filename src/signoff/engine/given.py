@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from signoff.engine.captured import (
@@ -48,16 +48,16 @@ class Given:
         args: Its arguments by position.
         kwargs: Its arguments by name.
         is_shared: Whether attempts get these very objects.
-        brought: The texts of what else the function shares with the code of the run, by name.
-        shared: The texts of arguments that are not copied, as they are no data, by name.
+        brought: The texts of what else the function shares with the code of the run, by name; None: it shares nothing.
+        shared: The texts of arguments that are not copied, as they are no data, by name; None: all are data.
     """
 
     function: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     is_shared: bool
-    brought: Mapping[str, str] = field(default_factory=dict[str, str])
-    shared: Mapping[str, str] = field(default_factory=dict[str, str])
+    brought: Mapping[str, str] | None = None
+    shared: Mapping[str, str] | None = None
 
     @classmethod
     def now(
@@ -65,19 +65,14 @@ class Given:
         function: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        *,
-        is_shared: bool,
     ) -> Given:
-        """Keep a function and its arguments as they are now.
+        """Keep copies of a function and its arguments as they are now.
 
         Args:
             function: The function.
             args: Its arguments by position.
             kwargs: Its arguments by name.
-            is_shared: Whether attempts get these very objects, and no copies.
         """
-        if is_shared:
-            return cls(function, args, kwargs, True)
         given = _copy_of(function, args, kwargs)
         given.brought = shared_texts(function)
         given.shared = given._shared_arguments()
@@ -131,7 +126,7 @@ class Given:
 
     def _warn_of_shared(self, step: str, roots: Sequence[object]) -> None:
         now = shared_texts(self.function)
-        for name, text in self.brought.items():
+        for name, text in (self.brought or {}).items():
             if now.get(name, text) == text or self._about(name) in _warned:
                 continue
             if not is_process_wide(self.function, [name], {}, roots):

@@ -112,7 +112,7 @@ class Attempt:
     error: Exception | None = None
     started_at: float = 0.0  # unix seconds; whoever made the attempt says so
     is_final: bool = False  # it returned what cannot be kept: its effect has happened, and would happen again
-    waits: list[float | None] = field(default_factory=list["float | None"], repr=False)
+    waits: list[float | None] | None = field(default=None, repr=False)
 
     @property
     def retry_after(self) -> float | None:
@@ -120,8 +120,8 @@ class Attempt:
 
         A policy whose own code fails adds a note to the error: look at this before the error is recorded.
         """
-        if not self.waits:
-            self.waits.append(self._wait_by_policy())
+        if self.waits is None:
+            self.waits = [self._wait_by_policy()]
         return self.waits[0]
 
     def _wait_by_policy(self) -> float | None:
@@ -146,8 +146,10 @@ def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio
     return asyncio.Task(running, loop=loop, name="signoff step", context=context)
 
 
-async def run_attempt(call: StepCall, run_id: str, number: int, threads: StepThreads) -> Attempt:
-    """Run attempt ``number`` of a step.
+def run_attempt(
+    call: StepCall, run_id: str, number: int, threads: StepThreads
+) -> Coroutine[Any, Any, Attempt]:
+    """Run attempt ``number`` of a step, in the context of the caller, who awaits it at once.
 
     An error of the step is part of the result. ``CancelledError`` comes through only if this very task was
     cancelled; a plain function goes on in its thread then, and what it returns is dropped.
@@ -155,8 +157,8 @@ async def run_attempt(call: StepCall, run_id: str, number: int, threads: StepThr
     current_attempt.set((call, number))
     call.refused = None
     if telemetry.subscribers:
-        return await _run_announced(call, number, threads)
-    return await _run(call, number, threads)
+        return _run_announced(call, number, threads)
+    return _run(call, number, threads)
 
 
 def _info(call: StepCall, number: int) -> AttemptInfo:
@@ -190,7 +192,20 @@ async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
     assert task is not None
     call.task = task
     try:
-        return _attempt_with(call, number, await _invoke(call, threads))
+        given, callee = call.given, call.callee
+        assert given is not None
+        if (
+            callee is not None
+            and callee.is_async
+            and given.is_shared
+            and not given.brought
+            and not given.shared
+            and call.step_options.timeout is None
+        ):
+            value = await given.function(*given.args, **given.kwargs)  # as ``_invoke`` does: most steps
+        else:
+            value = await _invoke(call, threads)
+        return _attempt_with(call, number, value)
     except asyncio.CancelledError as error:
         fatal: BaseException | None = getattr(call, "fatal", None)
         if fatal is not None:
@@ -239,7 +254,7 @@ async def _invoke(call: StepCall, threads: StepThreads) -> Any:
 
 async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
     seconds = call.step_options.timeout
-    if _is_async(given.function):
+    if _is_async(given.function) if call.callee is None else call.callee.is_async:
         if seconds is None:
             return await given.function(*given.args, **given.kwargs)
         return await _in_time(call, seconds, given.function(*given.args, **given.kwargs))

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 log = logging.getLogger("signoff.worker")
 
@@ -27,11 +27,16 @@ def at_work() -> Sequence[StepThreads]:
     return list(_at_work)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Place:
     """A step's place in the queue for a thread."""
 
-    is_waiting: bool = True
+    future: asyncio.Future[Any] | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its step was cancelled before it had a thread."""
+        return self.future is not None and self.future.done()
 
 
 class StepThreads(ThreadPoolExecutor):
@@ -49,7 +54,7 @@ class StepThreads(ThreadPoolExecutor):
         self.count = count
         self._counting = threading.Lock()
         self._running: dict[int, tuple[str, float]] = {}  # by thread: what it does, and since when
-        self._waiting = 0
+        self._queue: dict[_Place, None] = {}
         self._warned_at = float("-inf")
         _at_work.add(self)
 
@@ -66,7 +71,8 @@ class StepThreads(ThreadPoolExecutor):
     @property
     def waiting(self) -> int:
         """How many steps wait for a thread, while all are taken."""
-        return max(0, len(self._running) + self._waiting - self.count)
+        queued = sum(not place.is_given_up for place in list(self._queue))
+        return max(0, len(self._running) + queued - self.count)
 
     def run_step(
         self,
@@ -85,8 +91,8 @@ class StepThreads(ThreadPoolExecutor):
         """
         place = _Place()
         with self._counting:
-            self._waiting += 1
-            is_full = self.waiting > 0
+            self._queue[place] = None
+            is_full = self._is_full()
             if is_full:
                 self._warn()
         loop = asyncio.get_running_loop()
@@ -94,7 +100,7 @@ class StepThreads(ThreadPoolExecutor):
 
         def work() -> T:
             with self._counting:
-                self._leave_queue(place)
+                self._queue.pop(place, None)
                 self._running[threading.get_ident()] = (what, time.monotonic())
             try:
                 if is_full:
@@ -103,24 +109,19 @@ class StepThreads(ThreadPoolExecutor):
                     begun()
                 return function()
             finally:
-                self._end()
+                with self._counting:
+                    del self._running[threading.get_ident()]
 
-        def note_end(_: object) -> None:  # it may have been cancelled before it began
-            with self._counting:
-                self._leave_queue(place)
-
-        future = loop.run_in_executor(self, work)
-        future.add_done_callback(note_end)
+        place.future = future = loop.run_in_executor(self, work)
         return future
 
-    def _leave_queue(self, place: _Place) -> None:
-        if place.is_waiting:
-            place.is_waiting = False
-            self._waiting -= 1
-
-    def _end(self) -> None:
-        with self._counting:
-            del self._running[threading.get_ident()]
+    def _is_full(self) -> bool:
+        """Whether a step waits for a thread. Forgets those that were cancelled: callbacks would take longer."""
+        if len(self._running) + len(self._queue) <= self.count:
+            return False
+        for place in [each for each in self._queue if each.is_given_up]:
+            del self._queue[place]
+        return len(self._running) + len(self._queue) > self.count
 
     def _warn(self) -> None:
         """Say that steps wait, once in a while, and for what."""
