@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
-import logging
-from typing import Any
+import sys
+from typing import Any, Self
 
 import pytest
+from pydantic import BaseModel
 
 from signoff.engine import callee
 from signoff.engine.callee import callee_of
@@ -40,6 +41,28 @@ async def taking_two(first: Any, second: Any = 3) -> int:
 def taking_any(*rest: Any) -> None: ...
 
 
+def taking_more(first: Any, *, second: Any = 2) -> None: ...
+
+
+def asking_more(first: Any, *, second: Any) -> None: ...
+
+
+class Till:
+    """Has methods that steps call."""
+
+    def pay(self, cents: Any, to: Any = "ana") -> int:
+        return 1
+
+    def myself(self) -> Self:
+        return self
+
+    def locally(self) -> Any:
+        class Inner:
+            def method(self) -> None: ...
+
+        return Inner().method
+
+
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
 def test_it_writes_plain_arguments_as_they_are_written_otherwise(value: Any) -> None:
     known = callee_of(taking_two)
@@ -64,10 +87,10 @@ def test_it_leaves_other_arguments_to_the_codec(value: Any) -> None:
     assert known.inputs_of((1, 2, 3)) is None
 
 
-def test_only_plain_functions_of_modules_are_known() -> None:
+def test_only_plain_functions_and_methods_of_modules_are_known() -> None:
     def local() -> None: ...
 
-    others: list[Any] = [local, lambda: None, list[int]().append, len, object(), logging.root.info]
+    others: list[Any] = [local, lambda: None, list[int]().append, len, object(), Till().locally()]
     for other in others:
         assert callee_of(other) is None
     known = callee_of(taking_two)
@@ -76,7 +99,52 @@ def test_only_plain_functions_of_modules_are_known() -> None:
     assert known is callee_of(taking_two)
     variadic = callee_of(taking_any)
     assert variadic is not None
-    assert variadic.most == -1
+    assert (variadic.least, variadic.most) == (0, sys.maxsize)
+    more, asking = callee_of(taking_more), callee_of(asking_more)
+    assert more is not None
+    assert (more.least, more.most) == (1, 1)
+    assert asking is not None
+    assert asking.most == -1
+
+
+def test_methods_are_known_by_their_functions_and_never_for_functions() -> None:
+    known = callee_of(Till().pay)
+    assert known is not None
+    assert known.is_bound
+    assert (known.least, known.most, known.options.returns) == (1, 2, int)
+    assert known is callee_of(Till().pay)
+    plain = callee_of(Till.pay)
+    assert plain is not None
+    assert (plain.least, plain.most, plain.is_bound) == (2, 3, False)
+    assert callee_of(Till().myself) is None
+    assert known.inputs_of((7,)) == '{"args":{"cents":7}}'
+
+
+class Order(BaseModel):
+    cents: int
+    tags: list[str]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (Order(cents=1, tags=["é"]), 7),
+        ([1, {"b": 1, "a": 2}], "é"),
+        ("x" * 201, None),
+        ((1.5, True), False),
+        (dict.fromkeys(range(20), "y" * 150), 1),
+        (["z" * 190] * 2, "q" * 3_000),
+        (object(), 1),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_it_writes_other_arguments_to_the_letter_as_they_are_written_otherwise(args: tuple[Any, ...]) -> None:
+    for function in (taking_two, Till().pay):
+        known = callee_of(function)
+        assert known is not None
+        assert known.inputs_of(args) is None
+        text = known.long_inputs_of("step", args)
+        assert text == f'{{"args":{arguments_text("step", function, args, {})}}}'
 
 
 def test_it_forgets_functions_that_are_gone() -> None:

@@ -1,25 +1,25 @@
 """What is known of a function that steps call: found out once, and looked up once for each step.
 
-Only plain functions of a module are known. Methods, partial functions, functions defined in others and callable objects
-may be other ones, or hold other data, at each call.
+Only plain functions of a module, and methods that are such, are known. Partial functions, functions defined in others
+and callable objects may be other ones, or hold other data, at each call.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
+import sys
 import weakref
 from collections.abc import Sequence
 from math import isfinite
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
 from signoff import codec
-from signoff.engine.inputs import READABLE, own
+from signoff.engine.inputs import READABLE, argument_text, object_text, own
 from signoff.engine.step_options import StepOptions
-
-_VARIADIC: Final = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 _LARGEST: Final = 2**63
 """Integers above this are left to the codec, which has a limit for them."""
@@ -29,27 +29,49 @@ class Callee:
     """A plain function of a module.
 
     Attributes:
+        is_bound: Whether it is called as a method. Its object may hold other data at each call.
         is_async: Whether it is a coroutine function.
         is_own: Whether it is Signoff's own, see ``inputs.own``.
         least: How many arguments by position it surely takes at least.
-        most: And at most; -1 if only its signature can say.
+        most: And at most; -1 if it cannot be called with arguments by position alone.
         options: Those of a step that calls it and says nothing else, with the type that it declares to return.
     """
 
-    __slots__ = ("_heads", "_of", "_single", "is_async", "is_own", "least", "most", "options")
+    __slots__ = (
+        "_heads",
+        "_names",
+        "_of",
+        "_single",
+        "is_async",
+        "is_bound",
+        "is_own",
+        "least",
+        "most",
+        "options",
+    )
 
-    def __init__(self, function: FunctionType, reference: weakref.ref[FunctionType], returns: Any) -> None:
+    def __init__(
+        self,
+        function: FunctionType,
+        reference: weakref.ref[FunctionType],
+        returns: Any,
+        *,
+        is_bound: bool = False,
+    ) -> None:
         code = function.__code__
         self._of = reference
+        self.is_bound = is_bound
         self.is_async = bool(code.co_flags & inspect.CO_COROUTINE)
         self.is_own = own(function)
-        self.most = code.co_argcount
+        self.most = code.co_argcount - is_bound
         self.least = self.most - len(function.__defaults__ or ())
-        if code.co_flags & _VARIADIC or code.co_kwonlyargcount:
+        if code.co_flags & inspect.CO_VARARGS:
+            self.most = sys.maxsize
+        if code.co_kwonlyargcount > len(function.__kwdefaults__ or ()):
             self.most = -1
         self.options = StepOptions(returns=returns)
-        names = code.co_varnames[: code.co_argcount]
-        self._heads = [f"{to_json(name).decode()}:" for name in names]
+        self._names = names = code.co_varnames[int(is_bound) : code.co_argcount]
+        self._heads = [f"{json.dumps(name)}:" for name in names]
         self._single = (
             f'{{"args":{{{self._heads[0]}' if self._heads and len(self._heads[0]) < READABLE // 2 else ""
         )
@@ -90,11 +112,35 @@ class Callee:
         text = parts[0] if len(parts) == 1 else ",".join(parts)
         return f'{{"args":{{{text}}}}}' if len(text) <= READABLE else None
 
+    def long_inputs_of(self, call: str, args: Sequence[Any]) -> str | None:
+        """Return the text of a call's inputs, as ``arguments_text`` makes it, if not all of its arguments are plain.
+
+        Args:
+            call: The call's name, for warnings.
+            args: Its arguments, all of them by position; at least one.
+
+        Returns:
+            The text; None if some arguments have no name.
+        """
+        if len(args) > len(self._names):
+            return None
+        texts: list[str] = []
+        for name, head, each in zip(self._names, self._heads, args, strict=False):
+            kind = cast("Any", type(each))
+            if kind is int and -_LARGEST < each < _LARGEST:
+                texts.append(f"{head}{each!r}")
+            elif each is None or kind is bool:
+                texts.append(head + _CONSTANTS[each])
+            else:
+                texts.append(head + argument_text(call, self._of(), name, each))
+        return f'{{"args":{object_text(texts)}}}'
+
 
 _CONSTANTS: Final = {None: "null", True: "true", False: "false"}
 
 # By identity: a weak dictionary takes much longer. An entry goes with its function.
 _known: dict[int, Callee] = {}
+_methods: dict[int, Callee] = {}  # by the identities of their functions
 
 
 def callee_of(function: object) -> Callee | None:
@@ -102,19 +148,32 @@ def callee_of(function: object) -> Callee | None:
     known = _known.get(id(function))
     if known is not None and known.is_of(function):
         return known
+    if type(function) is MethodType:
+        plain = function.__func__
+        known = _methods.get(id(plain))
+        if known is not None and known.is_of(plain):
+            return known
+        if codec.return_annotation(function) is not codec.return_annotation(plain):
+            return None  # it depends on the object's class, as ``Self`` does
+        return _learn(plain, _methods, is_bound=True)
+    return _learn(function, _known, is_bound=False)
+
+
+def _learn(function: object, known: dict[int, Callee], *, is_bound: bool) -> Callee | None:
     if type(function) is not FunctionType or function.__closure__ is not None:
         return None
     if "<locals>" in function.__qualname__:
         return None
     returns, is_settled = codec.settled_return_annotation(function)
-    if not is_settled:
+    if not is_settled or (is_bound and not function.__code__.co_argcount):
         return None
     key = id(function)
-    _known[key] = callee = Callee(function, weakref.ref(function, lambda gone: _forget(key, gone)), returns)
+    reference = weakref.ref(function, lambda gone: _forget(known, key))
+    known[key] = callee = Callee(function, reference, returns, is_bound=is_bound)
     return callee
 
 
-def _forget(key: int, gone: object) -> None:
-    known = _known.get(key)
-    if known is not None and known.is_of(None):  # else another function has its place
-        del _known[key]
+def _forget(known: dict[int, Callee], key: int) -> None:
+    callee = known.get(key)
+    if callee is not None and callee.is_of(None):  # else another function has its place
+        del known[key]

@@ -19,7 +19,12 @@ from signoff import codec
 from signoff.engine.built import Built
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.callee import Callee
-from signoff.engine.captured import captured_texts, is_process_wide, warn_of_unstable_self
+from signoff.engine.captured import (
+    brings_nothing,
+    captured_texts,
+    is_process_wide,
+    warn_of_unstable_self,
+)
 from signoff.engine.copies import are_unchanging
 from signoff.engine.given import Given
 from signoff.engine.inputs import CAPTURED, arguments_text, compared_text, folded, inputs_text, own
@@ -272,7 +277,11 @@ class StepCall(Call[Any]):
             if callee is None:
                 is_shared = own(self.function)
             else:  # a function of a module, which gets nothing that could be changed in place
-                is_shared = callee.is_own or (not self.kwargs and are_unchanging(self.args))
+                is_shared = callee.is_own or (
+                    not self.kwargs
+                    and are_unchanging(self.args)
+                    and (not callee.is_bound or brings_nothing(self.function))
+                )
             self.given = (
                 Given(self.function, self.args, self.kwargs, True)
                 if is_shared
@@ -286,11 +295,19 @@ class StepCall(Call[Any]):
 
     def inputs_now(self) -> str | None:
         options, callee = self.step_options, self.callee
-        if callee is not None and options.compare is UNSAID and options.key is None and not self.kwargs:
+        if (
+            callee is not None
+            and options.compare is UNSAID
+            and options.key is None
+            and not self.kwargs
+            and (not callee.is_bound or brings_nothing(self.function))
+        ):
             if callee.is_own or not self.args:
                 return None
-            if self.context_given is None and (plain := callee.inputs_of(self.args)) is not None:
-                return plain
+            if self.context_given is None:
+                text = callee.inputs_of(self.args) or callee.long_inputs_of(self.name, self.args)
+                if text is not None:
+                    return text
         parts = dict[str, str]()
         if options.compare is not UNSAID:
             if options.compare is not None:

@@ -91,7 +91,7 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
 
 def captured_texts(function: Function) -> dict[str, str]:
     """Return the texts of what a function brings along, by name."""
-    if _brings_nothing(function):
+    if brings_nothing(function):
         return {}
     found: dict[str, str] = {}
     for held in _held(function, "", set()):
@@ -100,17 +100,21 @@ def captured_texts(function: Function) -> dict[str, str]:
     return found
 
 
-def _brings_nothing(function: Function) -> bool:
+def brings_nothing(function: Function) -> bool:
     """Whether a function surely brings nothing along that is compared: one of a module, or a method of a service."""
     if isinstance(function, types.MethodType):
         plain, bound = function.__func__, function.__self__
-        return isinstance(plain, FunctionType) and _stands_alone(plain) and process_wide.is_known(bound)
+        return (
+            isinstance(plain, FunctionType)
+            and _stands_alone(plain)
+            and (process_wide.is_known(bound) or isinstance(bound, type))
+        )
     return isinstance(function, FunctionType) and _stands_alone(function)
 
 
 def shared_texts(function: Function) -> dict[str, str]:
     """Return the texts of what a function brings along and shares with the code of the run, by name."""
-    if _brings_nothing(function):
+    if brings_nothing(function):
         return {}
     found: dict[str, str] = {}
     for held in _held(function, "", set()):

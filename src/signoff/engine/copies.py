@@ -7,9 +7,11 @@ a lock, an object of a class of its own) is known by its identity, and a copy sh
 from __future__ import annotations
 
 import copy
+import functools
+import operator
 import types
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -76,44 +78,61 @@ def copied(value: Any, memo: Memo) -> Any:
     if known is not None:
         return known[1]
     try:
-        made = _made(value, kind, memo)
+        made = _copier(kind)(value, memo)
     except Exception:  # its class does not let itself be copied
         made = value
     memo[id(value)] = (value, made)  # the value is kept, so that its id stays its own
     return made
 
 
-def _made(value: Any, kind: Any, memo: Memo) -> Any:
-    if issubclass(kind, list | deque | set | bytearray | dict):
-        return _of_container(value, memo)
+@functools.lru_cache(maxsize=1_024)
+def _copier(kind: Any) -> Callable[[Any, Memo], Any]:
+    """Return what copies the values of a type."""
+    if issubclass(kind, dict):
+        return _of_dict
+    if issubclass(kind, list | deque):
+        return _of_list
+    if issubclass(kind, set | bytearray):
+        return _of_set
     if kind is tuple:
-        parts = [copied(each, memo) for each in value]
-        return value if all(map(_is, parts, value)) else tuple(parts)
-    make: Any = getattr(kind, "_make", None)
-    if make is not None and isinstance(value, tuple):
-        named = [copied(each, memo) for each in cast("tuple[Any, ...]", value)]
-        return make(named)
-    if isinstance(value, BaseModel):
-        return _of_model(value, memo)
-    if is_dataclass(kind):
-        return _of_dataclass(value, memo)
+        return _of_tuple
+    if getattr(kind, "_make", None) is not None and tuple in kind.__mro__:
+        return _of_named_tuple
+    if issubclass(kind, BaseModel):
+        return _of_model
+    return _of_dataclass if is_dataclass(kind) else _itself
+
+
+def _itself(value: Any, _: Memo) -> Any:
     return value
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
+def _of_tuple(value: tuple[Any, ...], memo: Memo) -> Any:
+    parts = [copied(each, memo) for each in value]
+    return value if all(map(operator.is_, parts, value)) else tuple(parts)
 
 
-def _of_container(value: Any, memo: Memo) -> Any:
-    made = copy.copy(value)
+def _of_named_tuple(value: Any, memo: Memo) -> Any:
+    make = cast("Any", type(value))._make
+    return make([copied(each, memo) for each in value])
+
+
+def _of_set(value: Any, _: Memo) -> Any:
+    return copy.copy(value)  # what is in a set has a hash, and so does not change
+
+
+def _of_dict(value: dict[Any, Any], memo: Memo) -> Any:
+    made: dict[Any, Any] = value.copy() if type(value) is dict else copy.copy(value)
     memo[id(value)] = (value, made)  # it may be in itself
-    if isinstance(value, set | bytearray):
-        return made  # what is in a set has a hash, and so does not change
-    if isinstance(value, dict):
-        for key, item in cast("dict[Any, Any]", value).items():
-            if type(item) not in UNCHANGING:
-                made[key] = copied(item, memo)
-        return made
+    for key, item in value.items():
+        if type(item) not in UNCHANGING:
+            made[key] = copied(item, memo)
+    return made
+
+
+def _of_list(value: list[Any], memo: Memo) -> Any:
+    made = value.copy() if type(value) is list else copy.copy(value)
+    memo[id(value)] = (value, made)
     for index, item in enumerate(value):
         if type(item) not in UNCHANGING:
             made[index] = copied(item, memo)
@@ -123,11 +142,11 @@ def _of_container(value: Any, memo: Memo) -> Any:
 def _of_model(value: Any, memo: Memo) -> Any:
     made: Any = copy.copy(value)
     memo[id(value)] = (value, made)
-    parts: list[dict[str, Any] | None] = [vars(made), made.__pydantic_extra__, made.__pydantic_private__]
-    for held in parts:
+    for held in (made.__dict__, made.__pydantic_extra__, made.__pydantic_private__):
         if held:
             for name, item in held.items():
-                held[name] = copied(item, memo)
+                if type(item) not in UNCHANGING:
+                    held[name] = copied(item, memo)
     return made
 
 

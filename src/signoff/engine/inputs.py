@@ -102,12 +102,12 @@ def arguments_text(
         text = _plain_text(named)
         if text is not None:
             return text
-    return _object({name: _argument(call, function, name, each) for name, each in named.items()})
+    return _object({name: argument_text(call, function, name, each) for name, each in named.items()})
 
 
 def compared_text(call: str, function: Callable[..., Any], value: object) -> str:
     """Return the text of what a step says a replay is to compare."""
-    return _argument(call, function, "compare", value)
+    return argument_text(call, function, "compare", value)
 
 
 def differing(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -176,7 +176,8 @@ def names_of(function: Callable[..., Any], count: int) -> list[str]:
     return [*names[:count], *(str(index) for index in range(len(names), count))]
 
 
-def _argument(call: str, function: Callable[..., Any], name: str, value: object) -> str:
+def argument_text(call: str, function: object, name: str, value: object) -> str:
+    """Return the text for an argument. One that has no stable form is left out, with a warning."""
     try:
         return folded(stable_text(value))
     except Unstable as unstable:
@@ -184,7 +185,7 @@ def _argument(call: str, function: Callable[..., Any], name: str, value: object)
         return f'{{"{LEFT_OUT}":{json.dumps(name_of(type(value)))}}}'
 
 
-def _warn(call: str, function: Callable[..., Any], name: str, kind: str) -> None:
+def _warn(call: str, function: object, name: str, kind: str) -> None:
     """Say once that an argument is not compared."""
     about = (getattr(function, "__qualname__", repr(type(function))), name)
     if about in _warned or len(_warned) >= _MOST_WARNINGS:
@@ -200,10 +201,13 @@ def _warn(call: str, function: Callable[..., Any], name: str, kind: str) -> None
 
 
 def _object(texts: Mapping[str, str]) -> str:
-    text = "{" + ",".join(f"{json.dumps(name)}:{each}" for name, each in texts.items()) + "}"
-    if len(text) <= MOST_READABLE:
-        return text
-    return folded(text)
+    return object_text([f"{json.dumps(name)}:{each}" for name, each in texts.items()])
+
+
+def object_text(items: Sequence[str]) -> str:
+    """Return a JSON object of ``"name":value`` items, or its digest if it is long."""
+    text = f"{{{','.join(items)}}}"
+    return text if len(text) <= MOST_READABLE else folded(text)
 
 
 def _unnamed(part: str, value: object) -> object:
