@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from signoff import codec
-from signoff.engine.inputs import READABLE, argument_text, object_text, own
+from signoff.engine.inputs import READABLE, argument_text, folded_object, own
 from signoff.engine.step_options import StepOptions
 
 _LARGEST: Final = 2**63
@@ -133,7 +133,7 @@ class Callee:
                 texts.append(head + _CONSTANTS[each])
             else:
                 texts.append(head + argument_text(call, self._of(), name, each))
-        return f'{{"args":{object_text(texts)}}}'
+        return f'{{"args":{folded_object(texts)}}}'
 
 
 _CONSTANTS: Final = {None: "null", True: "true", False: "false"}

@@ -201,10 +201,10 @@ def _warn(call: str, function: object, name: str, kind: str) -> None:
 
 
 def _object(texts: Mapping[str, str]) -> str:
-    return object_text([f"{json.dumps(name)}:{each}" for name, each in texts.items()])
+    return folded_object([f"{json.dumps(name)}:{each}" for name, each in texts.items()])
 
 
-def object_text(items: Sequence[str]) -> str:
+def folded_object(items: Sequence[str]) -> str:
     """Return a JSON object of ``"name":value`` items, or its digest if it is long."""
     text = f"{{{','.join(items)}}}"
     return text if len(text) <= MOST_READABLE else folded(text)
