@@ -56,6 +56,11 @@ class Anchor:
         """Return the time, ``up`` seconds after the boot."""
         return max(self.ahead + up, self.slow_time + (up - self.slow_from) * SLOWLY)
 
+    @property
+    def is_even_at(self) -> float:
+        """How many seconds after the boot it has ended to go slowly."""
+        return (self.slow_time - self.slow_from * SLOWLY - self.ahead) / (1 - SLOWLY)
+
     def following(self, off: float) -> Anchor:
         """Return one that follows the machine's clock, which is ahead by ``off`` seconds."""
         up = since_boot()
@@ -66,12 +71,13 @@ class FileClock:
     """The time of one file. Until that is open, the machine's."""
 
     def __init__(self) -> None:
-        self._anchor = Anchor.now()
+        self._count_from(Anchor.now())
         self._callbacks: list[Callable[[], None]] = []
 
     def now(self) -> float:
         """Return the time in unix seconds."""
-        return self._anchor.time(since_boot())
+        up = since_boot()
+        return self._ahead + up if up > self._is_even_at else self._anchor.time(up)
 
     def on_jump(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
@@ -85,9 +91,14 @@ class FileClock:
         """Count from elsewhere, if that is not the case already."""
         if anchor == self._anchor:
             return
-        self._anchor = anchor
+        self._count_from(anchor)
         for callback in self._callbacks:
             callback()
+
+    def _count_from(self, anchor: Anchor) -> None:
+        self._anchor = anchor
+        self._ahead = anchor.ahead
+        self._is_even_at = anchor.is_even_at + 1.0  # of its times the first is the later one from then on
 
 
 class LeaseClock:
