@@ -123,7 +123,9 @@ class Watch:
 
     def _concerns_anyone(self, change: Change) -> bool:
         changes, ends = self._for_changes, self._for_ends
-        return not changes.keys().isdisjoint(change.runs or ()) or not ends.keys().isdisjoint(change.ended)
+        if changes and change.runs and not changes.keys().isdisjoint(change.runs):
+            return True
+        return bool(ends and change.ended) and not ends.keys().isdisjoint(change.ended)
 
     def _tell(self, change: Change) -> None:
         if change.runs is None:

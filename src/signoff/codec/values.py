@@ -35,6 +35,10 @@ _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (scalars.MAX_DIGITS + 1))
 
 _UNCHANGED = scalars.EXACT | {float}
 
+_LARGEST = 10**15
+_LONGEST = len(str(-_LARGEST))
+"""Smaller integers are written as they are, where there is room for so many characters."""
+
 
 def encode(value: object, *, path: str = "value", limit: int = MAX_BYTES) -> str:
     """Write a value as JSON text, by its runtime type.
@@ -52,6 +56,10 @@ def encode(value: object, *, path: str = "value", limit: int = MAX_BYTES) -> str
         NotSerializable: Something in it cannot be stored, or would come back as something else.
         PayloadTooLarge: The text is over the limit.
     """
+    if (
+        type(value) is int and -_LARGEST < value < _LARGEST and limit >= _LONGEST
+    ):  # an id or a count: most results of steps
+        return repr(value)
     try:
         plain = to_plain(value)
         raw = _write(plain)

@@ -72,21 +72,25 @@ class Agenda:
 
     def collect(self, execution: Execution) -> None:
         """Take what the code asked for and gave up since the last time."""
-        for id in execution.patched:
-            self._draft.add(EntryKind.PATCHED, name=id)
-        execution.patched.clear()
-        for first_n, branch in execution.numbers.grown:
-            self._draft.add(EntryKind.BRANCHED, name=branch, details={"from": first_n})
-        execution.numbers.grown.clear()
+        if execution.patched:
+            for id in execution.patched:
+                self._draft.add(EntryKind.PATCHED, name=id)
+            execution.patched.clear()
+        if execution.numbers.grown:
+            for first_n, branch in execution.numbers.grown:
+                self._draft.add(EntryKind.BRANCHED, name=branch, details={"from": first_n})
+            execution.numbers.grown.clear()
         issued, execution.issued = execution.issued, []
         for call in issued:
             self._open(execution, call)
-        abandoned, execution.abandoned = execution.abandoned, []
-        for call in abandoned:
-            self._close(call)
-        left_open, execution.left_open = execution.left_open, []
-        for opened in left_open:
-            self._close_opened(opened)
+        if execution.abandoned:
+            abandoned, execution.abandoned = execution.abandoned, []
+            for call in abandoned:
+                self._close(call)
+        if execution.left_open:
+            left_open, execution.left_open = execution.left_open, []
+            for opened in left_open:
+                self._close_opened(opened)
 
     def close_rest(self, execution: Execution) -> None:
         """Give up everything that is still open."""
@@ -121,7 +125,9 @@ class Agenda:
 
     def take_due(self, execution: Execution, now: float) -> Call[Any] | None:
         """Return an open call that is due, if there is one."""
-        return execution.open[heapq.heappop(self._due)[1]] if self.due_at(execution) <= now else None
+        if not self._due or self.due_at(execution) > now:
+            return None
+        return execution.open[heapq.heappop(self._due)[1]]
 
     # Writing
 
@@ -141,6 +147,10 @@ class Agenda:
     # Opening and closing
 
     def _open(self, execution: Execution, call: Call[Any]) -> None:
+        if isinstance(call, StepCall):
+            if call.n in execution.open:  # else it is given up already
+                self._open_step(execution, call)
+            return
         is_known = call.n in execution.past.opened
         if isinstance(call, DetachedCall):
             if not is_known:
@@ -153,8 +163,6 @@ class Agenda:
             self._open_signal(execution, call)
         elif call.n not in execution.open:
             return  # settled or given up already
-        elif isinstance(call, StepCall):
-            self._open_step(execution, call)
         elif isinstance(call, TimerCall):
             self.remind(call.due_at, call.n)
         elif isinstance(call, PromiseCall):
@@ -185,7 +193,8 @@ class Agenda:
             if call.n not in execution.past.opened:
                 self.ask_about(execution, call)
             return
-        _, next_at = execution.past.attempts.get(call.n, (0, 0.0))
+        attempts = execution.past.attempts
+        next_at = attempts[call.n][1] if call.n in attempts else 0.0
         if next_at > self._draft.now:
             self.remind(next_at, call.n)
         else:

@@ -477,6 +477,8 @@ class Driver:
     # Steps
 
     def _stop_steps(self) -> None:
+        if not self._agenda.to_stop:
+            return
         for n in self._agenda.to_stop:
             task = self._running.pop(n, None)
             if task is not None:
