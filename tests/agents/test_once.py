@@ -360,6 +360,11 @@ async def test_a_call_of_600_kb_is_asked_about_and_runs(barrier: bool, edits: bo
     assert scene.paid == [(600_000, "eve" if edits else "bob")]
 
 
+def deep(levels: int) -> dict[str, Any]:
+    """A schema that is nested so deep."""
+    return {"type": "object", "properties": {"to": deep(levels - 1)}} if levels else {"type": "string"}
+
+
 STRANGE: list[Any] = [
     {"type": "object", "properties": {"to": {"type": "string", "pattern": "^\\p{L}+$"}}},
     {"type": "object", "properties": {"to": {"pattern": "(?<=a)b(?!c)[^]\\cA"}}},
@@ -384,6 +389,9 @@ STRANGE: list[Any] = [
     {"type": "object", "required": ["missing"]},
     {"type": "array"},
     {"type": "object", "properties": {"to": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}},
+    {"type": "object", "properties": {"n": deep(45)}},
+    {"type": "object", "properties": {"n": deep(55)}},
+    {"type": "object", "properties": {"n": deep(150)}},
 ]
 
 

@@ -17,7 +17,7 @@ from signoff.people.schemas import listed, problems, schema_problem
 LONGEST: Final = 100_000
 """How many characters a schema has at most that is kept beside what it describes."""
 
-DEEPEST: Final = 60
+DEEPEST: Final = 40
 """How deep a schema is nested at most that is checked."""
 
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
