@@ -25,6 +25,12 @@ class LibError(OSError):
         self.code = code
     def __str__(self):
         return f"<{self.code}>"
+    limit = 10
+    @property
+    def is_small(self):
+        return self.code < self.limit
+    def said(self):
+        return f"{self!s} {super().__str__()}"
 class Timeout(LibError, TimeoutError): pass
 class Slow(Timeout, ValueError): __slots__ = ("seconds",)
 class Alone(Exception): pass
@@ -74,6 +80,22 @@ def test_equal_stand_ins_are_of_one_class_and_become_the_real_one_where_that_is_
     assert type(elsewhere(again)) is type(once)
     monkeypatch.setitem(sys.modules, "lazy_library", library)
     assert type(codec.decode_error(again)) is library.Slow
+
+
+def test_an_error_is_an_instance_of_its_class_once_code_imports_that(
+    library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again: Any = elsewhere(codec.encode_error(library.slow()))
+    assert not isinstance(again, library.LibError)
+    with pytest.raises(AttributeError, match="lazy_library is not imported: import it where the workflow is"):
+        _ = again.is_small
+    monkeypatch.setitem(sys.modules, "lazy_library", library)  # as an import in an except block does
+    assert isinstance(again, library.LibError)
+    assert not isinstance(again, library.Alone)
+    assert (again.is_small, again.limit, again.said()) == (True, 10, "<7> 7: slow")
+    with pytest.raises(AttributeError, match=r"'Slow' object has no attribute 'nothing'"):
+        _ = again.nothing
+    assert type(codec.decode_error(codec.encode_error(again))) is library.Slow
 
 
 def test_a_class_with_no_base_but_exception_has_its_name(library: Any) -> None:

@@ -2,12 +2,14 @@
 
 A step imports a library lazily and raises an error of it. Another process rebuilds the run and has never imported the
 library. There the error gets a class of the same name, with the nearest bases that are imported: the same ``except``
-clauses catch it.
+clauses catch it. Once code imports the library, such as in the ``except`` block, the error is an instance of its class
+for ``isinstance``, and has its methods and properties.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Iterable
 from typing import Any, Final
@@ -25,6 +27,8 @@ _FOUND: Final = "_signoff_found"
 _PARTIAL: Final = "_signoff_partial"
 
 _MOST_BASES = 32
+
+_MISSING: Final[Any] = object()
 
 _MAY_BE_BASE: Final = 1 << 10  # Py_TPFLAGS_BASETYPE
 
@@ -124,6 +128,8 @@ def _made(
         "__qualname__": qualname,
         "__doc__": "Stands in for a class that is not imported here.",
         "__str__": _say,
+        "__class__": property(functools.partial(_class_by_now, path)),
+        "__getattr__": functools.partialmethod(_attribute_by_now, path),
         _FOUND: found,
     }
     if is_partial:
@@ -134,6 +140,27 @@ def _made(
         except TypeError:  # their layouts conflict
             continue
     return None
+
+
+def _find_by_now(path: str) -> type[Exception] | None:
+    """Find the class itself, which may have been imported since its stand-in was made."""
+    kind = parts.find(path)
+    return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
+
+
+def _class_by_now(path: str, self: Exception) -> type:
+    return _find_by_now(path) or type(self)
+
+
+def _attribute_by_now(self: Exception, path: str, name: str) -> Any:
+    kind = _find_by_now(path)
+    member = _MISSING if kind is None else inspect.getattr_static(kind, name, _MISSING)
+    if member is _MISSING:
+        why = "" if kind else f"; {path.partition(':')[0]} is not imported: import it where the workflow is"
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}{why}", name=name, obj=self
+        )
+    return member.__get__(self, kind) if hasattr(member, "__get__") else member
 
 
 def _say(self: Exception) -> str:
