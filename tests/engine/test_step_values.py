@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from signoff import Context, RetryPolicy, StepFailed
-from signoff.errors import NotSerializable, PayloadTooLarge, RegistrationError, ReplayFailed
+from signoff import Context, RetryPolicy, StepFailed, current_step
+from signoff.errors import NotSerializable, OutsideWorkflow, PayloadTooLarge, RegistrationError, ReplayFailed
 from signoff.records import EntryKind
 from tests.support import doomed_worker, fails, in_asyncio, journaled, new_app, opened, pauses, running
 
@@ -175,6 +175,29 @@ async def test_a_step_that_is_not_durable_runs_again_at_replay_and_leaves_no_val
         await run.signal("go")
         async with app.worker():
             assert await run.result(60) == ["token 2", "token 2"]
+
+
+@in_asyncio
+async def test_a_run_is_not_in_a_step_after_one_that_ran_again_at_its_replay(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context, is_first: bool = True) -> str:
+        if is_first:
+            await ctx.step("read", lambda: 1, durable=False)
+            await ctx.wait_for_signal("go")
+            await ctx.continue_as_new(False)
+        with pytest.raises(OutsideWorkflow):
+            current_step()
+        return await ctx.step("name", lambda: current_step().name)
+
+    async with opened(app) as client:
+        run = await client.start(flow, id="r")
+        async with doomed_worker(app):
+            await pauses(app, "r")
+        await run.signal("go")
+        async with app.worker():
+            assert await run.result(60) == "name"
 
 
 @in_asyncio

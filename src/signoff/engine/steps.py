@@ -149,13 +149,11 @@ def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio
 def run_attempt(
     call: StepCall, run_id: str, number: int, threads: StepThreads
 ) -> Coroutine[Any, Any, Attempt]:
-    """Run attempt ``number`` of a step, in the context of the caller, who awaits it at once.
+    """Run attempt ``number`` of a step.
 
     An error of the step is part of the result. ``CancelledError`` comes through only if this very task was
     cancelled; a plain function goes on in its thread then, and what it returns is dropped.
     """
-    current_attempt.set((call, number))
-    call.refused = None
     if telemetry.subscribers:
         return _run_announced(call, number, threads)
     return _run(call, number, threads)
@@ -169,6 +167,7 @@ def _info(call: StepCall, number: int) -> AttemptInfo:
 
 async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> Attempt:
     """Run an attempt and announce it, in the context in which the step's function is called."""
+    current_attempt.set((call, number))
     info = _info(call, number)
     telemetry.announce(AttemptStarted(info))
     began = time.perf_counter()
@@ -188,6 +187,8 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> A
 
 
 async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
+    current_attempt.set((call, number))  # in the context of the attempt's task, which begins here
+    call.refused = None
     task = asyncio.current_task()
     assert task is not None
     call.task = task
