@@ -116,6 +116,7 @@ def test_what_was_decided_is_sent_when_the_page_is_left(inbox: Page, http: httpx
 def test_questions_are_chosen_and_left_by_keys(inbox: Page, http: httpx.Client, name: str) -> None:
     for each in (f"{name}-a", f"{name}-b"):
         put(http, each)
+        expect(inbox.get_by_role("link", name=each)).to_be_visible()  # where a key leads to what is listed
     opened(inbox, f"{name}-a")
     inbox.keyboard.press("j")
     expect(inbox.get_by_role("heading", name=f"{name}-b")).to_be_focused()
