@@ -10,5 +10,13 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), None)
 """Where it is; None if there is none."""
 
+ARGUMENTS = (
+    "--no-sandbox",
+    # A process for all pages of a context: a new one for each page that is opened takes as long as the page.
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
+)
+"""How it is started."""
+
 # What is waited for comes within moments, but for a machine that does much else.
 expect.set_options(timeout=45_000)

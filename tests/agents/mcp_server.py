@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from mcp.server import MCPServer
-from mcp.types import ToolAnnotations
 from starlette.applications import Starlette
 
 
 def desk(trace: list[str]) -> Starlette:
     """Return a server of a shop's desk, that leaves a trace of each call."""
+    from mcp.server import MCPServer  # it takes a second to load, also where its test is only collected
+    from mcp.types import ToolAnnotations
+
     server = MCPServer("desk")
 
     @server.tool()

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.exceptions import ModelAuthenticationError, ModelHTTPError
-from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import AgentStreamEvent, PartDeltaEvent, TextPartDelta
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -128,6 +127,9 @@ async def test_mcp_calls_are_steps_and_none_that_has_finished_is_made_again() ->
     script = Script(calls(("look_up", {"order": "o-1"}), ("cancel", {"order": "o-1"})), says("done"))
 
     async with served(desk(trace)) as url:
+        # It takes a second to load, also where this test is only collected.
+        from pydantic_ai.mcp import MCPToolset
+
         toolset = MCPToolset[None](f"{url}/mcp", id="desk", init_timeout=60)
         agent = Agent(
             script.model, name="a", toolsets=[toolset], capabilities=[Durable[None](approvals=["cancel"])]

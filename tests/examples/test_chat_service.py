@@ -19,7 +19,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from examples.website_summary.processes import REPOSITORY, free_port
 from tests.agents.openai_server import Held, Provider, Reply, provider
-from tests.chromium import CHROMIUM
+from tests.chromium import ARGUMENTS, CHROMIUM
 from tests.forks import Program
 from tests.support import PATIENCE_SECONDS, OnThread
 
@@ -220,7 +220,7 @@ def test_a_wrong_answer_is_refused_and_the_turn_still_waits(
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; .ci/packages installs it")
 def test_the_page_says_asks_and_shows_what_became_of_it(service: Service) -> None:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme="dark")
         trouble: list[str] = []
         page.on("console", lambda message: trouble.append(message.text))

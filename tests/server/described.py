@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ from signoff.stores.sqlite import SqliteStore
 Operation = tuple[str, str, dict[str, Any]]
 
 
+@functools.cache  # it takes a second, and several modules ask for it
 def description(proxy: TrustedProxy | None = None) -> dict[str, Any]:
-    """The OpenAPI document of a server."""
+    """The OpenAPI document of a server. It is not changed."""
     with tempfile.TemporaryDirectory() as folder:
         return create_server_app(SqliteStore(Path(folder) / "signoff.db"), proxy=proxy).openapi()
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
-from tests.chromium import CHROMIUM
+from tests.chromium import ARGUMENTS, CHROMIUM
 from tests.server.conftest import app_in, asked, ended, path_of, serving, start
 from tests.support import OnThread
 
@@ -43,7 +43,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module", params=["light", "dark"])
 def phone(request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
     with sync_playwright() as playwright, ExitStack() as closing:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         closing.callback(browser.close)
         context = browser.new_context(
             java_script_enabled=False,

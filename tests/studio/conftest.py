@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from signoff.server import Server
-from tests.chromium import CHROMIUM
+from tests.chromium import ARGUMENTS, CHROMIUM
 from tests.server.conftest import app_in, serving
 from tests.support import OnThread
 
@@ -51,7 +51,7 @@ def name() -> str:
 @pytest.fixture(scope="module")  # no longer: its event loop runs on this thread
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield started
         started.close()
 

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from signoff.server import Server
-from tests.studio.axe import serious
+from tests.studio.axe import OF_COLOURS, serious
 from tests.studio.patience import patient
 from tests.studio.pictures import take_picture
 from tests.studio.places import PLACES, furnished, routed, served_pages
@@ -121,7 +121,7 @@ def visit(request: pytest.FixtureRequest, window: Window) -> Visit:
     for scheme in window.schemes:
         page.emulate_media(color_scheme=scheme)
         take_picture(page, f"{request.param} {scheme} {window.size}")
-        violations += serious(page)
+        violations += serious(page, None if scheme == window.schemes[0] else OF_COLOURS)
     return Visit(
         violations=violations,
         shifted=page.evaluate("window.shifted"),
