@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 
 from signoff import Action, AsyncClient, Context, Signoff
 from signoff.agents import Approve, Conversation, Edit, Finished, Paused
 from signoff.people.channels.channel import Channel
 from signoff.records import AuditKind, Promise, PromiseKind, PromiseState
 from signoff.redaction import Redaction
+from signoff.redaction.hidden import Hidden
 from signoff.server import Server
 from signoff.stores.sqlite import SqliteStore
 from tests.agents.chats import Chats
@@ -276,6 +280,48 @@ async def test_of_a_run_that_was_deleted_the_trail_shows_no_texts(tmp_path: Path
         trail = (await http.get("/v1/audit")).json()["items"]
         assert trail
         assert leaks(json.dumps(trail)) == []
+
+
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+
+
+def said_by(read: Callable[[Any], object], value: object) -> str:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        read(value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "shown"),
+    [
+        ('Tom & "Al"', html.escape('Tom & "Al"'), "[redacted]"),
+        ("a b+c/d", urlencode({"q": "a b+c/d"}), "q=[redacted]"),
+        ("a b/c", "/x/" + quote("a b/c"), "/x/[redacted]"),
+        ('Zoë "Al"', json.dumps(json.dumps({"n": 'Zoë "Al"'})), r'"{\"n\": \"[redacted]\"}"'),
+        ('Zoë "Al"', repr(json.dumps({"n": 'Zoë "Al"'})), """'{"n": "[redacted]"}'"""),
+        ("de89370400440532013000", "TO DE89370400440532013000", "TO [redacted]"),
+        (TOKEN, f"{TOKEN:.20}...", "[redacted]..."),
+        (TOKEN, f"{TOKEN:.20}…{TOKEN[-9:]}.", "[redacted]…[redacted]."),
+        (TOKEN, f"x{TOKEN:.50}, {TOKEN:.40}", "x[redacted], [redacted]"),
+        (TOKEN, f"{TOKEN[-50:]} {TOKEN[-40:]}y", "[redacted] [redacted]y"),
+        (TOKEN * 3, said_by(int, TOKEN * 3), "invalid literal for int() with base 10: '[redacted]"),
+        (TOKEN, f"{TOKEN:.5}...{TOKEN[-5:]}", f"{TOKEN:.5}...{TOKEN[-5:]}"),
+        (TOKEN, f"{TOKEN:.20} {TOKEN[-20:]}", f"{TOKEN:.20} {TOKEN[-20:]}"),
+        ("aaaaaaaaaaaa", "aaaaaaaa...aaaaaaaaaaab", "[redacted]...[redacted]b"),
+    ],
+)
+def test_a_value_is_hidden_as_other_texts_quote_and_cut_it(secret: str, text: str, shown: str) -> None:
+    assert Hidden([secret]).masked(text) == shown
+    assert Hidden([secret]).is_in(text) == (text != shown)
+
+
+@pytest.mark.parametrize("value", [TOKEN, {"to": [TOKEN]}, [{"a": 1, "b": TOKEN, "c": "x"}]])
+def test_pieces_of_a_value_in_a_validation_error_are_hidden(value: object) -> None:
+    said = said_by(TypeAdapter(int).validate_python, value)
+    assert "..." in said
+    assert TOKEN[:8] in said
+    masked = Hidden([TOKEN]).masked(said)
+    assert not re.search(f"{TOKEN[:4]}|{TOKEN[-4:]}", masked)
 
 
 def test_short_and_common_values_are_not_looked_for() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from pydantic_core import from_json
 
@@ -18,6 +20,17 @@ SHORTEST_TEXT: Final = 4
 
 SHORTEST_NUMBER: Final = 6
 """Likewise numbers that stand alone in a payload, in digits and signs."""
+
+SHORTEST_CASELESS: Final = 8
+"""From this many characters on, texts are also looked for in capitals and in small letters."""
+
+SHORTEST_PIECE: Final = 32
+"""So many characters of a longer text are looked for, too: it may have been cut."""
+
+SHORTEST_CUT_PIECE: Final = 6
+"""Likewise where dots say that something was cut, as ``'eyJhbGciOi...0THsR8U'`` in a message of pydantic."""
+
+_CUT: Final = re.compile(r"\.\.\.|\u2026")
 
 Pointer = tuple[str | int, ...]
 """Where something is in a payload."""
@@ -64,17 +77,22 @@ class Hidden:
 
     def is_in(self, text: str) -> bool:
         """Whether a text has anything that is hidden, also as it is written in JSON."""
-        return any(spelling in text for spelling in _spellings(self.secrets))
+        spellings = _spellings(self.secrets)
+        return any(spelling in text for spelling in spellings) or _without_pieces(text, spellings) != text
 
     def masked(self, text: str) -> str:
         """Return a text without what is hidden."""
         if text in self._own:
             return text
-        for spelling in _spellings(self.secrets):
-            if spelling in text:
+        spellings = _spellings(self.secrets)
+        masked = text
+        for spelling in spellings:
+            if spelling in masked:
                 self.count += 1
-                text = text.replace(spelling, PLACEHOLDER)
-        return text
+                masked = masked.replace(spelling, PLACEHOLDER)
+        whole = _without_pieces(masked, spellings)
+        self.count += whole != masked
+        return whole
 
     def masked_in(self, value: Any) -> Any:
         """Return plain data whose texts, names and numbers are without what is hidden; the very value if all are."""
@@ -106,16 +124,103 @@ def _is_very(before: Iterable[tuple[str, Any]], after: Iterable[tuple[str, Any]]
 
 @lru_cache(maxsize=256)
 def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Return how texts may be written in others, the longest first: as they are, in JSON, by ``repr``, in URLs."""
+    """Return how texts may be written in others, the longest first: in JSON, ``repr``, URLs, HTML, other cases."""
     found: set[str] = set()
     for text in secrets:
         found.add(text)
+        if len(text) >= SHORTEST_CASELESS:
+            found.update((text.upper(), text.lower()))
         if not text.isalnum() or not text.isascii():
-            found.update(
-                (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1])
-            )
-            found.add(quote(text.encode(errors="replace"), safe=""))
+            quoted = {each(text) for each in _QUOTES}
+            found.update(quoted, (each(inner) for inner in quoted for each in _QUOTES))  # JSON within JSON
+            encoded = text.encode(errors="replace")
+            found.update((quote(encoded, safe=""), quote(encoded), quote_plus(encoded)))
+            found.update((html.escape(text), html.escape(text, quote=False)))
     return tuple(sorted(found, key=lambda each: (-len(each), each)))
+
+
+_QUOTES: Final[tuple[Callable[[str], str], ...]] = (
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: repr(text)[1:-1],
+)
+
+
+def _without_pieces(text: str, spellings: Iterable[str]) -> str:
+    """Return a text without the beginnings and ends of hidden texts that were cut, as error messages do."""
+    cuts = [cut.span() for cut in _CUT.finditer(text)]
+    is_long = len(text) >= SHORTEST_PIECE
+    if not cuts and not is_long:
+        return text
+    spans: list[tuple[int, int]] = []
+    for spelling in spellings:
+        if len(spelling) <= SHORTEST_CUT_PIECE:
+            break  # they come by length
+        begins, ends = spelling[:SHORTEST_CUT_PIECE] in text, spelling[-SHORTEST_CUT_PIECE:] in text
+        for start, end in cuts if begins or ends else ():
+            if (begun := _begins_before(text, start, spelling)) is not None:
+                spans.append((begun, start))
+            if (ended := _ends_after(text, end, spelling)) is not None:
+                spans.append((end, ended))
+        if is_long and len(spelling) > SHORTEST_PIECE:
+            spans += _long_pieces(text, spelling)
+    for start, end in _merged(spans):
+        text = f"{text[:start]}{PLACEHOLDER}{text[end:]}"
+    return text
+
+
+def _begins_before(text: str, end: int, spelling: str) -> int | None:
+    """Where a beginning of a hidden text starts that ends at ``end``."""
+    at = max(0, end - min(len(spelling), SHORTEST_PIECE))  # a longer one is found as a long piece
+    while (at := text.find(spelling[:SHORTEST_CUT_PIECE], at, end)) >= 0:
+        if spelling.startswith(text[at:end]):
+            return at
+        at += 1
+    return None
+
+
+def _ends_after(text: str, start: int, spelling: str) -> int | None:
+    """Where an end of a hidden text that starts at ``start`` is over."""
+    last, at = spelling[-SHORTEST_CUT_PIECE:], start + min(len(spelling), SHORTEST_PIECE)
+    while (at := text.rfind(last, start, at)) >= 0:
+        if spelling.endswith(text[start : at + len(last)]):
+            return at + len(last)
+        at += len(last) - 1
+    return None
+
+
+def _long_pieces(text: str, spelling: str) -> Iterator[tuple[int, int]]:
+    """Find long beginnings and ends of a hidden text, also where nothing says that it was cut."""
+    first, last = spelling[:SHORTEST_PIECE], spelling[-SHORTEST_PIECE:]
+    at = -1
+    while (at := text.find(first, at + 1)) >= 0:
+        end = at + _shared(text[at : at + len(spelling)], spelling)
+        yield at, end
+        at = end - 1
+    end = len(text)
+    while (at := text.rfind(last, 0, end)) >= 0:
+        end = at + SHORTEST_PIECE
+        before = text[max(0, end - len(spelling)) : end]
+        start = end - _shared(before[::-1], spelling[::-1])
+        yield start, end
+        end = start
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join places that overlap; the last comes first."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged[::-1]
 
 
 def marker(where: Pointer) -> str:
