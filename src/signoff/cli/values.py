@@ -6,6 +6,7 @@ import getpass
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from signoff.client import KEY_VARIABLE
+from signoff.exact_json import read_exactly
 
 
 class JsonValue(click.ParamType[Any]):
@@ -78,14 +80,21 @@ def parse_json(text: str, param: click.Parameter | None = None, ctx: click.Conte
         BadParameter: It is none; the message says how to quote a text.
     """
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise click.BadParameter("the JSON is nested too deep", ctx=ctx, param=param) from None
     except ValueError:
         quoted = json.dumps(text, ensure_ascii=False)
+        named = re.fullmatch(r"([A-Za-z_]\w*)=.*", text, re.DOTALL)
+        by_name = f"; an argument by name is written --kwargs '{{\"{named[1]}\": ...}}'" if named else ""
         raise click.BadParameter(
-            f"{text!r} is not JSON; a text is written '{quoted}'", ctx=ctx, param=param
+            f"{text!r} is not JSON; a text is written '{quoted}'{by_name}", ctx=ctx, param=param
         ) from None
+    try:
+        read_exactly(text)
+    except ValueError as error:  # a key is there twice: which one is meant?
+        raise click.BadParameter(str(error).partition(": line")[0], ctx=ctx, param=param) from None
+    return value
 
 
 def _refuse(name: str) -> None:
