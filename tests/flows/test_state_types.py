@@ -115,10 +115,14 @@ async def test_what_is_not_declared_is_refused_where_it_is_written(write: Any, m
             await (await Executions(env.client, "f").start()).result()
 
 
+class Unreadable(TypedDict):
+    order: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+
 @pytest.mark.parametrize(
     "state",
-    [5, int, {"a": "not a type"}, {"a": object()}],
-    ids=["number", "class without fields", "text as type", "object as type"],
+    [5, int, {"a": "not a type"}, {"a": object()}, Unreadable],
+    ids=["number", "class without fields", "text as type", "object as type", "unknown name"],
 )
 def test_what_declares_no_state_is_refused(state: Any) -> None:
     with pytest.raises(RegistrationError, match="flow 'f'"):

@@ -123,17 +123,19 @@ class TypedState(Mapping[str, Any]):
 
 
 def _fields_of(flow: str, declared: object) -> dict[str, Any]:
-    if not isinstance(declared, type) or not getattr(declared, "__annotations__", None):
+    hints: dict[str, Any] = {}
+    if isinstance(declared, type):
+        try:
+            hints = typing.get_type_hints(declared, include_extras=True)
+        except NameError as error:
+            raise RegistrationError(
+                f"flow {flow!r}: what {declared.__name__} declares cannot be read: {error}"
+            ) from None
+    if not hints:
         raise RegistrationError(
             f"flow {flow!r}: state= is a mapping of keys to types, or a class that declares fields, such as a "
             f"TypedDict, not {declared!r}"
         )
-    try:
-        hints = typing.get_type_hints(declared, include_extras=True)
-    except NameError as error:
-        raise RegistrationError(
-            f"flow {flow!r}: what {declared.__name__} declares cannot be read: {error}"
-        ) from None
     return {
         name: _bare(hint)
         for name, hint in hints.items()
