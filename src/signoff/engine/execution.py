@@ -31,6 +31,7 @@ from signoff.engine.discard import discard, forget
 from signoff.engine.inputs import KEY as INPUTS
 from signoff.engine.inputs import differing, said
 from signoff.engine.loop import (
+    UNKNOWN_LINE,
     Stuck,
     WorkflowLoop,
     calling_line,
@@ -330,9 +331,8 @@ class Execution:
 
     def _here(self) -> str:
         """Name the line of user code that runs; if none does, as a task begins a call, that at which the run waits."""
-        if next(frames_of_run(), None) is None:
-            return self.waiting_line()
-        return calling_line(inspect.currentframe())
+        found = calling_line(inspect.currentframe(), is_own=True)
+        return self.waiting_line() if found == UNKNOWN_LINE else found
 
     def _fail_for(self, call: Call[Any], was: dict[str, Any], now: dict[str, Any], where: str) -> None:
         what = f"{call.kind} {call.name!r}".strip()

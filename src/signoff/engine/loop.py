@@ -420,11 +420,12 @@ for _name in set(vars(asyncio.AbstractEventLoop)) - _OFFERED - _DUNDERS:
 # Lines of user code
 
 
-def calling_line(frame: FrameType | None) -> str:
+def calling_line(frame: FrameType | None, *, is_own: bool = False) -> str:
     """Name the innermost line of the user's own code on a stack, as ``file:line in function``.
 
     Args:
         frame: Where to begin; the stack is searched outwards.
+        is_own: Whether a line of a library is not named in place of one of the user's.
     """
     outermost: FrameType | None = None
     while frame is not None:
@@ -440,7 +441,7 @@ def calling_line(frame: FrameType | None) -> str:
             if found != UNKNOWN_LINE:
                 return found
         frame = frame.f_back
-    if outermost is None:
+    if outermost is None or is_own:
         return UNKNOWN_LINE
     return _line(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
 
