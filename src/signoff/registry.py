@@ -261,7 +261,7 @@ class Registry:
     def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
         """Return the question about a step that may or may not have happened."""
         options = call.step_options
-        assignees = options.operators or self.operators
+        assignees = tuple(options.operators or self.operators)
         data = unclear_outcome(
             call.name,
             run.id,
