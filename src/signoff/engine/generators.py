@@ -27,6 +27,11 @@ def _note_collection(phase: str, _info: dict[str, int]) -> None:
 gc.callbacks.append(_note_collection)
 
 
+def forget_collection() -> None:
+    """Note that the garbage collector does not run on the calling thread, if its end was not noted."""
+    _collecting.discard(threading.get_ident())
+
+
 def is_collecting() -> bool:
     """Whether the garbage collector runs on the calling thread."""
     return threading.get_ident() in _collecting

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from itertools import repeat
 from typing import Protocol
 
 from signoff import forks, private_names
+from signoff.engine.generators import forget_collection
+from signoff.engine.interruptions import (
+    Interrupted,
+    insist,
+    interrupt,
+    interrupt_with,
+    new_kind,
+    relent,
+    use_up,
+)
 from signoff.engine.loop import calling_line
 
 log = logging.getLogger("signoff.worker")
@@ -41,31 +48,7 @@ _BLOCKING = {
 # is given so many times as long.
 _IDLE_PATIENCE = 6
 
-
-class Interrupted(BaseException):
-    """Thrown into workflow code that runs for too long."""
-
-
-_LEVELS = 200  # of code that catches an interruption, which are left at once; the rest at the next looks
-
-# The same function, but it returns None, as ``__init__`` must.
-_interrupt_and_return = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
-_interrupt_and_return.restype = None
-
-
-def _insistent(thread: int) -> type[Interrupted]:
-    """Return an interruption that a thread cannot get rid of by catching it.
-
-    Raised, it has the thread interrupted by the next one, wherever Python looks next for such a thing: in the handler
-    that caught it, or on the way back to the top of the loop around that. So the code is left level by level. All of
-    this is C code: Python code would itself be interrupted by it.
-    """
-    kind = type("Insistent", (Interrupted,), {"__module__": __name__})
-    next_ones = map(
-        _interrupt_and_return, repeat(ctypes.c_ulong(thread), _LEVELS), repeat(ctypes.py_object(kind))
-    )
-    kind.__init__ = staticmethod(partial(next, next_ones, None))  # pyright: ignore[reportAttributeAccessIssue]
-    return kind
+_SPARING_LOOKS = 10  # for which code that may hold a lock of the standard library is not interrupted
 
 
 class Watched(Protocol):
@@ -86,10 +69,11 @@ class _Drive:
     since: float
     computed_before: float | None = None  # the processor time of its thread when it was first looked at
     warned: bool = False
+    looks: int = 0  # at which it was too busy
     interrupted: bool = False
-    insistent: type[Interrupted] | None = (
-        None  # what interrupts the code since it has swallowed an interruption
-    )
+    insisted: bool = False  # it went on after that
+    endings: int = 0
+    renewed: type[Interrupted] | None = None  # what interrupts it then, without sys.monitoring
 
 
 _drives: dict[int, _Drive] = {}
@@ -99,12 +83,12 @@ class _Watch:
     """What is done to drives from other threads."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         forks.in_child(self)
 
     def forked(self) -> None:
         """Forget the parent's drives: the child may give the numbers of their threads to its own."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         _drives.clear()
 
 
@@ -127,9 +111,9 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
         pass
     finally:
         # An interruption may come in the midst of this. Python looks for one at calls and at the ends of loops: not
-        # before the insistent one is calmed.
-        if mine.insistent is not None:
-            mine.insistent.__init__ = BaseException.__init__
+        # before the renewed one is calmed. sys.monitoring spares this module.
+        if mine.renewed is not None:
+            mine.renewed.__init__ = BaseException.__init__
         while True:
             try:
                 _end(thread, mine, outer)
@@ -139,14 +123,30 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
 
 
 def _end(thread: int, mine: _Drive, outer: _Drive | None) -> None:
-    with _watch.lock:  # from here on nobody interrupts this drive
-        if _drives.get(thread) is mine:
-            if outer is None:
-                del _drives[thread]
-            else:
-                _drives[thread] = outer
-        if mine.interrupted:
-            _use_up_interruption(thread)
+    """End a drive. An interruption may leave this at any point: called again, it goes on."""
+    mine.endings += 1
+    lock = _watch.lock
+    # From Python 3.14 on an interruption may come between the acquisition by a ``with`` and its block.
+    lock.acquire()
+    # From here on nobody interrupts this drive.
+    if mine.renewed is not None:
+        mine.renewed.__init__ = BaseException.__init__
+    if _drives.get(thread) is mine:
+        if outer is None:
+            del _drives[thread]
+        else:
+            _drives[thread] = outer
+    if mine.endings == 1 and not mine.interrupted:
+        lock.release()
+        return
+    use_up(thread)
+    relent(thread)
+    forget_collection()  # the interruption may have hit the note of its end
+    try:
+        while True:
+            lock.release()
+    except RuntimeError:  # released as often as it was acquired
+        pass
 
 
 def interrupt_busy(limit_seconds: float) -> None:
@@ -176,16 +176,21 @@ def interrupt_busy(limit_seconds: float) -> None:
                     )
                 continue
             busy.watched.declare_busy(lasted, where)
-            if busy.interrupted:
-                if busy.insistent is None:
-                    log.error(
-                        "workflow code has caught the interruption of its busy loop, at %s: it is interrupted wherever "
-                        "it goes on",
-                        where,
-                    )
-                busy.insistent = _insistent(thread)
-            busy.interrupted = True
-            _interrupt(thread, busy.insistent or Interrupted)
+            busy.looks += 1
+            anywhere = busy.looks > _SPARING_LOOKS
+            if not busy.interrupted:
+                busy.interrupted = interrupt(thread, anywhere=anywhere)
+                continue
+            if not busy.insisted:
+                busy.insisted = True
+                log.error(
+                    "workflow code has caught the interruption of its busy loop, at %s: it is interrupted wherever "
+                    "it goes on",
+                    where,
+                )
+            if not insist(thread, anywhere=anywhere):
+                busy.renewed = busy.renewed or new_kind()
+                interrupt_with(busy.renewed, thread, anywhere=anywhere)
 
 
 def _processor_time(thread: int) -> float:
@@ -193,24 +198,6 @@ def _processor_time(thread: int) -> float:
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic()
     return time.clock_gettime(time.pthread_getcpuclockid(thread))
-
-
-def _interrupt(thread: int, error: type[BaseException]) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
-
-
-def _use_up_interruption(thread: int) -> None:
-    """Make sure that none is still to come to this thread.
-
-    It is raised and caught here. To withdraw it would leave CPython 3.11 looking for it at every call, and a thread
-    that is traced (by coverage or a debugger) looking for ever.
-    """
-    try:
-        _interrupt(thread, Interrupted)  # in the place of one that is still to come
-        while True:
-            pass
-    except Interrupted:
-        pass
 
 
 class _BlockingEvent(str):
