@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Generator
+from contextvars import Context, ContextVar
 from pathlib import Path
 
 import pydantic_ai
@@ -70,6 +71,33 @@ def test_a_loop_runs_where_none_ran() -> None:
         assert asyncio.get_running_loop() is loop
     with pytest.raises(RuntimeError, match="no running event loop"):
         asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_a_loop_goes_on_after_a_callback_that_would_end_it(error: BaseException) -> None:
+    name: ContextVar[str] = ContextVar("name")
+    contained: list[tuple[BaseException, str | None]] = []
+
+    def contain(raised: BaseException, context: Context | None) -> bool:
+        contained.append((raised, None if context is None else context[name]))
+        return len(contained) == 1
+
+    def fail() -> None:
+        raise error
+
+    async def run() -> str:
+        loop = asyncio.get_running_loop()
+        end = private_names.contain_callbacks(loop, contain)
+        name.set("a step")
+        loop.call_soon(fail)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        end()
+        assert "_run_once" not in vars(loop)
+        return "went on"
+
+    assert asyncio.run(run()) == "went on", "a step's callback that calls sys.exit() ends the worker"
+    assert contained == [(error, "a step")], "the step that set such a callback is not found"
 
 
 @in_asyncio

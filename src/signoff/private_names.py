@@ -68,7 +68,7 @@ def contain_callbacks(
 ) -> Callable[[], None]:
     """Have a loop go on when a callback raises ``SystemExit`` or ``KeyboardInterrupt``, which end asyncio's loops.
 
-    Loops of other libraries (uvloop) have no such method: there it changes nothing.
+    Loops of other libraries (uvloop) have no such method: there it changes nothing (docs/operating.md).
 
     Args:
         loop: The loop. It may be running.

@@ -27,6 +27,7 @@ from signoff.errors import (
     SchemaTooNew,
     SignoffError,
     StoreFull,
+    StoreMoved,
     StoreReadOnly,
     StoreUnavailable,
     WrongAnswer,
@@ -52,6 +53,7 @@ ERRORS: list[tuple[SignoffError, int]] = [
     (StoreUnavailable("sqlite:///x.db", "it is locked"), 503),
     (StoreFull("sqlite:///x.db"), 503),
     (StoreReadOnly("sqlite:///x.db"), 503),
+    (StoreMoved("sqlite:///x.db", "its file was deleted"), 503),
 ]
 
 
