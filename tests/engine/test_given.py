@@ -8,6 +8,7 @@ import gc
 import itertools
 import logging
 import threading
+import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import pytest
 from pydantic import BaseModel
 
 from signoff import Context, Signoff
-from signoff.engine import loop
+from signoff.engine import given, loop
 from signoff.errors import BusyLoop, InvalidValue, NonDeterminism, NotSerializable, PayloadTooLarge
 from signoff.testing import MemoryStore, at_pause, environment
 from tests.support import in_asyncio
@@ -328,6 +329,46 @@ async def test_a_step_that_changes_an_object_that_is_no_data_in_place_is_warned_
     changed = [each.getMessage() for each in caplog.records if "changed" in each.getMessage()]
     assert len(changed) == 1, "a client's own state is not the run's"
     assert "changed 'basket', which it shares with the workflow" in changed[0]
+
+
+class Session:
+    def __init__(self) -> None:
+        self.token = ""
+
+
+class Slots:
+    __slots__ = ("token",)
+
+    def __init__(self) -> None:
+        self.token = ""
+
+
+@pytest.mark.parametrize("make", [Session, Slots, lambda: types.SimpleNamespace(token="")])
+@in_asyncio
+async def test_a_step_that_changes_an_object_of_the_code_around_it_is_warned_of(
+    make: Callable[[], Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(given, "_warned", set[tuple[str, str]]())
+
+    async def code(ctx: Context) -> Any:
+        session, client = make(), Session()
+
+        async def log_in() -> None:
+            session.token = "t"
+
+        def reads() -> str:
+            return client.token
+
+        await ctx.step("reads", reads)
+        await ctx.step("log_in", log_in)
+        await ctx.wait_for_signal("go")
+        return session.token
+
+    with caplog.at_level(logging.WARNING, "signoff.workflow"):
+        assert await live_and_rebuilt(code) == ["t", ""]
+    (warning,) = [each.getMessage() for each in caplog.records if "changed" in each.getMessage()]
+    assert "step 'log_in'" in warning
+    assert "changed 'session', which it shares with the workflow" in warning
 
 
 @in_asyncio

@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from signoff.codec.stable import GETTERS, Unstable, of_library, stable_text, state_text
 from signoff.engine import process_wide
-from signoff.engine.copies import UNCHANGING, Memo, copied
+from signoff.engine.copies import UNCHANGING, Memo, copied, is_data
 from signoff.engine.inputs import folded
 
 log = logging.getLogger("signoff.workflow")
@@ -118,7 +118,13 @@ def shared_texts(function: Function) -> dict[str, str]:
         return {}
     found: dict[str, str] = {}
     for held in _held(function, "", set()):
-        if not held.is_copied and (text := _text_of(held)) is not None:
+        if held.is_copied:
+            if type(held.value) in UNCHANGING or is_data(held.value):
+                continue
+            text = object_text(held.value)  # no data, and so the very object
+        else:
+            text = _text_of(held)
+        if text is not None:
             found[held.name] = text
     return found
 
