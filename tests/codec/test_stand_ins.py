@@ -126,6 +126,18 @@ def test_what_no_process_finds_is_a_step_failed_with_its_bases() -> None:
         assert again.type_name.endswith("Local")
 
 
+def test_a_class_of_code_that_is_run_by_exec_is_caught_by_its_bases() -> None:
+    made: dict[str, Any] = {}
+    exec("class Late(TimeoutError): pass", made)  # its module is said to be builtins
+    assert made["Late"].__module__ == "builtins"
+    for _ in range(2):
+        again: Any = codec.decode_error(codec.encode_error(made["Late"]("x")))
+        assert isinstance(again, StepFailed)
+        assert isinstance(again, TimeoutError)
+        assert (again.type_name, again.message) == ("Late", "x")
+    assert type(codec.decode_error(codec.encode_error(again))) is type(again)
+
+
 def test_a_class_that_a_library_makes_as_it_goes_is_caught_by_its_base() -> None:
     made = type("NoSuchKey", (requests.HTTPError,), {"__module__": "botocore.errorfactory"})("gone")
     again = codec.decode_error(codec.encode_error(made))

@@ -42,7 +42,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     """
     kind = type(error)
     try:
-        if kind.__module__ == "builtins":
+        if kind.__module__ == "builtins" and parts.find(parts.path_of(kind)) is kind:
             return {"bases": [], "found": True}
         bases = [parts.path_of(base) for base in kind.__mro__[1:] if issubclass(base, Exception)]
         known = vars(kind).get(_FOUND)
