@@ -14,9 +14,6 @@ from signoff.errors import NotAwaited
 if TYPE_CHECKING:
     from signoff.engine.execution import Execution
 
-_DEPTH = 8
-"""How far up the stack the line is looked for that builds a call."""
-
 
 class Awaited:
     """Something that only an await makes sense of: it is neither true nor equal to a value."""
@@ -61,6 +58,9 @@ class Built(Awaited):
     own_depth: ClassVar[Literal[2, 4]] = 2
     """How many frames are surely not the user's: of ``_build``, of the ``__init__`` that calls it, and so on."""
 
+    depth: ClassVar[int] = 8
+    """How far up the stack, from there on, the line is looked for that builds it."""
+
     def _build(self, execution: Execution) -> None:
         self._execution = execution
         self._is_begun = False
@@ -73,7 +73,7 @@ class Built(Awaited):
         if self.own_depth == 4:
             frame = frame.f_back.f_back
         depth = 0
-        while frame is not None and depth < _DEPTH:
+        while frame is not None and depth < self.depth:
             # not by its code, whose reading CPython announces to audit hooks
             module = frame.f_globals.get("__name__")
             if type(module) is not str or module[:8] != "signoff.":

@@ -185,6 +185,7 @@ class StepCall(Call[Any]):
 
     kind = CallKind.STEP
     own_depth = 4  # and of its own __init__ and of Context.step
+    depth = 1  # only flows and agents make steps for users, and these they await
     __slots__ = (
         "args",
         "attempt",

@@ -21,7 +21,7 @@ from weakref import WeakSet
 from signoff.codec.stable import GETTERS, Unstable, of_library, stable_text, state_text
 from signoff.engine import process_wide
 from signoff.engine.copies import UNCHANGING, Memo, copied, is_data
-from signoff.engine.inputs import folded
+from signoff.engine.inputs import folded, own
 
 log = logging.getLogger("signoff.workflow")
 
@@ -75,7 +75,7 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
         codes: Returns the run's code: what is running, from the innermost outwards, and the workflow's.
     """
     plain = _plain_function(function)
-    if plain is None or _stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
+    if plain is None or own(plain) or _stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
         return
     code = plain.__code__
     if id(code) not in _owned:

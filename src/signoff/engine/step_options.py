@@ -46,8 +46,10 @@ class StepOptions:
             InvalidValue: The timeout is not a number of seconds, or an operator is not an assignee.
         """
         check_retry(subject, self.retry)
-        self.non_retryable = exceptions_of(subject, self.non_retryable)
-        self.operators = check_names("operators", self.operators)
+        if self.non_retryable != ():
+            self.non_retryable = exceptions_of(subject, self.non_retryable)
+        if self.operators != ():
+            self.operators = check_names("operators", self.operators)
         if not isinstance(cast("object", self.durable), bool):
             raise RegistrationError(f"{subject}: durable is True or False, not {self.durable!r}")
         if self.on_failure is not None and not callable(cast("object", self.on_failure)):
