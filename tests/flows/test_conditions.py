@@ -18,6 +18,7 @@ from signoff import Signoff
 from signoff.errors import RegistrationError
 from signoff.flows import ChunkFailed, Data, Execution, Executions, Flow
 from signoff.flows.conditions import Condition
+from signoff.flows.errors import ChunkHeld
 from signoff.records import RunState
 from signoff.testing import MemoryStore, environment
 from tests.flows.worlds import WORLDS, store_of
@@ -254,3 +255,31 @@ async def test_a_changed_threshold_breaks_nothing_of_what_waits_behind_it(tmp_pa
             assert await again.result(60) == {"paid": 7000}
             assert await again.status() is RunState.SUCCEEDED
     assert ran == ["pay", "pay"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+@pytest.mark.parametrize("is_async", [False, True])
+@in_asyncio
+async def test_a_condition_that_fails_by_anything_keeps_its_execution(
+    error: BaseException, is_async: bool
+) -> None:
+    fails = True
+
+    def plain(data: Data[int]) -> bool:
+        if fails:
+            raise error
+        return True
+
+    async def awaited(data: Data[int]) -> bool:
+        return plain(data)
+
+    app = Signoff(MemoryStore())
+    flow = choosing(awaited if is_async else plain)
+    app.register(flow)
+    async with running(app) as client:
+        execution = await Executions(client, "f").start(1, id="e")
+        with pytest.raises(ChunkHeld, match=f"chunk '{'awaited' if is_async else 'plain'}' failed on 1"):
+            await execution.result(60)
+        fails = False
+        await execution.retry()
+        assert await execution.result(60) == {"took": "big"}

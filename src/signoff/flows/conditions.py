@@ -90,6 +90,13 @@ class Decision:
         async def decide() -> list[int]:
             return await self._fitting(cases, subject, first)
 
+        names = {case.when for case in cases if case.when is not None} if subject is None else {subject}
+
+        def held(error: Exception) -> ChunkHeld:  # also of what ends processes, such as sys.exit()
+            if isinstance(error, ChunkHeld):
+                return error
+            return self._failed(next(iter(names)) if len(names) == 1 else self._place, error)
+
         return await ctx.step(
             self._place,
             decide,
@@ -97,6 +104,7 @@ class Decision:
             non_retryable=(Exception,),
             returns=list[int],
             compare=self._moment.input,
+            on_failure=held,
         )
 
     async def _fitting(self, cases: Sequence[Case], subject: str | None, first: bool) -> list[int]:
