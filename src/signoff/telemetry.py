@@ -288,10 +288,10 @@ class StoreCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ClockJumped:
-    """The machine's clock was set, as an SQLite store sees it.
+    """The clock of a store was set: the machine's (SQLite), the database's or the server's.
 
     Attributes:
-        store: ``sqlite``.
+        store: ``sqlite``, ``postgres`` or ``remote``.
         seconds: By how much, in seconds; below 0: back.
     """
 

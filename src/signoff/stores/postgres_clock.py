@@ -9,6 +9,8 @@ from typing import Any
 
 import psycopg
 
+from signoff.stores.set_clocks import SetClock
+
 NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
 
@@ -18,6 +20,7 @@ class DatabaseClock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._offset = time.time() - time.monotonic()  # of the database's clock to this process's
+        self._set = SetClock("postgres")
 
     def now(self) -> float:
         """Return the database's time in unix seconds."""
@@ -44,4 +47,6 @@ class DatabaseClock:
         """
         with self._lock:
             lowest, highest = database_now - received_at, database_now - sent_at
-            self._offset = min(max(self._offset, lowest), highest)
+            before = self._offset
+            self._offset = min(max(before, lowest), highest)
+            self._set.note(self._offset - before)

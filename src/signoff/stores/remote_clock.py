@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from signoff.stores.set_clocks import SetClock
+
 DRIFT: Final = 1e-4  # how far this machine's clock may run off the server's, per second
 STEP_SECONDS: Final = 1.0  # a server's clock that was set back further takes ours back with it
 
@@ -22,6 +24,7 @@ class RemoteClock:
         self._error = math.inf
         self._learned_at = 0.0
         self._last = -math.inf
+        self._set = SetClock("remote")
 
     def now(self) -> float:
         """Return the time in unix seconds."""
@@ -46,5 +49,6 @@ class RemoteClock:
         error = (received_at - sent_at) / 2
         expected_error = self._error + DRIFT * (received_at - self._learned_at)
         was_set = abs(offset - self._offset) > error + expected_error
+        self._set.note(offset - self._offset if was_set else 0.0)
         if error <= expected_error or was_set:
             self._offset, self._error, self._learned_at = offset, error, received_at
