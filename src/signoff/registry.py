@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,13 +18,14 @@ from signoff.engine.calls import StepCall
 from signoff.engine.execution import Execution, Program
 from signoff.engine.timers import Duty
 from signoff.errors import RegistrationError, UnknownWorkflow
+from signoff.own_logs import own_logger
 from signoff.people.answers import unclear_outcome
 from signoff.people.duties import DUTIES
 from signoff.people.responders import check_names
 from signoff.records import Run, WorkflowInfo
 from signoff.stores.limits import LONGEST_DESCRIPTION, LONGEST_SCHEMA, check_workflows
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 _NAME = "__signoff_workflow__"
 

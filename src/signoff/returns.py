@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any, Final, cast
 
 from signoff import codec
 from signoff.errors import InvalidValue
+from signoff.own_logs import own_logger
 from signoff.people.schemas import listed, problems, schema_problem
 from signoff.records import Promise, PromiseState, Settlement
 
-log = logging.getLogger("signoff.promises")
+log = own_logger("signoff.promises")
 
 RETURNS: Final = "$returns"
 """The key in a promise's data under which the schema is."""

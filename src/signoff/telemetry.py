@@ -11,15 +11,15 @@ While nobody subscribes, nothing is made: who announces asks ``if telemetry.subs
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from signoff.own_logs import own_logger
 from signoff.records import CallKind, Run, RunState
 from signoff.traceparent import traceparent_of
 
-log = logging.getLogger("signoff.telemetry")
+log = own_logger("signoff.telemetry")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict, cast
@@ -11,6 +10,7 @@ from typing import Any, Final, Literal, TypedDict, cast
 from signoff import codec
 from signoff.agents.deps import copies_of_deps
 from signoff.errors import InvalidValue, RegistrationError
+from signoff.own_logs import own_logger
 from signoff.people.hours import BusinessHours
 from signoff.people.policies import UNSET, Escalation, Quorum
 from signoff.people.policy_options import PolicyOptions, check_policy_options, plain_options, read_options
@@ -18,7 +18,7 @@ from signoff.people.responders import check_names
 from signoff.people.schemas import shorten
 from signoff.start_options import check_seconds
 
-log = logging.getLogger("signoff.agents")
+log = own_logger("signoff.agents")
 
 
 @dataclass(frozen=True, slots=True)

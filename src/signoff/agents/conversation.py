@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import reprlib
 from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,6 +28,7 @@ from signoff.errors import (
     NotFound,
     ResumeRefused,
 )
+from signoff.own_logs import own_logger
 from signoff.people.policies import UNSET
 from signoff.people.questions import Question, digest_of
 from signoff.people.responders import Responder
@@ -37,7 +37,7 @@ from signoff.records import Entry, LiveText, Promise, PromiseState, Run
 from signoff.run_ends import end_of
 from signoff.start_options import check_id, check_session
 
-log = logging.getLogger("signoff.agents")
+log = own_logger("signoff.agents")
 
 T = TypeVar("T")
 

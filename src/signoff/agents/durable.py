@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -59,11 +58,12 @@ from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
 from signoff.engine.step_options import check_retry
 from signoff.errors import NotSerializable, OutsideWorkflow
+from signoff.own_logs import own_logger
 from signoff.people.edits import is_same
 from signoff.people.responders import check_names
 from signoff.start_options import check_seconds
 
-log = logging.getLogger("signoff.agents")
+log = own_logger("signoff.agents")
 
 GIVEN: Final = "signoff.given_calls"
 """The patch of runs that look at the calls which a given history ends in before their tools are looked for."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
@@ -16,10 +15,11 @@ from typing import Any, Final, Generic, TypeVar, cast
 from signoff.engine.discard import discard
 from signoff.engine.loop import calling_line, raising_line
 from signoff.errors import OutsideWorkflow, PauseSwallowed
+from signoff.own_logs import own_logger
 
 T = TypeVar("T")
 
-log = logging.getLogger("signoff.agents")
+log = own_logger("signoff.agents")
 
 GRACE_SECONDS: Final = 1.0
 """How long a tool that has caught its leaving may take to end, before its call fails without it."""

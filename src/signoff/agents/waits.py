@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from signoff.client import Backend
 from signoff.errors import Detached, SignoffError
+from signoff.own_logs import own_logger
 from signoff.run_ends import refuse_circle
 from signoff.unserved import unserved
 
-log = logging.getLogger("signoff.agents")
+log = own_logger("signoff.agents")
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import collections.abc
 import functools
-import logging
 import sys
 import types
 import typing
@@ -35,7 +34,9 @@ from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
 
-log = logging.getLogger("signoff.codec")
+from signoff.own_logs import own_logger
+
+log = own_logger("signoff.codec")
 
 # Bytes outside models are base64: unlike pydantic's default, that holds any bytes.
 _CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
 import types
 import typing
@@ -13,7 +12,9 @@ from weakref import WeakKeyDictionary
 
 import typing_extensions
 
-log = logging.getLogger("signoff.codec")
+from signoff.own_logs import own_logger
+
+log = own_logger("signoff.codec")
 
 _warned: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
 import sys
 from collections import deque
@@ -21,8 +20,9 @@ from signoff.codec.ordered import in_one_order, kind_of
 from signoff.codec.plain import check_text, to_plain
 from signoff.codec.refusals import Unfit, name_of, segment
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, SignoffError
+from signoff.own_logs import own_logger
 
-log = logging.getLogger("signoff.codec")
+log = own_logger("signoff.codec")
 
 MAX_BYTES = 1024 * 1024
 """How long a value's JSON may be, in UTF-8 bytes."""

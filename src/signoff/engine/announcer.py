@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from typing import Protocol
 
 from signoff.errors import SignoffError, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.records import WorkflowInfo
 from signoff.stores.base import Store
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 ANNOUNCE_EVERY_SECONDS = 3600.0
 AT_ONCE = 10  # in one transaction

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,8 +21,9 @@ from signoff.codec.stable import GETTERS, Unstable, of_library, stable_text, sta
 from signoff.engine import process_wide
 from signoff.engine.copies import UNCHANGING, Memo, copied, is_data
 from signoff.engine.inputs import folded, own
+from signoff.own_logs import own_logger
 
-log = logging.getLogger("signoff.workflow")
+log = own_logger("signoff.workflow")
 
 Function = Callable[..., Any]
 

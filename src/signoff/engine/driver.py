@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -41,11 +40,12 @@ from signoff.errors import (
     WaitsForNothing,
 )
 from signoff.logs import fields_of
+from signoff.own_logs import own_logger
 from signoff.records import Entry, EntryKind, Message, MessageKind, PromiseState, Run, RunState
 from signoff.stores.base import Claim, Outcome, Store, Write
 from signoff.stores.retries import ISSUED, without_dropped
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 TURN_SECONDS = 0.005
 HOLD_SECONDS = 1.0  # a run whose next timer is nearer than this is not worth pausing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -20,8 +19,9 @@ from signoff.engine.captured import (
 )
 from signoff.engine.copies import UNCHANGING, Memo, copied, is_data
 from signoff.engine.inputs import names_of
+from signoff.own_logs import own_logger
 
-log = logging.getLogger("signoff.workflow")
+log = own_logger("signoff.workflow")
 
 _MOST_WARNINGS: Final = 1_000
 

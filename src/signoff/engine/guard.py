@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -22,8 +21,9 @@ from signoff.engine.interruptions import (
     use_up,
 )
 from signoff.engine.loop import calling_line
+from signoff.own_logs import own_logger
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 # Audit events of blocking I/O that workflow code has no business with. Opening files is not among them:
 # imports, logging and tracebacks open files too.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import logging
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
@@ -18,8 +17,9 @@ from pydantic_core import to_json
 
 from signoff.codec.refusals import name_of
 from signoff.codec.stable import LEFT_OUT, Unstable, stable_text
+from signoff.own_logs import own_logger
 
-log = logging.getLogger("signoff.workflow")
+log = own_logger("signoff.workflow")
 
 KEY: Final = "inputs"
 """The name under which the details of a journal entry have them."""

@@ -17,7 +17,6 @@ spared for a while. They return, or call code that is not spared.
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import sys
 import sysconfig
@@ -29,8 +28,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 from signoff import forks, private_names
+from signoff.own_logs import own_logger
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ENDS_DRIVES = (os.path.abspath(__file__), os.path.join(_PACKAGE, "engine", "guard.py"))

@@ -6,7 +6,6 @@ They are kept from a thread of its own, so that a step which hogs the loop does 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,10 +15,11 @@ from signoff import private_names
 from signoff.engine import guard
 from signoff.engine.loop import calling_line
 from signoff.errors import StoreError
+from signoff.own_logs import own_logger
 from signoff.records import WorkerInfo
 from signoff.stores.base import ENLIST_SECONDS, Store
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 BEAT_SECONDS = 3.0
 BUSY_SECONDS = 5.0

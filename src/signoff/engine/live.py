@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import itertools
-import logging
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -13,11 +12,12 @@ from typing import Final
 
 from signoff.engine.calls import StepCall
 from signoff.engine.voices import Voice
+from signoff.own_logs import own_logger
 from signoff.records import LiveText
 from signoff.stores.base import Store
 from signoff.stores.base_live import KEPT_CHARACTERS
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 EVERY_SECONDS: Final = 0.1
 """How often at most what all steps of a process say is written."""

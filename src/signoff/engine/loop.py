@@ -12,7 +12,6 @@ import asyncio
 import contextvars
 import inspect
 import itertools
-import logging
 import math
 import os
 import sys
@@ -39,8 +38,9 @@ from signoff.engine.branches import current_branch
 from signoff.engine.callbacks import Callback, TimerCallback, run
 from signoff.engine.generators import Generators, is_collecting
 from signoff.errors import NotInStep
+from signoff.own_logs import own_logger
 
-log = logging.getLogger("signoff.workflow")
+log = own_logger("signoff.workflow")
 
 TURNS_WITHOUT_WAITING = 100_000
 TURNS_OF_EACH = (

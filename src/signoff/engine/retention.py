@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Awaitable, Callable
 
 from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.stores.base import Store
 
-log = logging.getLogger("signoff.retention")
+log = own_logger("signoff.retention")
 
 LOOK_EVERY_SECONDS = 600.0
 AT_ONCE = 50  # in one transaction

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import math
 import random
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from signoff.errors import (
     RegistrationError,
     WorkflowError,
 )
+from signoff.own_logs import own_logger
 
 NEVER_RETRIED: tuple[type[BaseException], ...] = (
     NotSerializable,
@@ -31,7 +31,7 @@ NEVER_RETRIED: tuple[type[BaseException], ...] = (
 
 LONGEST_ASKED_SECONDS: Final = 24 * 3600.0
 
-log = logging.getLogger("signoff.engine")
+log = own_logger("signoff.engine")
 
 _random = random.Random()
 

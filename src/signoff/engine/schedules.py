@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from signoff import telemetry
 from signoff.engine import cron
 from signoff.errors import InvalidValue
+from signoff.own_logs import own_logger
 from signoff.records import CatchUp, NewRun, Schedule
 from signoff.stores.base import Store
 from signoff.telemetry import DeadlineServed
 
-log = logging.getLogger("signoff.schedules")
+log = own_logger("signoff.schedules")
 
 AT_ONCE = 100
 ON_TIME_SECONDS = 60.0

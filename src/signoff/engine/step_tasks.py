@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import Context
@@ -13,8 +12,9 @@ from typing import Any, NoReturn
 from signoff import private_names
 from signoff.engine.fatal import as_failure, is_ctrl_c
 from signoff.engine.scope import current_attempt, fields_of
+from signoff.own_logs import own_logger
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 
 async def let_begin() -> None:

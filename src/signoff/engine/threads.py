@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 import weakref
@@ -12,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-log = logging.getLogger("signoff.worker")
+from signoff.own_logs import own_logger
+
+log = own_logger("signoff.worker")
 
 WARN_EVERY_SECONDS = 60.0
 SHOWN = 5

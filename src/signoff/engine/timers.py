@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from signoff.engine.schedules import fire_due
 from signoff.errors import MissingKey, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.stores.base import Change, Store
 
-log = logging.getLogger("signoff.timers")
+log = own_logger("signoff.timers")
 
 LOOK_EVERY_SECONDS = 1.0  # what another process makes due sooner than we knew is found within this time
 

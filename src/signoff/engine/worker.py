@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import logging
 import math
 import threading
 from collections import OrderedDict
@@ -30,11 +29,12 @@ from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.threads import StepThreads
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
 from signoff.errors import AccessDenied, LeaseLost, MissingKey, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
 from signoff.telemetry import RunInfo, RunSetAside, WorkerTakenOver
 
-log = logging.getLogger("signoff.worker")
+log = own_logger("signoff.worker")
 
 CLAIM_AT_ONCE = 100
 HOT_RUNS = 5000

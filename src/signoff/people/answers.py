@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final, cast
 
 from signoff import codec, telemetry
 from signoff.errors import NotFound, RegistrationError, SignoffError, StoreError
+from signoff.own_logs import own_logger
 from signoff.people.audit import record_refusal
 from signoff.people.cases import TIMEOUT, Case, Vote
 from signoff.people.checks import check_answer, check_texts, own_text, read_value, to_keep
@@ -31,7 +31,7 @@ from signoff.stores.base_tokens import CALLBACK
 from signoff.telemetry import AnswerGiven
 from signoff.traceparent import traceparent_of
 
-log = logging.getLogger("signoff.people")
+log = own_logger("signoff.people")
 
 READ_SECONDS: Final = 1.0
 """How long an answer waits for what subscribers are told of its run."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -19,11 +18,12 @@ from typing import Protocol
 
 from signoff.errors import SignoffError, StoreError
 from signoff.origins import facts_of
+from signoff.own_logs import own_logger
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
 
-log = logging.getLogger("signoff.people")
+log = own_logger("signoff.people")
 
 AT_ONCE = 500
 LONGEST_DETAIL = 500  # characters

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from signoff.errors import AccessDenied, AlreadySettled, NotFound, RequestConflict, StoreError
+from signoff.own_logs import own_logger
 from signoff.people.audit import recording
 from signoff.people.cases import Case
 from signoff.people.checks import check_texts
@@ -28,7 +28,7 @@ from signoff.records import (
 )
 from signoff.stores.base import Store
 
-log = logging.getLogger("signoff.people")
+log = own_logger("signoff.people")
 
 AT_ONCE = 100
 AGAIN_SECONDS = 60.0

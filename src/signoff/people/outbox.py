@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from signoff import telemetry
 from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue, NotFound, StoreError
 from signoff.names import check_assignee
+from signoff.own_logs import own_logger
 from signoff.people.cases import Case
 from signoff.people.channels.channel import CALLS, Channel, Undelivered
 from signoff.people.decisions import bring_up_to_date
@@ -25,7 +25,7 @@ from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store
 from signoff.telemetry import DeliveryAttempted
 
-log = logging.getLogger("signoff.notifications")
+log = own_logger("signoff.notifications")
 
 AT_ONCE = 100
 PAGES_AT_ONCE = 20

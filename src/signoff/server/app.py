@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from signoff.app import Signoff
 from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.metrics import collecting
+from signoff.own_logs import own_logger
 from signoff.people.channels.channel import Channel
 from signoff.people.duties import DUTIES
 from signoff.people.outbox import Dispatcher
@@ -75,7 +75,7 @@ from signoff.server.ways import Way, Ways
 from signoff.stores.base import Store
 from signoff.stores.operations import PATH
 
-log = logging.getLogger("signoff.server")
+log = own_logger("signoff.server")
 
 
 WORKER_LEASE_SECONDS = 90.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from signoff.errors import NotFound
+from signoff.own_logs import own_logger
 from signoff.people.cases import Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState, Seal
 from signoff.redaction import Redaction, Redactor
@@ -20,7 +20,7 @@ from signoff.server.actors import Actor
 from signoff.stores.base import Store
 from signoff.wire import to_wire
 
-log = logging.getLogger("signoff.server")
+log = own_logger("signoff.server")
 
 KEPT: Final = 1000  # changes, for those who resume or are slow
 KEPT_BYTES: Final = 16 * 1024 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -10,6 +9,7 @@ from urllib.parse import unquote
 from starlette.types import Scope
 
 from signoff.errors import AccessDenied, NotFound, SignoffError
+from signoff.own_logs import own_logger
 from signoff.people.answers import get_question
 from signoff.people.audit import record_refusal
 from signoff.server.actors import Actor
@@ -20,7 +20,7 @@ from signoff.server.ways import Identity
 if TYPE_CHECKING:
     from signoff.server.services import Services
 
-log = logging.getLogger("signoff.server")
+log = own_logger("signoff.server")
 
 ATTEMPTS: Final = {
     "answer": None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from signoff.errors import SignoffError, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.server.problems import UNEXPECTED
 from signoff.stores.operations import Operation
 from signoff.wire import to_problem
@@ -18,7 +18,7 @@ from signoff.wire import to_problem
 IDLE_SECONDS: Final = 600.0  # then a client is forgotten; the contract's rules for repetitions still hold
 GRACE_SECONDS: Final = 5.0
 
-log = logging.getLogger("signoff.server")
+log = own_logger("signoff.server")
 
 Reply = tuple[bytes, bool]  # what to answer, and whether it may be said again
 

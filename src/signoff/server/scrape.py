@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
@@ -17,10 +16,11 @@ from starlette.responses import Response
 
 from signoff.engine import threads
 from signoff.errors import SignoffError
+from signoff.own_logs import own_logger
 from signoff.records import Group, WorkerInfo
 from signoff.stores.base import Store
 
-log = logging.getLogger("signoff.server")
+log = own_logger("signoff.server")
 
 FRESH_SECONDS: Final = 1.0
 """For how long what was read of the store is told again, so that many who ask do not read it more often."""

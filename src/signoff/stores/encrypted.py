@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, is_encrypted
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
+from signoff.own_logs import own_logger
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -52,7 +52,7 @@ from signoff.stores.paging import Page
 from signoff.stores.same import canonical, difference, same_json
 from signoff.stores.stated import StatedStore
 
-log = logging.getLogger("signoff.stores")
+log = own_logger("signoff.stores")
 
 
 class _Part(Enum):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
+from signoff.own_logs import own_logger
 from signoff.stores.base import Change
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 
 class Listeners:

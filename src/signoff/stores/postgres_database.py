@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ import psycopg
 from signoff import forks
 from signoff.clock import Clock
 from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.records import Run
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_reads as reads
@@ -37,7 +37,7 @@ from signoff.stores.touched import Touched
 
 T = TypeVar("T")
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 TELL_AFTER_SECONDS = 6.0  # of waiting for a server that is gone
 

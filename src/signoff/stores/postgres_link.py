@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import select
 import time
 from collections.abc import Callable, Sequence
@@ -12,9 +11,10 @@ from typing import Any, Final
 import psycopg
 from psycopg import pq
 
+from signoff.own_logs import own_logger
 from signoff.stores.postgres_schema import is_shared
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 
 # Texts are binary: a character that is 0 does not end them, but is refused.

@@ -7,7 +7,6 @@ commit, in a transaction of its own that waits for no disk, and may be lost.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import threading
@@ -20,10 +19,11 @@ from typing import Any, Final
 import psycopg
 from pydantic_core import from_json, to_json
 
+from signoff.own_logs import own_logger
 from signoff.stores.listeners import Listeners
 from signoff.stores.touched import Touched
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 CHANNEL: Final = "signoff"
 MOST_BYTES: Final = 7_900  # Postgres takes 8,000

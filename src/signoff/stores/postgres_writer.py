@@ -25,6 +25,7 @@ import psycopg
 from signoff import telemetry
 from signoff.clock import Clock
 from signoff.errors import StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.stores.bell import Bell
 from signoff.stores.postgres_batch import Batch
 from signoff.stores.postgres_link import Link
@@ -36,7 +37,7 @@ from signoff.telemetry import StoreCommitted
 
 T = TypeVar("T")
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # replies
 AT_ONCE: Final = 500  # operations in one statement

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import threading
 import time
@@ -22,13 +21,14 @@ import httpx
 from pydantic_core import from_json, to_json
 
 from signoff.errors import SignoffError, StoreError, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.sse import read_lines
 from signoff.stores.operations import NOW_HEADER, PATH, Operation
 from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.remote_thread import LoopThread
 from signoff.wire import from_problem
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 Key = tuple[str, str, str]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -11,13 +10,14 @@ from typing import Final
 import httpx
 
 from signoff.http_connection import CONNECT_SECONDS
+from signoff.own_logs import own_logger
 from signoff.sse import read_events
 from signoff.stores.base import Change
 from signoff.stores.operations import CHANGE, CHANGES_PATH
 from signoff.stores.remote_batches import pause_seconds
 from signoff.stores.remote_thread import LoopThread
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 SILENT_SECONDS: Final = 40.0  # a stream says something every 15 s, if only a comment
 ANYTHING: Final = Change(runs=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -15,13 +14,14 @@ from pydantic_core import from_json
 from signoff import forks
 from signoff.errors import StoreUnavailable
 from signoff.http_connection import key_headers, new_client, server_url
+from signoff.own_logs import own_logger
 from signoff.stores.operations import PATH
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote_changes import Changes
 from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.remote_thread import LoopThread
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 REPLY_SECONDS: Final = 15.0  # of silence, then a request is sent again
 

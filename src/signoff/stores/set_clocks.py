@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from signoff import telemetry
 from signoff.clock import JUMP_SECONDS, awake, since_boot
+from signoff.own_logs import own_logger
 from signoff.telemetry import ClockJumped
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 _WHOSE: Final = {"postgres": "the database's clock", "remote": "the server's clock"}
 

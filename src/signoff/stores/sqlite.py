@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sqlite3
 import threading
@@ -16,6 +15,7 @@ from signoff import forks
 from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -93,7 +93,7 @@ from signoff.stores.sqlite_writer import Writer
 P = ParamSpec("P")
 T = TypeVar("T")
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 READERS = 2
 READ_CLOCK_SECONDS = 1.0  # at least, between looks whether another process has set the file's time

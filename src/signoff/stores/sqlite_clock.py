@@ -12,7 +12,6 @@ waits for the distance.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
@@ -20,10 +19,11 @@ from typing import Final
 
 from signoff import telemetry
 from signoff.clock import JUMP_SECONDS, Jumps, awake, boot, since_boot, wall
+from signoff.own_logs import own_logger
 from signoff.stores.sqlite_transaction import Transaction
 from signoff.telemetry import ClockJumped
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 FOLLOW_AFTER: Final = 60.0  # seconds that the machine's clock keeps its distance
 SLOWLY: Final = 11 / 12  # of a second for each second that passes: as fast as chrony turns a clock back

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeVar
 from signoff import telemetry
 from signoff.clock import Clock
 from signoff.errors import StoreError, StoreMoved
+from signoff.own_logs import own_logger
 from signoff.stores.sqlite_file import OpenFiles
 from signoff.stores.sqlite_schema import connect, is_busy, is_busy_or_interrupted, reserve_log, translate
 from signoff.stores.touched import Touched
@@ -21,7 +21,7 @@ from signoff.telemetry import StoreCommitted
 
 T = TypeVar("T")
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # commits
 CHECK_SECONDS: Final = 2.0  # at most for the check of a file that has shrunk

@@ -8,7 +8,6 @@ does not even wait for the end of the turn.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import threading
 import time
@@ -17,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from signoff.errors import StoreMoved, StoreReadOnly, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.stores.bell import Bell
 from signoff.stores.sqlite_schema import is_busy, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction, Work
@@ -24,7 +24,7 @@ from signoff.stores.turns import Turns, tell, tell_here
 
 T = TypeVar("T")
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 INLINE_AT_MOST: Final = 128  # operations; a longer batch would hold up the loop it is committed on
 LOOK_ABROAD_SOON: Final = 0.002  # seconds between looks for other processes' commits, while they make some

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from signoff.own_logs import own_logger
+
 T = TypeVar("T")
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 
 class Operation(Generic[T]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from signoff import forks
 from signoff.clock import Clock, SystemClock
 from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import NotFound, StoreUnavailable
+from signoff.own_logs import own_logger
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -60,7 +60,7 @@ from signoff.testing.model_tables import Commit
 P = ParamSpec("P")
 T = TypeVar("T")
 
-log = logging.getLogger("signoff.store")
+log = own_logger("signoff.store")
 
 
 class _Elsewhere:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -13,6 +12,7 @@ from pydantic_core import from_json, to_json
 from slack_sdk.signature import SignatureVerifier
 
 from signoff.errors import AccessDenied, InvalidValue, NotAllowed, NotFound, SignoffError, StoreError
+from signoff.own_logs import own_logger
 from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
 from signoff.people.channels.channel import Channel, Undelivered
@@ -26,7 +26,7 @@ from signoff.stores.base import Store
 from signoff.stores.limits import check_text
 from signoff.stores.stated import stated
 
-log = logging.getLogger("signoff.notifications")
+log = own_logger("signoff.notifications")
 
 LONGEST_BODY: Final = 256 * 1024
 LONGEST_PART: Final = 64  # characters of what a request id is made of
