@@ -341,6 +341,12 @@ def logs_its_errors() -> None:
             log.exception("trying again")
 
 
+def is_cut_off_within_handlers() -> None:
+    for handler in logging.getLogger().handlers:
+        handler.acquire()
+    catches_all()
+
+
 def locks() -> None:
     lock = threading.Lock()
     while True:
@@ -379,7 +385,7 @@ _LAYOUTS = [
     *(suppresses_by_its_own, suppresses_by_a_generator, catches_at_each_level, catches_in_a_helper),
     *(catches_in_a_comprehension, catches_for_sum, catches_for_map, catches_for_sorted, catches_in_a_lambda),
     *(catches_in_an_iterator, catches_in_an_async_generator, never_frees, frees_again_and_again),
-    *(catches_for_weak_references, catches_for_dicts, logs_its_errors, locks),
+    *(catches_for_weak_references, catches_for_dicts, logs_its_errors, is_cut_off_within_handlers, locks),
 ]
 LAYOUTS = {layout.__name__: layout for layout in _LAYOUTS}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -16,14 +17,13 @@ from signoff.engine.interruptions import (
     insist,
     interrupt,
     interrupt_with,
+    log_aside,
     new_kind,
+    release_handlers,
     relent,
     use_up,
 )
 from signoff.engine.loop import calling_line
-from signoff.own_logs import own_logger
-
-log = own_logger("signoff.worker")
 
 # Audit events of blocking I/O that workflow code has no business with. Opening files is not among them:
 # imports, logging and tracebacks open files too.
@@ -142,6 +142,7 @@ def _end(thread: int, mine: _Drive, outer: _Drive | None) -> None:
     use_up(thread)
     relent(thread)
     forget_collection()  # the interruption may have hit the note of its end
+    release_handlers()
     try:
         while True:
             lock.release()
@@ -171,8 +172,11 @@ def interrupt_busy(limit_seconds: float) -> None:
             if computed - busy.computed_before < limit_seconds and lasted < limit_seconds * _IDLE_PATIENCE:
                 if not busy.warned:
                     busy.warned = True
-                    log.warning(
-                        "workflow code holds its worker up for %.1f s, at %s: does it block?", lasted, where
+                    log_aside(
+                        logging.WARNING,
+                        "workflow code holds its worker up for %.1f s, at %s: does it block?",
+                        lasted,
+                        where,
                     )
                 continue
             busy.watched.declare_busy(lasted, where)
@@ -183,7 +187,8 @@ def interrupt_busy(limit_seconds: float) -> None:
                 continue
             if not busy.insisted:
                 busy.insisted = True
-                log.error(
+                log_aside(
+                    logging.ERROR,
                     "workflow code has caught the interruption of its busy loop, at %s: it is interrupted wherever "
                     "it goes on",
                     where,

@@ -11,12 +11,14 @@ such things, once. Code that catches it is interrupted wherever it goes on:
 
 An exception between the acquisition of a lock and the ``try`` that releases it leaves the lock held: that of a logging
 handler would block every thread that logs. So the modules of the standard library that acquire locks in this way are
-spared for a while. They return, or call code that is not spared.
+spared for a while. They return, or call code that is not spared. The locks of handlers are released at the end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import logging
 import os
 import sys
 import sysconfig
@@ -50,14 +52,25 @@ _LOCKING = (
 _MOMENTS = 100  # at which an asynchronous exception may find the code without a lock
 _MOMENT_SECONDS = 0.001
 _SWITCH_SECONDS = 0.00001
+_LOG_SECONDS = 1.0
 
 _LEVELS = 200  # of code that catches an interruption, which are left at once; the rest at the next looks
 _BEGINNINGS = 20
 _BEGINNING_SECONDS = 0.002
 
 
+_RLOCK = type(threading.RLock())
+
+
 class Interrupted(BaseException):
     """Thrown into workflow code that runs for too long."""
+
+
+def log_aside(level: int, message: str, *args: object) -> None:
+    """Log from another thread: the interrupted one may hold the lock of a handler, until it is interrupted again."""
+    thread = threading.Thread(target=log.log, args=(level, message, *args), daemon=True)
+    thread.start()
+    thread.join(_LOG_SECONDS)
 
 
 def interrupt(thread: int, error: type[Interrupted] = Interrupted, *, anywhere: bool = False) -> bool:
@@ -97,6 +110,20 @@ def use_up(thread: int) -> None:
             pass
     except Interrupted:
         pass
+
+
+def release_handlers() -> None:
+    """Release the locks of logging handlers that the calling thread has kept: an interruption has cut off their ends.
+
+    No code that logs is under way on this thread when a drive has ended.
+    """
+    loggers = [logging.root, *list(logging.root.manager.loggerDict.values())]
+    handlers = {each for logger in loggers for each in getattr(logger, "handlers", ())}
+    for handler in {logging.lastResort, *handlers}:
+        if handler is not None and isinstance(handler.lock, _RLOCK):  # it knows its owner
+            with contextlib.suppress(RuntimeError):
+                while True:
+                    handler.release()
 
 
 def insist(thread: int, *, anywhere: bool) -> bool:
@@ -217,8 +244,9 @@ if sys.version_info >= (3, 12):
                 return True
             if not self._warned:
                 self._warned = True
-                log.warning(
-                    "all tools of sys.monitoring are in use: code that catches its interruption may go on busily"
+                log_aside(
+                    logging.WARNING,
+                    "all tools of sys.monitoring are in use: code that catches its interruption may go on busily",
                 )
             return False
 

@@ -14,6 +14,9 @@ from signoff.errors import (
     InvalidValue,
     NotAuthenticated,
     PayloadTooLarge,
+    StoreFull,
+    StoreMoved,
+    StoreReadOnly,
     StoreUnavailable,
     TooManyRequests,
 )
@@ -128,7 +131,8 @@ class DescribedAPI(FastAPI):
                 del replies["422"]  # FastAPI's own
             add_problem(replies, "422", InvalidValue)
         if path.startswith("/v1/"):
-            add_problem(replies, "503", StoreUnavailable)
+            for kind in (StoreUnavailable, StoreFull, StoreMoved, StoreReadOnly):
+                add_problem(replies, "503", kind)
             add_problem(replies, "401", NotAuthenticated)
             add_problem(replies, "403", AccessDenied)
             add_problem(replies, "429", TooManyRequests)
