@@ -18,6 +18,7 @@ from signoff import (
     SignalTimeout,
     Signoff,
 )
+from signoff.engine.calls import PromiseCall
 from signoff.errors import IdConflict, OutsideWorkflow, RegistrationError, SignoffError
 from signoff.records import CallKind, EntryKind, PromiseState
 from signoff.testing import VirtualClock
@@ -350,3 +351,35 @@ async def test_an_id_that_comes_round_again_is_not_settled_by_its_first_outcome(
             await run.result(60)
         assert await other.result(60) == [True, True, True]
     assert paid == [0]
+
+
+@in_asyncio
+async def test_an_id_that_came_round_again_in_an_earlier_version_stays_as_its_journal_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[Any]:
+        heard = [await (await ctx.promise(id="shared")) for _ in range(2)]
+        await ctx.wait_for_signal("go")
+        try:
+            await ctx.promise(id="shared")
+        except IdConflict as conflict:
+            heard.append(conflict.id)
+        await ctx.wait_for_signal("go")
+        return heard
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(PromiseCall, "refusal", lambda call, known: None)
+        async with running(app) as client:
+            run = await client.start(flow, id="r")
+            await opens(app, "shared")
+            await client.promises.resolve("shared", 1)
+            await pauses(app, "r")
+    for _ in range(2):
+        async with running(app) as client:  # a replay
+            run = await client.get("r")
+            await run.signal("go")
+    async with running(app) as client:
+        assert await (await client.get("r")).result(60) == [1, 1, "shared"]

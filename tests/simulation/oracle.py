@@ -11,6 +11,7 @@ from signoff.records import CallKind, Entry, EntryKind, Promise, PromiseState, R
 from signoff.registry import Registry
 from signoff.testing.simulation import World
 from tests.simulation.programs import (
+    COME_ROUND_AGAIN,
     UNDO,
     Ask,
     Await,
@@ -115,7 +116,7 @@ class Oracle:
             case Ask():
                 expected = self._of_question(node, run_id)
             case Await():
-                expected = _of_promise(self._promise(node.id or f"{run_id}/{node.name}"))
+                expected = self._of_await(node, run_id, result)
             case Listen():
                 yield from self._wrong_signals(node, result)
                 return
@@ -157,6 +158,15 @@ class Oracle:
             return "nobody"
         value = json.loads(promise.value or "null")
         return [value["approved"] if node.input_type == "approval" else value, promise.settled_by]
+
+    def _of_await(self, node: Await, run_id: str, result: Any) -> Any:
+        had = any(
+            (entry.kind, entry.call, entry.name) == (EntryKind.COMPLETED, CallKind.PROMISE, node.id)
+            for entry in self._entries(run_id)
+        )
+        if had and result == COME_ROUND_AGAIN:
+            return result
+        return _of_promise(self._promise(node.id or f"{run_id}/{node.name}"))
 
     def _wrong_signals(self, node: Listen, result: list[Any]) -> Iterator[str]:
         heard = [value for value in result if value != "nobody"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from signoff import (
     Context,
+    IdConflict,
     PromiseCancelled,
     PromiseRejected,
     PromiseTimeout,
@@ -24,6 +25,7 @@ from signoff import (
 from signoff.registry import Registry
 
 WORKFLOW = "play"
+COME_ROUND_AGAIN = "come round again"  # for a shared promise whose outcome the run has had
 UNDO = "undo"  # the step that a run takes when it is stopped
 
 
@@ -340,7 +342,12 @@ class Player:
         return plain if node.is_plain else slow
 
     async def _do_await(self, ctx: Context, node: Await) -> Any:
-        promise = await ctx.promise(id=node.id or f"{ctx.run_id}/{node.name}", timeout_seconds=node.timeout)
+        try:
+            promise = await ctx.promise(
+                id=node.id or f"{ctx.run_id}/{node.name}", timeout_seconds=node.timeout
+            )
+        except IdConflict:
+            return COME_ROUND_AGAIN
         try:
             return await promise
         except PromiseRejected as rejected:

@@ -146,6 +146,10 @@ class Call(Built, Generic[T]):
         """Return what it is called with, as JSON for a replay to compare; None: with nothing."""
         return None
 
+    def refusal(self, known: dict[str, int]) -> IdConflict | None:
+        """Return why it cannot be a new call of its run, which has had the outcomes of these promises."""
+        return None
+
     def explains(
         self, found: Sequence[tuple[str, str]], recorded: Mapping[str, Any], roots: Sequence[object]
     ) -> bool:
@@ -434,16 +438,15 @@ class PromiseCall(Call[Any]):
             parts["data"] = folded(self.shown)
         return inputs_text(parts)
 
-    def begin(self) -> asyncio.Future[Any]:
-        known = self._execution.known_promises
-        if self.future is None and known and self.chosen_id in known:
-            self._take()
-            raise IdConflict(
-                self.chosen_id,
-                f"this run has had the outcome of that promise (call {known[self.chosen_id]}), which is settled once; "
-                f"in a loop, give each round its own id, such as {self.chosen_id + '-2'!r}",
-            )
-        return super().begin()
+    def refusal(self, known: dict[str, int]) -> IdConflict | None:
+        """Return why it cannot be a new call of its run, which has had the outcomes of these promises."""
+        if self.chosen_id is None or self.chosen_id not in known:
+            return None
+        return IdConflict(
+            self.chosen_id,
+            f"this run has had the outcome of that promise (call {known[self.chosen_id]}), which is settled once; "
+            f"in a loop, give each round its own id, such as {self.chosen_id + '-2'!r}",
+        )
 
     def new_promise(self, now: float) -> NewPromise:
         """What the store is to create, for a promise opened at journal time ``now``."""
