@@ -99,6 +99,7 @@ async def test_nothing_is_acknowledged_that_is_not_in_the_file(
     async with store_at(folder) as store:
         store._file.writer._inline_below = 1.0 if inline else 0.0
         harm(store.path)
+        await asyncio.sleep(1.5 * sqlite_file.LOOK_AFTER_SECONDS)
         with pytest.raises(StoreMoved, match=said) as caught:
             await store.create_run(new_run("after"))
         assert "nothing acknowledged is lost" not in str(caught.value)
@@ -137,6 +138,7 @@ async def test_work_goes_on_when_the_same_file_is_back(
     async with store_at(tmp_path) as store:
         away = beside(store.path, ".away")
         store.path.rename(away)
+        await asyncio.sleep(1.5 * sqlite_file.LOOK_AFTER_SECONDS)
         with pytest.raises(StoreMoved):
             await store.create_run(new_run("while it was away"))
         await _until(lambda: store._file.writer._moved is not None)
@@ -160,6 +162,7 @@ async def test_a_reader_creates_no_file_in_the_place_of_one_that_was_deleted(tmp
 async def test_what_the_deleted_log_held_is_written_back_as_the_process_stops(tmp_path: Path) -> None:
     async with store_at(tmp_path) as store:
         delete_log(store.path)
+        await asyncio.sleep(1.5 * sqlite_file.LOOK_AFTER_SECONDS)
         with pytest.raises(StoreMoved):
             await store.create_run(new_run("after"))
     async with store_at(tmp_path) as again:

@@ -32,6 +32,7 @@ _NETWORK: Final = frozenset(
     }
 )
 _SMALLEST: Final = 512  # bytes of an SQLite file
+LOOK_AFTER_SECONDS: Final = 0.02  # between looks of commits that follow one another: each gives up the GIL
 
 
 class OpenFiles:
@@ -56,9 +57,20 @@ class OpenFiles:
         self._log_size = log.st_size
         self._index_was = _identity(os.stat(self._index))
         self._loss: str | None = None  # what no moving back makes good
+        self._looked_at = float("-inf")
 
-    def trouble(self, is_whole: Callable[[], bool]) -> str | None:
-        """Return why a commit of just now may not last; None if it is in the files at the path. See ``look``."""
+    def trouble(self, is_whole: Callable[[], bool], now: float) -> str | None:
+        """Return why a commit of just now may not last; None if nothing is known.
+
+        It does not look again within ``LOOK_AFTER_SECONDS``: a commit just after the loss of a file is no more lost
+        than those just before.
+
+        Args:
+            is_whole: See ``look``.
+            now: A reading of ``time.perf_counter()``.
+        """
+        if now - self._looked_at < LOOK_AFTER_SECONDS:
+            return None
         stat = os.stat
         try:
             found = stat(self._path)
@@ -71,6 +83,7 @@ class OpenFiles:
             and found.st_size >= self._size
             and log.st_size >= self._log_size
         ):
+            self._looked_at = now
             return None
         return self.look(is_whole)
 

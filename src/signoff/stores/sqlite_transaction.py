@@ -177,7 +177,7 @@ class Committer:
             return self._try([operation for operation in batch if operation is not spoiler])
         began = time.perf_counter()
         self.db.execute("COMMIT")
-        if (trouble := self.files.trouble(self.is_whole)) is not None:
+        if (trouble := self.files.trouble(self.is_whole, began)) is not None:
             raise StoreMoved(self._location, trouble)
         self.commits += 1
         seconds = time.perf_counter() - began
