@@ -51,7 +51,10 @@ class Program:
 
     Attributes:
         pid: Its number.
+        unexpected_end: Why it ended with another code than it returned, as a line; empty if it did not, or was killed.
     """
+
+    unexpected_end = ""
 
     def __init__(
         self,
@@ -65,7 +68,9 @@ class Program:
     ) -> None:
         self._command = command
         files = [None if file is None else _Inherited(file.fileno()) for file in (stdin, stdout, stderr)]
-        self._process = fork(_run, list(command), str(cwd), dict(env), *files)
+        self._came_to = tempfile.TemporaryFile()  # how far it came, see _note  # noqa: SIM115
+        note = _Inherited(self._came_to.fileno())
+        self._process = fork(_run, list(command), str(cwd), dict(env), note, *files)
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -79,17 +84,30 @@ class Program:
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
+        """Its exit code, or None while it runs.
+
+        One that is not the code it returned is explained on the tests' stderr: what makes a process end otherwise may
+        well keep it from saying anything.
+        """
+        code = self._process.exitcode
+        if code is not None and not self._came_to.closed:
+            with self._came_to:
+                self.unexpected_end = _unexpected_end(
+                    self._command, code, os.pread(self._came_to.fileno(), 100, 0)
+                )
+            sys.stderr.write(self.unexpected_end)
+        return code
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end, and return its exit code. Raises subprocess.TimeoutExpired."""
         self._process.join(timeout)
-        if self._process.exitcode is None:
+        code = self.returncode
+        if code is None:
             raise subprocess.TimeoutExpired(self._command, timeout or 0.0)
-        return self._process.exitcode
+        return code
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -126,6 +144,7 @@ def run(
         for file in (out, err):
             file.seek(0)
             printed.append(file.read().decode().replace("\r\n", "\n"))
+        printed[1] += program.unexpected_end
         return subprocess.CompletedProcess(list(command), code, *printed)
 
 
@@ -143,14 +162,32 @@ def _detached(duplicate: Any) -> int:
     return duplicate.detach()
 
 
-def _run(command: list[str], cwd: str, env: dict[str, str], *files: int | None) -> None:
+def _unexpected_end(command: Sequence[str], code: int, came_to: bytes) -> str:
+    """Explain an exit code in a line. Returns an empty one where the program returned it, or was killed."""
+    if code < 0 or came_to == _returned(code):
+        return ""
+    return (
+        f"{' '.join(command)} ended with {code} after it had {came_to.decode() or 'been forked'}: os._exit was called, "
+        "or an exception has left the end of its process\n"
+    )
+
+
+def _returned(code: int) -> bytes:
+    return b"returned %d" % code
+
+
+def _note(fd: int, came_to: bytes) -> None:
+    os.pwrite(fd, came_to, 0)
+
+
+def _run(command: list[str], cwd: str, env: dict[str, str], note: int, *files: int | None) -> None:
     """Do in a forked process what ``python -m`` does in a new one that leads a session."""
-    os.setsid()
-    _end_with_tests()
-    for number, fd in enumerate(files):
+    for number, fd in enumerate(files):  # first of all: what is printed before this is the server's
         opened = os.open(os.devnull, os.O_RDONLY) if fd is None else fd
         os.dup2(opened, number)
         os.close(opened)
+    os.setsid()
+    _end_with_tests()
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # from which Ctrl-C comes
     encoding, _, errors = env.get("PYTHONIOENCODING", "utf-8").partition(":")
@@ -165,7 +202,9 @@ def _run(command: list[str], cwd: str, env: dict[str, str], *files: int | None) 
     sys.path[:] = [cwd, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
     gc.unfreeze()  # what tests.preloaded has frozen: a new process has nothing frozen
     sys.argv = ["", *command[1:]]
+    _note(note, b"begun")
     code = _ended(command[0])
+    _note(note, _returned(code))
     threading._shutdown()  # the end of an interpreter, in its order
     atexit._run_exitfuncs()  # which processes of multiprocessing leave out
     sys.stdout.flush()
@@ -185,6 +224,7 @@ def _end_with_tests() -> None:
     fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
     if multiprocessing.connection.wait([parent.sentinel], timeout=0):
+        os.write(2, b"the tests have ended\n")
         os._exit(1)
 
 

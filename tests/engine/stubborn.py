@@ -24,7 +24,7 @@ from types import CodeType
 from typing import Any
 
 from signoff import Context
-from signoff.engine import guard
+from signoff.engine import guard, interruptions
 from signoff.errors import BusyLoop
 from signoff.records import EntryKind
 from tests.support import fails, journaled, new_app, running
@@ -539,9 +539,7 @@ def nested() -> None:
 
 def without_tools() -> None:
     """Drive stubborn code while debuggers and profilers use all tools of ``sys.monitoring``."""
-    if sys.version_info >= (3, 12):
-        for tool in range(6):
-            sys.monitoring.use_tool_id(tool, "another")
+    _use_all_tools()
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # pyright: ignore[reportAttributeAccessIssue]
@@ -573,6 +571,46 @@ def beside_tools() -> None:
         assert len(lines) > counted > 0
         others = [tool for tool in range(6) if tool != sys.monitoring.COVERAGE_ID]
         assert [sys.monitoring.get_tool(tool) for tool in others] == [None] * 5
+
+
+def leaves_at_once() -> None:
+    """Leave stubborn code of its own accord, again and again, while it is interrupted. Nothing is afterwards."""
+    logging.disable()
+    guard.log_aside = lambda *_: None
+    interruptions._BEGINNING_SECONDS = interruptions._MOMENT_SECONDS = 0.0
+    sys.setswitchinterval(0.00001)
+    _use_all_tools()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            guard.interrupt_busy(0.0002)
+            time.sleep(0)
+
+    def catches_some(interruptions: int) -> None:
+        while interruptions:
+            try:
+                compute(50)
+            except BaseException:
+                interruptions -= 1
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for number in range(400):
+            guard.drive(Watched(), functools.partial(catches_some, 2 + number % 3))
+            compute(50)
+    except guard.Interrupted:
+        os._exit(66)  # by its very first call: a renewed one leaves every function
+    over.set()
+    thread.join()
+
+
+def _use_all_tools() -> None:
+    """Have Signoff interrupt by asynchronous exceptions alone, as on Python 3.11."""
+    if sys.version_info >= (3, 12):
+        for tool in range(6):
+            sys.monitoring.use_tool_id(tool, "another")
 
 
 def forks_meanwhile() -> None:
@@ -614,6 +652,7 @@ PROGRAMS: dict[str, Callable[..., None]] = {
     "nested": nested,
     "without_tools": without_tools,
     "beside_tools": beside_tools,
+    "leaves_at_once": leaves_at_once,
     "forks_meanwhile": forks_meanwhile,
 }
 

@@ -225,7 +225,9 @@ def test_code_that_catches_its_interruption_and_goes_on_is_stopped_as_well(
     _in_process(tmp_path, "work", layout, str(tmp_path))
 
 
-@pytest.mark.parametrize("program", ["several", "nested", "without_tools", "beside_tools", "forks_meanwhile"])
+@pytest.mark.parametrize(
+    "program", ["several", "nested", "without_tools", "beside_tools", "leaves_at_once", "forks_meanwhile"]
+)
 def test_code_that_catches_its_interruption_is_left_whatever_else_the_process_does(
     tmp_path: Path, program: str
 ) -> None:

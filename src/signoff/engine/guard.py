@@ -66,6 +66,7 @@ class Watched(Protocol):
 @dataclass(slots=True)
 class _Drive:
     watched: Watched
+    thread: int | None  # None from when the code is left: then nothing interrupts it anymore
     since: float
     computed_before: float | None = None  # the processor time of its thread when it was first looked at
     warned: bool = False
@@ -102,7 +103,7 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
     interrupted again and again, see ``interrupt_busy``.
     """
     thread = threading.get_ident()
-    mine = _Drive(watched, time.monotonic())
+    mine = _Drive(watched, thread, time.monotonic())
     outer = _drives.get(thread)
     _drives[thread] = mine
     try:
@@ -110,27 +111,23 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
     except Interrupted:  # declare_busy has noted it
         pass
     finally:
-        # An interruption may come in the midst of this. Python looks for one at calls and at the ends of loops: not
-        # before the renewed one is calmed. sys.monitoring spares this module.
-        if mine.renewed is not None:
-            mine.renewed.__init__ = BaseException.__init__
-        while True:
-            try:
-                _end(thread, mine, outer)
-                break
-            except Interrupted:
-                continue
+        # Python looks for an interruption at calls and at the ends of loops: not before this assignment, after which
+        # none is sent. One may still be on its way. It may leave ``_end`` at any point: called again, that goes on. A
+        # loop that calls it again would not do: the interruption may come at its jump, and leave the loop.
+        # sys.monitoring spares this module.
+        mine.thread = None
+        try:
+            _end(thread, mine, outer)
+        except Interrupted:
+            _end(thread, mine, outer)
 
 
 def _end(thread: int, mine: _Drive, outer: _Drive | None) -> None:
-    """End a drive. An interruption may leave this at any point: called again, it goes on."""
+    """End a drive."""
     mine.endings += 1
     lock = _watch.lock
     # From Python 3.14 on an interruption may come between the acquisition by a ``with`` and its block.
     lock.acquire()
-    # From here on nobody interrupts this drive.
-    if mine.renewed is not None:
-        mine.renewed.__init__ = BaseException.__init__
     if _drives.get(thread) is mine:
         if outer is None:
             del _drives[thread]
@@ -183,7 +180,7 @@ def interrupt_busy(limit_seconds: float) -> None:
             busy.looks += 1
             anywhere = busy.looks > _SPARING_LOOKS
             if not busy.interrupted:
-                busy.interrupted = interrupt(thread, anywhere=anywhere)
+                busy.interrupted = interrupt(busy, anywhere=anywhere)
                 continue
             if not busy.insisted:
                 busy.insisted = True
@@ -195,7 +192,7 @@ def interrupt_busy(limit_seconds: float) -> None:
                 )
             if not insist(thread, anywhere=anywhere):
                 busy.renewed = busy.renewed or new_kind()
-                interrupt_with(busy.renewed, thread, anywhere=anywhere)
+                interrupt_with(busy.renewed, busy, anywhere=anywhere)
 
 
 def _processor_time(thread: int) -> float:

@@ -24,10 +24,11 @@ import sys
 import sysconfig
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from itertools import repeat
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from signoff import forks, private_names
 from signoff.own_logs import own_logger
@@ -73,25 +74,34 @@ def log_aside(level: int, message: str, *args: object) -> None:
     thread.join(_LOG_SECONDS)
 
 
-def interrupt(thread: int, error: type[Interrupted] = Interrupted, *, anywhere: bool = False) -> bool:
-    """Interrupt a thread once, where it next calls, returns or loops.
+class Target(Protocol):
+    """Code that may be interrupted."""
+
+    thread: int | None
+    """The thread that runs it. The thread sets it to None when it leaves the code."""
+
+
+def interrupt(target: Target, error: type[Interrupted] = Interrupted, *, anywhere: bool = False) -> bool:
+    """Interrupt code once, where it next calls, returns or loops.
 
     Args:
-        thread: Its identifier.
+        target: The code. It is not interrupted once ``target.thread`` is None.
         error: What is raised there.
         anywhere: Also in code that may hold a lock of the standard library.
 
     Returns:
-        False if the thread was in such code all the while, for some 100 ms: then it was not interrupted.
+        Whether it was interrupted. It was not if it was left, or if it was in such code all the while, for some 100 ms.
     """
+    thread = target.thread
+    if thread is None:
+        return False
     switches = sys.getswitchinterval()
     # Or this thread would mostly run when the other does I/O: a handler's, under its lock.
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         for _ in range(_MOMENTS):
             if anywhere or not _may_hold_lock(private_names.frame_of(thread)):
-                _raise_in(thread, error)
-                return True
+                return next(_interruptions(target, error, 1), _LEFT) is not _LEFT
             time.sleep(_MOMENT_SECONDS)
     finally:
         sys.setswitchinterval(switches)
@@ -148,12 +158,21 @@ def relent(thread: int) -> None:
 # By asynchronous exceptions
 
 # PyThreadState_SetAsyncExc, but it returns None, as ``__init__`` must.
-_interrupt_and_return = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
-_interrupt_and_return.restype = None
+_raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+_raise_in.argtypes = (ctypes.c_ulong, ctypes.py_object)
+_raise_in.restype = None
+
+_LEFT = object()
 
 
-def _raise_in(thread: int, error: type[BaseException]) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+def _interruptions(target: Target, error: type[BaseException], times: int) -> Iterator[None]:
+    """Return an iterator that interrupts a target with each item. It ends when the target has been left.
+
+    No code of Python runs within an item. So no thread can leave its code between the look at ``target.thread`` and the
+    exception, which would then hit code that has nothing to do with it.
+    """
+    threads: Iterator[int] = iter(partial(getattr, target, "thread"), None)
+    return map(_raise_in, threads, repeat(error, times))
 
 
 def new_kind() -> type[Interrupted]:
@@ -161,8 +180,8 @@ def new_kind() -> type[Interrupted]:
     return type("Insistent", (Interrupted,), {"__module__": __name__})
 
 
-def interrupt_with(kind: type[Interrupted], thread: int, *, anywhere: bool) -> None:
-    """Interrupt a thread, see ``interrupt``, so that it cannot get rid of the interruption by catching it.
+def interrupt_with(kind: type[Interrupted], target: Target, *, anywhere: bool) -> None:
+    """Interrupt code, see ``interrupt``, so that it cannot get rid of the interruption by catching it.
 
     Raised, it has the thread interrupted by the next one, wherever Python looks next for such a thing: in the handler
     that caught it, or on the way back to the top of the loop around that. So the code is left level by level. All of
@@ -170,16 +189,14 @@ def interrupt_with(kind: type[Interrupted], thread: int, *, anywhere: bool) -> N
     it (around ``__del__``) ends the renewal. So it begins anew several times.
 
     Args:
-        kind: From ``new_kind``. Assigned ``BaseException.__init__`` as its ``__init__``, it is renewed no more.
-        thread: The identifier of the thread.
+        kind: From ``new_kind``.
+        target: The code.
         anywhere: As for ``interrupt``.
     """
-    next_ones = map(
-        _interrupt_and_return, repeat(ctypes.c_ulong(thread), _LEVELS), repeat(ctypes.py_object(kind))
-    )
-    kind.__init__ = staticmethod(partial(next, next_ones, None))  # pyright: ignore[reportAttributeAccessIssue]
+    renew = partial(next, _interruptions(target, kind, _LEVELS), None)
+    kind.__init__ = staticmethod(renew)  # pyright: ignore[reportAttributeAccessIssue]
     for _ in range(_BEGINNINGS):
-        if not interrupt(thread, kind, anywhere=anywhere):
+        if not interrupt(target, kind, anywhere=anywhere):
             return
         time.sleep(_BEGINNING_SECONDS)
 
