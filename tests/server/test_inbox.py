@@ -361,6 +361,33 @@ async def reading(server: Server) -> AsyncIterator[AsyncIterator[Event]]:
 
 
 @in_asyncio
+async def test_a_stream_is_open_once_it_knows_where_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who lists after that misses nothing."""
+    find_place = inboxes.Inbox._open
+    asked, let = asyncio.Event(), asyncio.Event()
+
+    async def find_place_late(inbox: inboxes.Inbox, *, resumes: bool) -> None:
+        asked.set()
+        await let.wait()
+        await find_place(inbox, resumes=resumes)
+
+    monkeypatch.setattr(inboxes.Inbox, "_open", find_place_late)
+    async with serving(app_in(tmp_path)) as server:
+        stream = reading(server)
+        opening = asyncio.create_task(stream.__aenter__())
+        await asked.wait()
+        for _ in range(20):  # headers that were sent before would have come
+            await asyncio.sleep(0)
+        was_open = opening.done()
+        let.set()
+        await opening
+        await stream.__aexit__(None, None, None)
+    assert not was_open
+
+
+@in_asyncio
 async def test_500_readers_cost_one_query_for_a_change_and_not_one_each(tmp_path: Path) -> None:
     store = Counted(tmp_path / "signoff.db")
     app = Signoff(store)

@@ -57,7 +57,13 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser, served: Server) -> Iterator[Page]:
+def expected_message() -> str | None:
+    """What the browser says of the faults of a test, which gives another value by ``parametrize``."""
+    return None
+
+
+@pytest.fixture
+def page(browser: Browser, served: Server, expected_message: str | None) -> Iterator[Page]:
     """A new window at nobody's name, in which no script may fail and nothing comes from elsewhere."""
     context = browser.new_context(base_url=served.url)
     trouble: list[str] = []
@@ -66,6 +72,8 @@ def page(browser: Browser, served: Server) -> Iterator[Page]:
         refused = (
             "the server responded with a status of 4" in message.text
         )  # said by the browser, not by the page
+        if expected_message is not None and expected_message in message.text:
+            return
         if message.type in ("error", "warning") and not refused:
             trouble.append(message.text)
 

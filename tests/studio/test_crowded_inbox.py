@@ -1,22 +1,22 @@
-"""An inbox of ten thousand open questions in Studio: counted, scrolled and searched whole, keeping its place."""
+"""An inbox of ten thousand open questions in Studio: counted, scrolled and searched whole, in place, up to date."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, Response, expect
+from playwright.sync_api import Locator, Page, Response, Route, expect
 
 from signoff.people.questions import Question
 from signoff.server import Server
 from tests.server.conftest import app_in, serving
-from tests.support import OnThread
+from tests.support import PATIENCE_SECONDS, OnThread
 
 COUNT = 10_000
 
@@ -30,14 +30,16 @@ VALUES ('default', ?, 'question', 'pending', ?, ?, '[]')
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of its own, at which so many questions are open."""
     folder = tmp_path_factory.mktemp("crowded")
-    with OnThread(lambda: serving(app_in(folder))) as server:
-        open_questions(folder / "signoff.db")
+    app = app_in(folder)
+    with OnThread(lambda: serving(app)) as server:
+        # By the store's clock: what happened to a question before it was asked happened to another one of its id.
+        open_questions(folder / "signoff.db", app.store.clock.now())
         yield server
 
 
-def open_questions(database: Path) -> None:
+def open_questions(database: Path, now: float) -> None:
     with closing(sqlite3.connect(database)) as db:
-        rows = ((f"q{n}", time.time(), Question.make(f"Refund number {n}?").to_json()) for n in range(COUNT))
+        rows = ((f"q{n}", now, Question.make(f"Refund number {n}?").to_json()) for n in range(COUNT))
         db.executemany(OPEN, rows)
         db.commit()
 
@@ -110,9 +112,82 @@ def test_what_is_looked_at_stays_in_place_when_questions_above_it_are_answered(
     seen = inbox.get_by_role("link", name="Refund number 100?")
     expect(seen).to_be_visible()
     place = place_at_rest(seen)
-    answers = [{"question_id": f"q{n}", "value": True} for n in range(20, 40)]
-    http.post("/v1/questions/answers", json={"answers": answers, "user_id": "bob"}).raise_for_status()
-    # Not by the count of what is open: scrolling may have loaded further pages by then.
     row = rows(inbox).filter(has=seen)
-    expect(row).to_have_attribute("aria-posinset", "81")
+    before = int(row.get_attribute("aria-posinset") or "")
+    answer(http, *range(20, 40))
+    # Not by the count of what is open: scrolling may have loaded further pages by then.
+    expect(row).to_have_attribute("aria-posinset", str(before - 20))
     assert place_at_rest(seen) == place
+
+
+CHAIN = "/v1/audit/chain?limit=1"
+
+
+def answer(http: httpx.Client, *numbers: int) -> None:
+    """Answer questions that are open, from elsewhere, and wait until the trail has it: streams tell of it then."""
+    before = http.get(CHAIN).json()["end"]
+    answers = [{"question_id": f"q{number}", "value": True} for number in numbers]
+    done = http.post("/v1/questions/answers", json={"answers": answers, "user_id": "bob"}).raise_for_status()
+    assert not [each for each in done.json()["items"] if "problem" in each], done.text
+    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    while http.get(CHAIN).json()["end"] < before + len(numbers):
+        assert time.monotonic() < give_up_at, f"the answers to {numbers} are not sealed"
+        time.sleep(0.02)
+
+
+STREAMS = "**/v1/questions/events*"
+
+
+class Streams:
+    """Each of a page's streams, first to last, is handled by the next of these; those after the last one go on."""
+
+    def __init__(self, page: Page, *handlers: Callable[[Route], None]) -> None:
+        self._handlers = list(handlers)
+        page.route(STREAMS, self._handle)
+
+    def _handle(self, route: Route) -> None:
+        handle = self._handlers.pop(0) if self._handlers else Route.continue_
+        handle(route)
+
+
+def reset(route: Route) -> None:
+    """Cut a connection before the stream has begun."""
+    route.abort("connectionreset")
+
+
+def cut(route: Route) -> None:
+    """Cut a stream that has begun before it says where."""
+    route.fulfill(content_type="text/event-stream", body="retry: 1\n\n")
+
+
+@pytest.mark.parametrize("expected_message", ["net::ERR_CONNECTION_RESET"])
+@pytest.mark.parametrize("fault", [reset, cut])
+def test_what_is_answered_before_a_stream_comes_back_is_gone(
+    page: Page, http: httpx.Client, fault: Callable[[Route], None]
+) -> None:
+    number = {reset: 0, cut: 1}[fault]
+    seen = page.get_by_role("link", name=f"Refund number {number}?")
+
+    def begin_late(route: Route) -> None:
+        expect(seen).to_be_visible()  # so the list was read
+        answer(http, number)
+        route.continue_()
+
+    Streams(page, fault, begin_late)
+    page.goto("/inbox")
+    expect(page.get_by_role("link", name="Refund number 2?")).to_be_visible()
+    expect(seen).to_be_hidden()
+
+
+def test_what_is_answered_while_one_says_another_name_is_gone(page: Page, http: httpx.Client) -> None:
+    seen = page.get_by_role("link", name="Refund number 2?")
+
+    def begin_late(route: Route) -> None:
+        answer(http, 2)
+        route.continue_()
+
+    Streams(page, Route.continue_, begin_late)
+    page.goto("/inbox?view=all")
+    expect(seen).to_be_visible()
+    page.get_by_label("Your name").fill("ana")
+    expect(seen).to_be_hidden()

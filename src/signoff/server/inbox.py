@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -204,6 +205,23 @@ class Inbox:
             return await self._store.get_promise(question_id)
         except NotFound:
             return None  # deleted with its run, long after its end
+
+
+async def begun(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Have a stream find its place, and return all of its events.
+
+    Raises:
+        StoreUnavailable: The store cannot say where the stream begins.
+    """
+    first = await anext(events)
+
+    async def all_of_them() -> AsyncGenerator[bytes, None]:
+        async with aclosing(events):
+            yield first
+            async for event in events:
+                yield event
+
+    return all_of_them()
 
 
 class Inboxes:

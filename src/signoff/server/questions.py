@@ -34,7 +34,7 @@ from signoff.server.examples import QUESTION, QUESTION_ID, example
 from signoff.server.feeds import UNBUFFERED
 from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
-from signoff.server.inbox import Interest
+from signoff.server.inbox import Interest, begun
 from signoff.server.problems import status_of, to_body
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
 from signoff.server.responses import gives, gives_page, gives_text
@@ -267,7 +267,8 @@ async def follow_inbox(
     events = services.inboxes.of(services.store.namespace).events(
         interest, last_event_id, services.wait_to_tell
     )
-    return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)
+    # The headers say that the stream is open. From then on it misses nothing.
+    return StreamingResponse(await begun(events), media_type="text/event-stream", headers=UNBUFFERED)
 
 
 @router.get("/{question_id}", responses=gives(Promise, NotFound, NotAllowed))

@@ -9,8 +9,8 @@ export interface Told {
 }
 
 /**
- * By the type of an event. `open` is told once there is a stream, `error` if there is none for now, and `gap` also when
- * another stream has begun.
+ * By the type of an event. `open` is told once there is a stream, `error` if there is none for now. `gap` is told when
+ * events may have been missed: also when a stream has begun after an `error`, or does not resume another one.
  */
 export type Listeners = Readonly<Record<string, (told: Told) => void>>;
 
@@ -41,13 +41,13 @@ function share(url: string, name: string, listeners: Listeners): () => void {
   let timer: number | undefined;
 
   const hear = (told: Told) => listeners[told.type]?.(told);
-  const begin = () => {
+  const begin = (type: string) => {
     window.clearTimeout(timer);
-    hear(plain(isOpen ? "gap" : "open"));
+    hear(plain(isOpen ? "gap" : type));
     isOpen = true;
   };
   const relay = (told: Told) => {
-    if (told.type === "open") begin();
+    if (told.type === "open" || told.type === "gap") begin(told.type);
     else hear(told);
     if (isLeading) channel.postMessage(told);
   };
@@ -68,10 +68,10 @@ function share(url: string, name: string, listeners: Listeners): () => void {
     if (told.type === "is anybody there") {
       if (isLeading && isOpen) channel.postMessage(plain("here"));
     } else if (close !== undefined) return;
-    else if (told.type === "open") begin();
+    else if (told.type === "open" || told.type === "gap") begin(told.type);
     else if (told.type !== "here") hear(told);
     else if (isOpen) window.clearTimeout(timer);
-    else begin();
+    else begin("open");
   };
   navigator.locks
     .request(name, { signal: giveUp.signal }, () => {
@@ -101,24 +101,30 @@ function share(url: string, name: string, listeners: Listeners): () => void {
 function stream(url: string, listeners: Listeners): () => void {
   let source: EventSource;
   let timer: number | undefined;
-  const connect = (isAgain: boolean) => {
+  let isFirst = true; // no attempt has ended yet, so nobody has read a list without a stream
+  const connect = () => {
     source = new EventSource(url);
+    // A stream that is cut resumes at its last event. One that has had none begins at the present.
+    let isPlaced = false;
     for (const [name, listener] of Object.entries(listeners)) {
       if (name === "open") continue;
-      source.addEventListener(name, ({ type, data }: MessageEvent<string>) => listener({ type, data }));
+      source.addEventListener(name, ({ type, data, lastEventId }: MessageEvent<string>) => {
+        isPlaced ||= Boolean(lastEventId);
+        listener({ type, data });
+      });
     }
-    let isNew = true;
     source.addEventListener("open", () => {
-      // after a cut the browser connects again and says where it was, but not after a refusal
-      if (isNew) listeners[isAgain ? "gap" : "open"]?.(plain(isAgain ? "gap" : "open"));
-      isNew = false;
+      const type = isFirst ? "open" : "gap";
+      isFirst = false;
+      if (!isPlaced) listeners[type]?.(plain(type));
     });
     source.addEventListener("error", () => {
+      isFirst = false;
       if (source.readyState === EventSource.CLOSED)
-        timer = window.setTimeout(() => connect(true), TRY_AGAIN_MILLISECONDS);
+        timer = window.setTimeout(connect, TRY_AGAIN_MILLISECONDS);
     });
   };
-  connect(false);
+  connect();
   return () => {
     window.clearTimeout(timer);
     source.close();

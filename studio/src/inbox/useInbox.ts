@@ -72,6 +72,7 @@ function useEvents(
   const name = JSON.stringify(queryKey);
   const { user_id, groups, roles } = useMe();
   const who = JSON.stringify([user_id, groups, roles]);
+  const followed = `${who} ${url}`;
   const [news, setNews] = useState<{ of: string; told: Told }>({ of: "", told: NOTHING });
   const tellAsked = useEffectEvent(onAsked);
   useEffect(() => {
@@ -79,7 +80,7 @@ function useEvents(
     let told: Told = NOTHING;
     const tell = (next: Told) => {
       told = next;
-      setNews({ of: url, told });
+      setNews({ of: followed, told });
     };
     const put = (message: Happening) => {
       const question = questionOf(message.data);
@@ -118,8 +119,8 @@ function useEvents(
       stop();
       keep(client, queryKey, told);
     };
-  }, [client, url, name, who]);
-  const isFollowed = news.of === url;
+  }, [client, url, name, who, followed]);
+  const isFollowed = news.of === followed;
   return { told: isFollowed ? news.told : NOTHING, isFollowed };
 }
 

@@ -26,7 +26,8 @@ export function useListed(source: Source, filter: Filter, current: string | unde
   const [most, setMost] = useState(LOOKED_THROUGH);
   const isLookingOn = isFiltered && hasNextPage && source.looked < most;
   const next = useCallback(() => {
-    if (hasNextPage && !isFetching && !isError) void fetchNextPage();
+    // It cancels nothing: the list may be being read anew since this was rendered.
+    if (hasNextPage && !isFetching && !isError) void fetchNextPage({ cancelRefetch: false });
   }, [hasNextPage, isFetching, isError, fetchNextPage]);
   useEffect(() => {
     if (isLookingOn) next();
