@@ -172,9 +172,8 @@ class Context:
         callee = callee_of(function)
         if callee is None or not callee.least <= len(args) <= callee.most:
             check_step(name, function, args)
-        if (
-            callee is not None
-            and retry is None
+        says_nothing = (
+            retry is None
             and timeout is None
             and durable
             and effect == "repeatable"
@@ -185,8 +184,13 @@ class Context:
             and on_failure is None
             and not non_retryable
             and not operators
-        ):
-            return StepCall(self._execution, name, function, args, {}, callee.options, callee=callee)
+        )
+        if says_nothing:
+            if callee is not None:
+                return StepCall(self._execution, name, function, args, {}, callee.options, callee=callee)
+            options = StepOptions(returns=codec.return_annotation(function))
+            note_variables(function, self._execution.codes)
+            return StepCall(self._execution, name, function, args, {}, options)
         options = StepOptions(
             retry=retry,
             timeout=timeout,

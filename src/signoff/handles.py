@@ -139,6 +139,8 @@ class Note(Awaited, Awaitable[None]):
 class Sleep(Built, Coroutine[Any, Any, None]):
     """What ``ctx.sleep()`` returns: a coroutine that sleeps."""
 
+    __slots__ = ("_seconds", "_sleeping")
+
     def __init__(self, execution: Execution, seconds: float) -> None:
         self._build(execution)
         self._seconds = seconds

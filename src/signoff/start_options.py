@@ -40,7 +40,7 @@ def check_seconds(path: str, seconds: object) -> float | None:
 
 def seconds_of(path: str, seconds: object) -> float:
     """Return a finite number of seconds. Raises InvalidValue."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
         remedy = "; pass its total_seconds()" if isinstance(seconds, timedelta) else ""
         raise InvalidValue(path, f"{seconds!r} is no number of seconds{remedy}")
     return seconds

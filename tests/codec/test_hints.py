@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NewType, Self
@@ -141,3 +143,58 @@ def test_lazy_annotations_that_cannot_be_evaluated_are_named() -> None:
     text = codec.encode_arguments(scope["make"], [{"id": 1}, Known(1)], {}, skip=0)
     assert codec.decode_arguments(text, scope["make"], skip=0)[0] == [{"id": 1}, Known(1)]
     assert list(codec.shape_of(scope["make"]).parameters) == ["order", "known"]
+
+
+def _declaring(declared: Any) -> Callable[..., Any]:
+    def inner() -> declared:  # pyright: ignore[reportInvalidTypeForm]
+        return None
+
+    inner.__annotations__["return"] = declared
+    return inner
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        int,
+        Known,
+        None,
+        list[int],
+        list[Known],
+        int | str,
+        str | int,
+        dict[str, Known | None],
+        Annotated[int, "a"],
+    ],
+    ids=str,
+)
+def test_a_function_of_the_same_code_may_declare_another_type(declared: Any) -> None:
+    for other in (declared, str, declared, Child, list[str], str | int, int | str, declared):
+        found = codec.return_annotation(_declaring(other))
+        assert found is other or repr(found) == repr(type(None) if other is None else other)
+
+
+def test_a_text_that_names_another_class_by_now_is_resolved_anew() -> None:
+    scope: dict[str, Any] = {"__name__": __name__, "Order": Known}
+    exec("def make():\n def inner() -> 'Order': ...\n return inner", scope)
+    assert codec.return_annotation(scope["make"]()) is Known
+    scope["Order"] = Child  # as a notebook's cell that is run again does
+    assert codec.return_annotation(scope["make"]()) is Child
+
+
+def test_a_class_of_each_run_is_found_and_not_kept() -> None:
+    gone: list[weakref.ref[Any]] = []
+    for _ in range(3):
+
+        class Local:
+            pass
+
+        def inner(kind: Any = Local) -> Any:
+            return kind
+
+        inner.__annotations__["return"] = Local
+        assert codec.return_annotation(inner) is Local
+        gone.append(weakref.ref(Local))
+        del Local, inner
+    gc.collect()
+    assert [each() for each in gone] == [None] * 3

@@ -68,11 +68,11 @@ def test_it_writes_plain_arguments_as_they_are_written_otherwise(value: Any) -> 
     known = callee_of(taking_two)
     assert known is not None
     for args in ((value,), (value, 3), ("a", value)):
-        text = known.inputs_of(args)
-        if text is not None:
-            otherwise = arguments_text("step", taking_two, args, {})
-            assert otherwise is not None
-            assert json.loads(text) == {"args": json.loads(otherwise)}
+        text = known.inputs_of("step", args)
+        otherwise = arguments_text("step", taking_two, args, {})
+        assert text is not None
+        assert otherwise is not None
+        assert json.loads(text) == {"args": json.loads(otherwise)}
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,14 @@ def test_it_writes_plain_arguments_as_they_are_written_otherwise(value: Any) -> 
     [float("nan"), float("inf"), [1], (1,), {}, b"", "\ud800", "x" * 201, 2**64, pytest],
     ids=lambda value: repr(value)[:20],
 )
-def test_it_leaves_other_arguments_to_the_codec(value: Any) -> None:
+def test_it_writes_other_arguments_as_they_are_written_otherwise(value: Any) -> None:
     known = callee_of(taking_two)
     assert known is not None
-    assert known.inputs_of((value,)) is None
-    assert known.inputs_of((1, 2, 3)) is None
+    text, otherwise = known.inputs_of("step", (value,)), arguments_text("step", taking_two, (value,), {})
+    assert text is not None
+    assert otherwise is not None
+    assert json.loads(text) == {"args": json.loads(otherwise)}
+    assert known.inputs_of("step", (1, 2, 3)) is None
 
 
 def test_only_plain_functions_and_methods_of_modules_are_known() -> None:
@@ -117,7 +120,7 @@ def test_methods_are_known_by_their_functions_and_never_for_functions() -> None:
     assert plain is not None
     assert (plain.least, plain.most, plain.is_bound) == (2, 3, False)
     assert callee_of(Till().myself) is None
-    assert known.inputs_of((7,)) == '{"args":{"cents":7}}'
+    assert known.inputs_of("step", (7,)) == '{"args":{"cents":7}}'
 
 
 class Order(BaseModel):
@@ -142,8 +145,7 @@ def test_it_writes_other_arguments_to_the_letter_as_they_are_written_otherwise(a
     for function in (taking_two, Till().pay):
         known = callee_of(function)
         assert known is not None
-        assert known.inputs_of(args) is None
-        text = known.long_inputs_of("step", args)
+        text = known.inputs_of("step", args)
         assert text == f'{{"args":{arguments_text("step", function, args, {})}}}'
 
 

@@ -161,6 +161,41 @@ async def test_each_attempt_gets_what_the_first_one_got() -> None:
     assert seen == [["a"]] * 3
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@in_asyncio
+async def test_each_attempt_has_the_variables_that_the_first_one_had(
+    is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[tuple[int, str]] = []
+
+    async def code(ctx: Context) -> Any:
+        count, name = 1, "a"
+
+        def counts() -> int:
+            nonlocal count
+            seen.append((count, name))
+            count += 1
+            if len(seen) % 3:
+                raise ValueError("again")
+            return count
+
+        async def counts_too() -> int:
+            return counts()
+
+        begun = asyncio.create_task(ctx.step("count", counts_too if is_async else counts))
+        await asyncio.sleep(0)
+        count, name = 7, "later"
+        found = await begun
+        await ctx.wait_for_signal("go")
+        return [found, count, name]
+
+    with caplog.at_level(logging.WARNING, "signoff.workflow"):
+        assert await live_and_rebuilt(code) == [[2, 7, "later"]] * 2
+    assert seen == [(1, "a")] * 6
+    changes = [each for each in caplog.records if "changed 'count'" in each.getMessage()]
+    assert len(changes) == 1
+
+
 @in_asyncio
 async def test_what_is_the_same_twice_is_the_same_copy_twice() -> None:
     def same(one: list[int], other: list[int]) -> bool:

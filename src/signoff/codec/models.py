@@ -25,6 +25,9 @@ from signoff.codec.refusals import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
 _UNWRITTEN = object()
 """Stands for what a serializer wrote, while we look for why it wrote nothing."""
 
+_MOST_PARTS = 5_000
+"""Of how many parts the schema of a class is at most that is looked through."""
+
 _Config = Mapping[str, Any]
 _Check = Callable[[Any, object, _Config, int], None]
 _Pairs = Iterable[tuple[object, object, object]]
@@ -34,6 +37,29 @@ def has_own_schema(kind: type) -> bool:
     """Whether a type itself says how pydantic reads and writes it."""
     names = ("__pydantic_serializer__", "__get_pydantic_core_schema__", "__pydantic_config__")
     return any(hasattr(kind, name) for name in names)
+
+
+@functools.lru_cache(maxsize=2048)
+def is_written_by_field(kind: Any) -> bool:
+    """Whether a model class is written as its fields are, by their names and each by its type: it says nothing else."""
+    schema = getattr(kind, "__pydantic_core_schema__", None)
+    if not isinstance(schema, dict) or issubclass(kind, RootModel):  # its schema is not complete yet
+        return False
+    waiting: list[Any] = [schema]
+    seen = 0
+    while waiting:
+        part = waiting.pop()
+        seen += 1
+        if seen > _MOST_PARTS:
+            return False
+        if isinstance(part, dict):
+            held = cast("dict[str, Any]", part)
+            if any(str(name).startswith("serialization") and name != "serialization_alias" for name in held):
+                return False
+            waiting += [each for name, each in held.items() if name != "metadata"]
+        elif isinstance(part, list | tuple):
+            waiting += cast("list[Any]", part)
+    return True
 
 
 def to_plain(value: object, depth: int) -> JsonValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections.abc
 import functools
 import inspect
@@ -10,7 +11,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
-from typing import Any, Never, NoReturn, Self, Unpack
+from typing import Any, Final, Never, NoReturn, Self, Unpack
 from weakref import WeakKeyDictionary
 
 import typing_extensions
@@ -25,6 +26,14 @@ _PLAIN = (types.FunctionType, types.BuiltinFunctionType)
 # in these refers to its key.
 _signatures: WeakKeyDictionary[Function, dict[int, Signature]] = WeakKeyDictionary()
 _returns: WeakKeyDictionary[Function, Any] = WeakKeyDictionary()
+
+# Of functions defined in others, whose code is the same each time, by its identity; it is kept, so that its id stays
+# its own. What it declares may be another type each time: that is looked at.
+_by_code: dict[int, tuple[types.CodeType, Any, Any]] = {}
+_MOST_CODES: Final = 4_096
+
+_UNSURE: Final = object()
+"""What a function declares has to be resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +135,68 @@ def return_annotation(function: Function) -> Any:
     plain = _underlying(function)
     if _declares_nothing(plain):
         return Any
+    written = _written_result(plain)
+    if written is not _UNSURE and (known := _by_code.get(id(plain.__code__))) is not None:
+        code, as_written, annotation = known
+        if code is plain.__code__ and _is_same_type(as_written, written):
+            return _owner(function) if annotation is Self else annotation
     try:
         annotation = _returns[plain]
     except (KeyError, TypeError):  # new, or it cannot be hashed or referred to weakly
         found, complete = hints.resolve(plain)
         annotation = _result(plain, found.get("return", Any))
         if complete and found:
-            _returns[plain] = annotation
+            if _is_same_type(written, written):
+                _know_code(plain.__code__, written, annotation)
+            else:
+                _returns[plain] = annotation
     return _owner(function) if annotation is Self else annotation
+
+
+def _written_result(function: Any) -> Any:
+    """Return the type that a function defined in another declares to return, without resolving what is in it.
+
+    Returns:
+        What its annotation says: of a name, what that is in the function's module. ``_UNSURE`` if there may be more to
+        it: the function is one of a module, or wraps another, or the annotation is a text with other names.
+    """
+    if type(function) is not types.FunctionType or "<locals>" not in function.__qualname__:
+        return _UNSURE
+    if hasattr(function, "__wrapped__") or getattr(function, "__type_params__", ()):
+        return _UNSURE
+    try:
+        written: Any = function.__annotations__.get("return", Any)
+    except Exception:  # from Python 3.14 on they are made now, of names that may be undefined
+        return _UNSURE
+    if not isinstance(written, str):
+        return written
+    scope = function.__globals__
+    return scope[written] if written in scope else getattr(builtins, written, _UNSURE)
+
+
+def _is_same_type(one: Any, other: Any) -> bool:
+    """Whether two types are surely made of the very same classes of modules, in the same order.
+
+    ``A | B`` equals ``B | A``, which is read differently.
+    """
+    if one is None or one is Any:
+        return one is other
+    if isinstance(one, type) and not isinstance(one, types.GenericAlias):
+        return one is other and "<locals>" not in one.__qualname__
+    parts = typing.get_args(one)
+    return (
+        bool(parts)
+        and type(one) is type(other)
+        and typing.get_origin(one) is typing.get_origin(other)
+        and len(parts) == len(typing.get_args(other))
+        and all(map(_is_same_type, parts, typing.get_args(other)))
+    )
+
+
+def _know_code(code: types.CodeType, written: Any, annotation: Any) -> None:
+    if len(_by_code) >= _MOST_CODES:
+        _by_code.clear()
+    _by_code[id(code)] = (code, written, annotation)
 
 
 def settled_return_annotation(function: types.FunctionType) -> tuple[Any, bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import operator
 import re
 import sys
@@ -21,8 +22,9 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
+from pydantic_core import from_json, to_json
 
-from signoff.codec import scalars
+from signoff.codec import models, scalars
 from signoff.codec.plain import to_plain
 from signoff.codec.refusals import MAX_DEPTH, SECRETS, Unfit, name_of
 
@@ -39,6 +41,15 @@ GETTERS: Final = (operator.attrgetter, operator.itemgetter, operator.methodcalle
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 
 _CODE: Final = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+_NOT_WRITTEN_ALIKE: Final = "\x7f"
+"""The one ASCII character that the two writers of JSON spell differently."""
+
+_DEEPEST_BARE: Final = 8
+_SHORT: Final = 200
+
+# What data of plain types is written with. See ``_bare``.
+_NOT_BARE, _IN_ANY_ORDER, _AS_WRITTEN = 0, 1, 2
 
 
 class Unstable(Exception):
@@ -62,12 +73,72 @@ def stable_text(value: object) -> str:
     Raises:
         Unstable: A part of it is known by its identity only, such as a connection or an open file.
     """
+    text = _text_of_bare(value)
+    if text is not None:
+        return text
     try:
         return _ENCODE(_data(value))
     except Unstable:
         raise
     except Exception as error:  # code of the value's own class failed
         raise Unstable(name_of(type(value))) from error
+
+
+def _text_of_bare(value: Any) -> str | None:
+    """Return the stable form of data that pydantic's writer, which is much faster, writes as ours does; else None."""
+    kind = cast("Any", type(value))
+    try:
+        if kind is str:
+            if value.isascii() and _NOT_WRITTEN_ALIKE not in value:
+                return to_json(value).decode()
+            return _ENCODE(value)
+        if kind is int:
+            return repr(value)
+        how = _bare(value, 0)
+        if how == _NOT_BARE:
+            return None
+        raw = to_json(value, by_alias=False, round_trip=True)
+        if how == _AS_WRITTEN and len(raw) <= _SHORT and raw.isascii() and b"\x7f" not in raw:
+            return raw.decode()
+        return _ENCODE(from_json(raw, allow_inf_nan=False))
+    except Exception:  # such as text that is not Unicode, or a number of too many digits
+        return None
+
+
+def _bare(value: Any, depth: int) -> int:
+    """Say whether a value is made of plain data, lists, dicts by name and models that are written field by field.
+
+    Returns:
+        ``_NOT_BARE``; ``_AS_WRITTEN`` if equal values of the type are written alike; else ``_IN_ANY_ORDER``.
+    """
+    kind = cast("Any", type(value))
+    if kind in scalars.EXACT:
+        return _AS_WRITTEN
+    if kind is float:
+        if 1e-4 <= abs(value) < 1e15 or value == 0:
+            return _AS_WRITTEN
+        return _IN_ANY_ORDER if math.isfinite(value) else _NOT_BARE
+    if depth > _DEEPEST_BARE:
+        return _NOT_BARE
+    if kind is list or kind is tuple:
+        if scalars.EXACT.issuperset(map(type, value)):
+            return _AS_WRITTEN
+        return min([_bare(each, depth + 1) for each in value])
+    if kind is dict:
+        if not _ONLY_TEXT.issuperset(map(type, value)):
+            return _NOT_BARE
+        held, how = value, _AS_WRITTEN if len(value) < 2 else _IN_ANY_ORDER
+    elif issubclass(kind, BaseModel) and models.is_written_by_field(kind) and not value.__pydantic_extra__:
+        held, how = value.__dict__, _AS_WRITTEN
+    else:
+        return _NOT_BARE
+    for each in held.values():
+        if type(each) not in scalars.EXACT:
+            how = min(how, _bare(each, depth + 1))
+    return how
+
+
+_ONLY_TEXT: Final = frozenset({str})
 
 
 def state_text(value: object) -> str:

@@ -80,40 +80,8 @@ class Callee:
         """Whether this is known of that very function."""
         return self._of() is function
 
-    def inputs_of(self, args: Sequence[Any]) -> str | None:
-        """Return the text of a call's inputs, as ``arguments_text`` makes it, if its arguments are plain and short.
-
-        Args:
-            args: Its arguments, all of them by position; at least one.
-
-        Returns:
-            The text; None if an argument is not plain, or the text would be long.
-        """
-        if len(args) == 1 and type(args[0]) is int and self._single and -_LARGEST < args[0] < _LARGEST:
-            return f"{self._single}{args[0]!r}}}}}"  # most steps of a busy run are called with an id
-        if len(args) > len(self._heads):
-            return None
-        parts: list[str] = []
-        for head, each in zip(self._heads, args, strict=False):
-            kind = cast("Any", type(each))
-            if kind is str:
-                if len(each) > READABLE:
-                    return None
-                try:
-                    parts.append(head + to_json(each).decode())
-                except Exception:  # text that is not Unicode
-                    return None
-            elif (kind is int and -_LARGEST < each < _LARGEST) or (kind is float and isfinite(each)):
-                parts.append(f"{head}{each!r}")
-            elif each is None or kind is bool:
-                parts.append(head + _CONSTANTS[each])
-            else:
-                return None
-        text = parts[0] if len(parts) == 1 else ",".join(parts)
-        return f'{{"args":{{{text}}}}}' if len(text) <= READABLE else None
-
-    def long_inputs_of(self, call: str, args: Sequence[Any]) -> str | None:
-        """Return the text of a call's inputs, as ``arguments_text`` makes it, if not all of its arguments are plain.
+    def inputs_of(self, call: str, args: Sequence[Any]) -> str | None:
+        """Return the text of a call's inputs, as ``arguments_text`` makes it.
 
         Args:
             call: The call's name, for warnings.
@@ -122,18 +90,43 @@ class Callee:
         Returns:
             The text; None if some arguments have no name.
         """
-        if len(args) > len(self._names):
+        if len(args) == 1 and type(args[0]) is int and self._single and -_LARGEST < args[0] < _LARGEST:
+            return f"{self._single}{args[0]!r}}}}}"  # most steps of a busy run are called with an id
+        if len(args) > len(self._heads):
             return None
-        texts: list[str] = []
-        for name, head, each in zip(self._names, self._heads, args, strict=False):
+        parts: list[str] = []
+        others: list[int] = []  # that are not plain: if there are any, texts are spelled in ASCII
+        for head, each in zip(self._heads, args, strict=False):
             kind = cast("Any", type(each))
-            if kind is int and -_LARGEST < each < _LARGEST:
-                texts.append(f"{head}{each!r}")
+            if (kind is int and -_LARGEST < each < _LARGEST) or (kind is float and isfinite(each)):
+                parts.append(f"{head}{each!r}")
             elif each is None or kind is bool:
-                texts.append(head + _CONSTANTS[each])
+                parts.append(head + _CONSTANTS[each])
+            elif kind is str and (text := _readable(each)) is not None:
+                parts.append(head + text)
             else:
-                texts.append(head + argument_text(call, self._of(), name, each))
-        return f'{{"args":{folded_object(texts)}}}'
+                others.append(len(parts))
+                parts.append(head + argument_text(call, self._of(), self._names[len(parts)], each))
+        text = parts[0] if len(parts) == 1 else ",".join(parts)
+        if not others and len(text) <= READABLE:
+            return f'{{"args":{{{text}}}}}'
+        if not text.isascii():
+            for index, each in enumerate(args):
+                if index not in others and type(each) is str:
+                    text = argument_text(call, self._of(), self._names[index], each)
+                    parts[index] = self._heads[index] + text
+        return f'{{"args":{folded_object(parts)}}}'
+
+
+def _readable(text: str) -> str | None:
+    """Return a text as JSON if that is short; None if it is not, or if the text is not Unicode."""
+    if len(text) > READABLE:
+        return None
+    try:
+        written = to_json(text).decode()
+    except Exception:
+        return None
+    return written if len(written) <= READABLE else None
 
 
 _CONSTANTS: Final = {None: "null", True: "true", False: "false"}

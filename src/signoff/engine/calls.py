@@ -290,7 +290,7 @@ class StepCall(Call[Any]):
             self.given = (
                 Given(self.function, self.args, self.kwargs, True)
                 if is_shared
-                else Given.now(self.function, self.args, self.kwargs)
+                else Given.now(self.function, self.args, self.kwargs, is_known=callee is not None)
             )
         return future
 
@@ -310,7 +310,7 @@ class StepCall(Call[Any]):
             if callee.is_own or not self.args:
                 return None
             if self.context_given is None:
-                text = callee.inputs_of(self.args) or callee.long_inputs_of(self.name, self.args)
+                text = callee.inputs_of(self.name, self.args)
                 if text is not None:
                     return text
         parts = dict[str, str]()

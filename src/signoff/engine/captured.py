@@ -20,7 +20,7 @@ from weakref import WeakSet
 from signoff.codec.stable import GETTERS, Unstable, of_library, stable_text, state_text
 from signoff.engine import process_wide
 from signoff.engine.copies import UNCHANGING, Memo, copied, is_data
-from signoff.engine.inputs import folded, own
+from signoff.engine.inputs import folded, own, short_text
 from signoff.own_logs import own_logger
 
 log = own_logger("signoff.workflow")
@@ -32,6 +32,13 @@ _MOST_ITEMS: Final = 100
 """How many items a container has at most that is compared: code may collect what its steps return."""
 
 _NONE: Final = frozenset[str]()
+
+SCALARS: Final = UNCHANGING - {type, FunctionType, types.BuiltinFunctionType}
+"""Types of values that surely have a stable form and nothing that could be changed in place."""
+
+_WITH_CODE: Final = (FunctionType, types.MethodType, functools.partial)
+_SIZED: Final = (list, tuple, set, frozenset, dict)
+_WITHOUT_TEXT: Final = (type, FunctionType)
 
 _MOST_LOOKS: Final = 10
 """How often objects of a kind are looked for in the process, and not found: looking takes a tenth of a second."""
@@ -75,24 +82,79 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
         codes: Returns the run's code: what is running, from the innermost outwards, and the workflow's.
     """
     plain = _plain_function(function)
-    if plain is None or own(plain) or _stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
+    if plain is None or _stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
         return
     code = plain.__code__
     if id(code) not in _owned:
+        if own(plain):
+            return
         if len(_owned) >= _MOST_KNOWN:
             _owned.clear()
         paths = [path for root in codes() if (path := _path(root, code))]
         _owned[id(code)] = (code, frozenset(_names_of(code, paths)), bool(paths))
-    for _, value in _cells(plain):
-        inner = _plain_function(value)
+    for cell in plain.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # nothing is in it yet
+            continue
+        if not isinstance(value, _WITH_CODE):
+            continue
+        inner = _plain_function(cast("object", value))
         if inner is not None and not _stands_alone(inner) and id(inner.__code__) not in _owned:
             note_variables(inner, codes)
+
+
+def own_values(function: Function) -> tuple[Any, ...] | None:
+    """Return the values of the variables that a function closes over, if all are surely the run's and unchanging.
+
+    Returns:
+        The values, in the order of ``co_freevars``; None if there is anything else to it, such as a list, a function,
+        a variable of the code that made the workflow, or a default. Most functions that runs define are such.
+    """
+    if type(function) is not FunctionType or function.__closure__ is None:
+        return None
+    code = function.__code__
+    known = _owned.get(id(code))
+    if known is None or known[0] is not code or len(known[1]) != len(code.co_freevars):
+        return None
+    if not known[2] or function.__defaults__ or function.__kwdefaults__:
+        return None
+    values = list[Any]()
+    try:
+        for cell in function.__closure__:
+            value = cell.cell_contents
+            if type(value) not in SCALARS:
+                return None
+            values.append(value)
+    except ValueError:  # nothing is in it yet
+        return None
+    return tuple(values)
+
+
+def with_values(function: FunctionType, values: Iterable[object]) -> FunctionType:
+    """Return a function with variables of its own, which have these values."""
+    return _remade(function, tuple(map(types.CellType, values)), None, None)
+
+
+def changed_values(function: FunctionType, values: tuple[Any, ...]) -> bool:
+    """Whether a function of ``with_values`` has changed a variable."""
+    for cell, value in zip(function.__closure__ or (), values, strict=True):
+        try:
+            if cell.cell_contents is not value:
+                return True
+        except ValueError:  # it has deleted it
+            return True
+    return False
 
 
 def captured_texts(function: Function) -> dict[str, str]:
     """Return the texts of what a function brings along, by name."""
     if brings_nothing(function):
         return {}
+    values = own_values(function)
+    if values is not None and not process_wide.is_known(function):
+        names = cast("FunctionType", function).__code__.co_freevars
+        return {name: short_text(value) for name, value in zip(names, values, strict=True)}
     found: dict[str, str] = {}
     for held in _held(function, "", set()):
         if (text := _text_of(held)) is not None:
@@ -114,7 +176,7 @@ def brings_nothing(function: Function) -> bool:
 
 def shared_texts(function: Function) -> dict[str, str]:
     """Return the texts of what a function brings along and shares with the code of the run, by name."""
-    if brings_nothing(function):
+    if brings_nothing(function) or own_values(function) is not None:
         return {}
     found: dict[str, str] = {}
     for held in _held(function, "", set()):
@@ -319,24 +381,38 @@ def _detached_function(function: FunctionType, memo: Memo) -> FunctionType:
     if _has_own_defaults(function):
         defaults = defaults and tuple(copied(each, memo) for each in defaults)
         named = named and {name: copied(each, memo) for name, each in named.items()}
-    made = FunctionType(
-        function.__code__, function.__globals__, function.__name__, defaults, tuple(cells) or None
-    )
+    made = _remade(function, tuple(cells) or None, defaults, named)
     memo[id(function)] = (function, made)  # it may refer to itself
-    made.__kwdefaults__ = cast("Any", named)
-    made.__qualname__, made.__module__, made.__doc__ = (
-        function.__qualname__,
-        function.__module__,
-        function.__doc__,
-    )
-    made.__annotations__ = function.__annotations__
-    made.__dict__.update(function.__dict__)
     for name, value in _cells(function):
         if name in owned:
             cell = cells[names.index(name)]
             cell.cell_contents = (
                 detached(value, memo) if isinstance(value, FunctionType) else copied(value, memo)
             )
+    return made
+
+
+def _remade(
+    function: FunctionType,
+    cells: tuple[types.CellType, ...] | None,
+    defaults: tuple[Any, ...] | None,
+    named: dict[str, Any] | None,
+) -> FunctionType:
+    """Return a function that is as another one but for its variables and defaults."""
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, defaults, cells)
+    made.__kwdefaults__ = cast("Any", named)
+    made.__qualname__, made.__module__, made.__doc__ = (
+        function.__qualname__,
+        function.__module__,
+        function.__doc__,
+    )
+    annotate: Any = getattr(function, "__annotate__", None)  # from Python 3.14 on, what makes them when asked
+    if annotate is None:
+        made.__annotations__ = function.__annotations__
+    else:
+        cast("Any", made).__annotate__ = annotate
+    if function.__dict__:
+        made.__dict__.update(function.__dict__)
     return made
 
 
@@ -402,14 +478,14 @@ def _text_of(held: Held) -> str | None:
     """Return the text of data that is not large; None for the rest."""
     value = held.value
     kind = cast("Any", type(value))
-    if issubclass(kind, list | tuple | set | frozenset | dict) and len(cast("Any", value)) > _MOST_ITEMS:
+    if kind not in UNCHANGING and issubclass(kind, _SIZED) and len(cast("Any", value)) > _MOST_ITEMS:
         return None
-    if issubclass(kind, type | FunctionType):
+    if issubclass(kind, _WITHOUT_TEXT):
         return None
     if process_wide.is_known(value) or process_wide.is_known(held.holder):
         return None
     try:
-        return folded(state_text(value))
+        return short_text(value) if kind is str else folded(state_text(value))
     except Unstable:
         return None
 

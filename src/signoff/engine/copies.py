@@ -54,10 +54,12 @@ def are_unchanging(values: Iterable[object]) -> bool:
 
 def is_data(value: object) -> bool:
     """Whether a value is one that is copied."""
-    kind = type(value)
-    if kind in UNCHANGING or issubclass(kind, list | deque | set | bytearray | dict | tuple | BaseModel):
-        return True
-    return is_dataclass(kind)
+    return type(value) in UNCHANGING or _is_kind_of_data(type(value))
+
+
+@functools.lru_cache(maxsize=1_024)
+def _is_kind_of_data(kind: Any) -> bool:
+    return issubclass(kind, list | deque | set | bytearray | dict | tuple | BaseModel) or is_dataclass(kind)
 
 
 Memo = dict[int, Any]
@@ -123,6 +125,8 @@ def _of_set(value: Any, _: Memo) -> Any:
 
 def _of_dict(value: dict[Any, Any], memo: Memo) -> Any:
     made: dict[Any, Any] = value.copy() if type(value) is dict else copy.copy(value)
+    if UNCHANGING.issuperset(map(type, value.values())):
+        return made
     memo[id(value)] = (value, made)  # it may be in itself
     for key, item in value.items():
         if type(item) not in UNCHANGING:
@@ -132,6 +136,8 @@ def _of_dict(value: dict[Any, Any], memo: Memo) -> Any:
 
 def _of_list(value: list[Any], memo: Memo) -> Any:
     made = value.copy() if type(value) is list else copy.copy(value)
+    if UNCHANGING.issuperset(map(type, value)):
+        return made
     memo[id(value)] = (value, made)
     for index, item in enumerate(value):
         if type(item) not in UNCHANGING:
@@ -140,14 +146,21 @@ def _of_list(value: list[Any], memo: Memo) -> Any:
 
 
 def _of_model(value: Any, memo: Memo) -> Any:
-    made: Any = copy.copy(value)
+    made: Any = value.__copy__()
     memo[id(value)] = (value, made)
-    for held in (made.__dict__, made.__pydantic_extra__, made.__pydantic_private__):
-        if held:
-            for name, item in held.items():
-                if type(item) not in UNCHANGING:
-                    held[name] = copied(item, memo)
+    if not UNCHANGING.issuperset(map(type, made.__dict__.values())):
+        _copy_items(made.__dict__, memo)
+    if made.__pydantic_extra__:
+        _copy_items(made.__pydantic_extra__, memo)
+    if made.__pydantic_private__:
+        _copy_items(made.__pydantic_private__, memo)
     return made
+
+
+def _copy_items(held: dict[str, Any], memo: Memo) -> None:
+    for name, item in held.items():
+        if type(item) not in UNCHANGING:
+            held[name] = copied(item, memo)
 
 
 def _of_dataclass(value: Any, memo: Memo) -> Any:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Final, cast
 
 from signoff.engine.captured import (
+    brings_nothing,
+    changed_values,
     changed_variables,
     detached,
     is_equal,
@@ -15,9 +19,11 @@ from signoff.engine.captured import (
     is_process_wide,
     line_of,
     object_text,
+    own_values,
     shared_texts,
+    with_values,
 )
-from signoff.engine.copies import UNCHANGING, Memo, copied, is_data
+from signoff.engine.copies import UNCHANGING, Memo, are_unchanging, copied, is_data
 from signoff.engine.inputs import names_of
 from signoff.own_logs import own_logger
 
@@ -50,6 +56,8 @@ class Given:
         is_shared: Whether attempts get these very objects.
         brought: The texts of what else the function shares with the code of the run, by name; None: it shares nothing.
         shared: The texts of arguments that are not copied, as they are no data, by name; None: all are data.
+        values: Of a function that has only unchanging variables, these: its copies are made of them. None: of others.
+        is_taken: Whether an attempt has got the function itself, whose variables are its own.
     """
 
     function: Callable[..., Any]
@@ -58,6 +66,8 @@ class Given:
     is_shared: bool
     brought: Mapping[str, str] | None = None
     shared: Mapping[str, str] | None = None
+    values: tuple[Any, ...] | None = None
+    is_taken: bool = False
 
     @classmethod
     def now(
@@ -65,6 +75,8 @@ class Given:
         function: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        *,
+        is_known: bool = False,
     ) -> Given:
         """Keep copies of a function and its arguments as they are now.
 
@@ -72,14 +84,32 @@ class Given:
             function: The function.
             args: Its arguments by position.
             kwargs: Its arguments by name.
+            is_known: Whether it is one of a module, or a method of a class of one, which closes over nothing.
         """
+        if is_known:
+            given = _copies_for(function, args, kwargs, {}, is_fixed=True)
+            if type(function) is not FunctionType and not brings_nothing(function):
+                given.brought = shared_texts(function)
+            given.shared = given._shared_arguments()
+            return given
+        values = own_values(function)
+        if values is not None and not kwargs and are_unchanging(args):
+            made = with_values(cast("FunctionType", function), values)
+            return cls(made, args, kwargs, False, values=values)
         given = _copy_of(function, args, kwargs)
-        given.brought = shared_texts(function)
+        if not brings_nothing(function):
+            given.brought = shared_texts(function)
         given.shared = given._shared_arguments()
         return given
 
     def fresh(self) -> Given:
         """Return copies for one attempt."""
+        if self.values is not None:
+            if self.is_taken:
+                again = with_values(cast("FunctionType", self.function), self.values)
+                return Given(again, self.args, self.kwargs, False, values=self.values)
+            self.is_taken = True
+            return self
         return self if self.is_shared else _copy_of(self.function, self.args, self.kwargs)
 
     def warn_of_changes(self, step: str, called: Given, roots: Sequence[object]) -> None:
@@ -90,7 +120,14 @@ class Given:
             called: What an attempt has called.
             roots: What all runs of the code share, besides modules.
         """
-        if called is not self:
+        if self.values is not None:
+            made = cast("FunctionType", called.function)
+            if not changed_values(made, self.values):
+                return
+            for name in changed_variables(made, with_values(made, self.values)):
+                self._warn(step, name, _VARIABLE)
+            return
+        if called is not self and not self._is_unchanged(called):
             for name in changed_variables(called.function, self.function):
                 self._warn(step, name, _VARIABLE)
             for name, before, after in self._arguments(called):
@@ -107,9 +144,26 @@ class Given:
                 if not is_of_process(value, roots):
                     self._warn(step, name, _SHARED)
 
+    def _is_unchanged(self, called: Given) -> bool:
+        """Whether a function without variables of its own surely has left its arguments as they were."""
+        if (
+            called.function is not self.function
+            or self.kwargs
+            or isinstance(self.function, functools.partial)
+        ):
+            return False
+        for before, after in zip(self.args, called.args, strict=True):
+            if after is not before and not is_equal(before, after):
+                return False
+        return True
+
     def _shared_arguments(self) -> dict[str, str]:
-        if not self.kwargs and all(type(each) in UNCHANGING for each in self.args):  # nearly all
-            return {}
+        for each in (*self.args, *self.kwargs.values()) if self.kwargs else self.args:
+            if not is_data(each):
+                break
+        else:  # nearly all
+            if not isinstance(self.function, functools.partial):
+                return {}
         found: dict[str, str] = {}
         for name, value, _ in self._arguments(self):
             if not is_data(value) and (text := object_text(value)) is not None:
@@ -154,13 +208,23 @@ def _whole(given: Given) -> Given:
 def _copy_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Given:
     memo: Memo = {}
     made = detached(function, memo)
-    is_fixed = made is function
+    return _copies_for(made, args, kwargs, memo, is_fixed=made is function)
+
+
+def _copies_for(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    memo: Memo,
+    *,
+    is_fixed: bool,
+) -> Given:
     if args:
-        given = tuple(each if type(each) in UNCHANGING else copied(each, memo) for each in args)
-        is_fixed = is_fixed and all(one is other for one, other in zip(given, args, strict=True))
+        given = [each if type(each) in UNCHANGING else copied(each, memo) for each in args]
+        is_fixed = is_fixed and all(map(operator.is_, given, args))
         args = given
     if kwargs:
         named = {name: copied(each, memo) for name, each in kwargs.items()}
         is_fixed = is_fixed and all(named[name] is each for name, each in kwargs.items())
         kwargs = named
-    return Given(made, args, kwargs, is_fixed)
+    return Given(function, args, kwargs, is_fixed)

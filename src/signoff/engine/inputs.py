@@ -59,15 +59,26 @@ def inputs_text(parts: Mapping[str, str]) -> str | None:
 def value_text(value: object) -> str | None:
     """Return the text for a value, as it is or its digest; None if it has no stable form."""
     try:
-        return folded(stable_text(value))
+        return short_text(value)
     except Unstable:
         return None
 
 
+def short_text(value: object) -> str:
+    """Return the text for a value, as it is or its digest. Raises Unstable."""
+    if type(value) is str and len(value) > READABLE:
+        return _digest_of(value)  # without writing it as JSON, which takes as long again
+    return folded(stable_text(value))
+
+
 def folded(text: str) -> str:
-    """Return a JSON text if it is short, else its digest and its length."""
+    """Return a JSON text if it is short, else its digest and its length; of a string those of its characters."""
     if len(text) <= READABLE:
         return text
+    return _digest_of(json.loads(text) if text[0] == '"' else text)
+
+
+def _digest_of(text: str) -> str:
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
     return f'{{"{DIGEST}":"{digest}","characters":{len(text)}}}'
 
@@ -179,7 +190,7 @@ def names_of(function: Callable[..., Any], count: int) -> list[str]:
 def argument_text(call: str, function: object, name: str, value: object) -> str:
     """Return the text for an argument. One that has no stable form is left out, with a warning."""
     try:
-        return folded(stable_text(value))
+        return short_text(value)
     except Unstable as unstable:
         _warn(call, function, name, unstable.kind)
         return f'{{"{LEFT_OUT}":{json.dumps(name_of(type(value)))}}}'
@@ -201,7 +212,12 @@ def _warn(call: str, function: object, name: str, kind: str) -> None:
 
 
 def _object(texts: Mapping[str, str]) -> str:
-    return folded_object([f"{json.dumps(name)}:{each}" for name, each in texts.items()])
+    return folded_object([_head(name) + each for name, each in texts.items()])
+
+
+@functools.lru_cache(maxsize=4_096)
+def _head(name: str) -> str:
+    return f"{json.dumps(name)}:"
 
 
 def folded_object(items: Sequence[str]) -> str:

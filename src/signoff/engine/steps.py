@@ -245,7 +245,7 @@ def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
 async def _invoke(call: StepCall, threads: StepThreads) -> Any:
     assert call.given is not None
     given = call.given.fresh()
-    if given is call.given and not given.brought and not given.shared:
+    if given.is_shared and not given.brought and not given.shared:
         return await _call(call, given, threads)
     try:
         return await _call(call, given, threads)
