@@ -700,6 +700,19 @@ class StoreMoved(StoreUnavailable):
         self.reason = reason
 
 
+class StoreDamaged(StoreUnavailable):
+    """The database finds its own files damaged. What was acknowledged could be lost."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        SignoffError.__init__(
+            self,
+            f"store {store} is not available: {reason}. Its files are damaged, or not those of a database. Stop each "
+            "process that has it open, and restore a backup",
+        )
+        self.store = store
+        self.reason = reason
+
+
 class MissingKey(StoreUnavailable):
     """The store holds a value that this process cannot decrypt."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sqlite3
 import time
@@ -200,6 +201,58 @@ async def test_a_file_that_another_process_keeps_locked_is_told_of(tmp_path: Pat
             assert refused.status_code == 503
             other.execute("ROLLBACK")
         await _until_ready(http)
+
+
+# A file that is not what it was
+
+
+def replaced_by_a_backup(path: Path) -> None:
+    copy = path.with_name("backup.db")
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    copy.rename(path)
+
+
+def beside(end: str) -> Callable[[Path], Path]:
+    return lambda path: path.with_name(path.name + end)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        Path.unlink,
+        lambda path: path.rename(path.with_name("moved.db")),
+        replaced_by_a_backup,
+        lambda path: beside("-wal")(path).unlink(),
+        lambda path: os.truncate(beside("-wal")(path), 0),
+        lambda path: beside("-shm")(path).unlink(),
+        lambda path: os.truncate(path, 0),
+    ],
+    ids=["deleted", "moved", "replaced", "log deleted", "log emptied", "index deleted", "emptied"],
+)
+@in_asyncio
+async def test_a_file_that_is_lost_is_told_of_by_all_routes_and_no_write_is_acknowledged(
+    tmp_path: Path, harm: Callable[[Path], object]
+) -> None:
+    store = SqliteStore(tmp_path / "signoff.db")
+    async with asking(store) as http:
+        await _until_ready(http)
+        assert (await http.post("/v1/runs", json={"workflow": "w", "id": "before"})).status_code == 201
+        harm(store.path)
+        async with asyncio.timeout(60):
+            while (refused := await http.get("/ready")).status_code == 200:
+                await asyncio.sleep(0.05)
+        assert (refused.status_code, kind(refused)) == (503, "StoreMoved")
+        assert "nothing acknowledged is lost" not in refused.json()["detail"]
+        async with asyncio.timeout(60):
+            while await _metric(http, "signoff_store_up") != 0.0:
+                await asyncio.sleep(0.05)
+        for reply in [
+            await http.post("/v1/runs", json={"workflow": "w", "id": "after"}),
+            await http.get("/v1/runs"),
+        ]:
+            assert (reply.status_code, kind(reply)) == (503, "StoreMoved")
+        assert (await http.get("/health")).status_code == 200
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres", "memory"])

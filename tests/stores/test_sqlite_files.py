@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.errors import StoreError, StoreMoved, StoreReadOnly
+from signoff.errors import StoreDamaged, StoreError, StoreMoved, StoreReadOnly
 from signoff.records import NewRun
 from signoff.stores import sqlite_file
 from signoff.stores.sqlite import SqliteStore
@@ -167,6 +167,25 @@ async def test_what_the_deleted_log_held_is_written_back_as_the_process_stops(tm
             await store.create_run(new_run("after"))
     async with store_at(tmp_path) as again:
         assert (await again.get_run("before")).id == "before"
+
+
+@in_asyncio
+async def test_a_file_that_was_overwritten_in_place_is_damaged_and_nothing_is_said_to_be_safe(
+    tmp_path: Path,
+) -> None:
+    async with store_at(tmp_path) as store:
+        pass
+    with store.path.open("r+b") as file:  # as by ``cp``, or by a faulty disk
+        file.seek(4096)
+        file.write(b"\xa5" * (store.path.stat().st_size - 4096))
+
+    async def read() -> None:
+        async with store_at(tmp_path) as again:
+            await again.get_run("before")
+
+    with pytest.raises(StoreDamaged, match="restore a backup") as caught:
+        await read()
+    assert "nothing acknowledged is lost" not in str(caught.value)
 
 
 @in_asyncio

@@ -14,6 +14,7 @@ from signoff.errors import (
     InvalidValue,
     NotAuthenticated,
     PayloadTooLarge,
+    StoreDamaged,
     StoreFull,
     StoreMoved,
     StoreReadOnly,
@@ -131,7 +132,7 @@ class DescribedAPI(FastAPI):
                 del replies["422"]  # FastAPI's own
             add_problem(replies, "422", InvalidValue)
         if path.startswith("/v1/"):
-            for kind in (StoreUnavailable, StoreFull, StoreMoved, StoreReadOnly):
+            for kind in (StoreUnavailable, StoreDamaged, StoreFull, StoreMoved, StoreReadOnly):
                 add_problem(replies, "503", kind)
             add_problem(replies, "401", NotAuthenticated)
             add_problem(replies, "403", AccessDenied)

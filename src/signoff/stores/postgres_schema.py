@@ -14,6 +14,7 @@ from signoff.errors import (
     InvalidValue,
     SchemaTooNew,
     SchemaTooOld,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreReadOnly,
@@ -191,6 +192,8 @@ def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
         return StoreFull(location)
     if code == "25006":
         return StoreReadOnly(location)
+    if code in ("XX001", "XX002"):
+        return StoreDamaged(location, said)
     if code == "42501":
         return StoreUnavailable(location, f"{said}; grant this role the rights that docs/postgres.md lists")
     if hint := refusal_hint(error):

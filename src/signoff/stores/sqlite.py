@@ -716,7 +716,8 @@ class _File:
             with self._gate:
                 return read(self._readers.connection())
         except sqlite3.Error as error:
-            raise translate(error, self.location) from error
+            writer = self._writer
+            raise (translate(error, self.location) if writer is None else writer.explain(error)) from error
         except UnicodeEncodeError as error:
             raise _no_text(error) from None
 

@@ -111,9 +111,12 @@ class OpenFiles:
                 "another file has taken the place of its own, such as a restored backup. Nothing more is written. "
                 f"Move the old file back, or {restart}"
             )
-        for path, was in ((self._log, self._log_was), (self._index, self._index_was)):
+        log_size = self._log_size
+        for path, was in ((self._index, self._index_was), (self._log, self._log_was)):
             try:
-                if _identity(os.stat(path)) == was:
+                beside = os.stat(path)
+                log_size = beside.st_size
+                if _identity(beside) == was:
                     continue
             except OSError:
                 pass
@@ -121,15 +124,18 @@ class OpenFiles:
                 f"{os.path.basename(path)} beside it was deleted or replaced while it was open. Nothing more is "
                 "written. Stop each process that has it open with SIGTERM, and start it again"
             )
-        log_size = os.stat(self._log).st_size
         if found.st_size < _SMALLEST:
             self._loss = f"its file was truncated to {found.st_size} bytes. Restore a backup, and {restart}"
         elif (found.st_size < self._size or log_size < self._log_size) and not is_whole():
             self._loss = (
                 f"its file or its log was truncated while it was open. Restore a backup, and {restart}"
             )
+        if self._loss is not None:
+            self._size = sys.maxsize  # so that ``trouble`` looks again, whatever the file becomes
+            self._looked_at = float("-inf")
+            return self._loss
         self._size, self._log_size = found.st_size, log_size
-        return self._loss
+        return None
 
     @property
     def is_read_only(self) -> bool:

@@ -10,7 +10,15 @@ from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
-from signoff.errors import InvalidValue, SchemaTooNew, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from signoff.errors import (
+    InvalidValue,
+    SchemaTooNew,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 
 APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512
@@ -254,6 +262,8 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
         return StoreFull(location)
     if code == sqlite3.SQLITE_READONLY:
         return StoreReadOnly(location)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreDamaged(location, str(error))
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreUnavailable(location, f"{error} (does its folder exist, and may it be written?)")
     return StoreUnavailable(location, str(error))

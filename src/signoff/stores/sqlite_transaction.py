@@ -90,7 +90,12 @@ class Committer:
         location: The store's address, for messages.
         clock: Business time.
         lease_clock: The time leases are measured by.
+
+    Attributes:
+        lost: Why the open files are not those at the path any more, as of the last look; None if they are.
     """
+
+    lost: str | None = None
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path, location: str, clock: Clock, lease_clock: Clock
@@ -115,7 +120,7 @@ class Committer:
             if isinstance(error, sqlite3.Error) and is_busy(error):
                 return None
             for operation in batch:
-                operation.error = self._explain(error) if isinstance(error, sqlite3.Error) else error
+                operation.error = self.explain(error) if isinstance(error, sqlite3.Error) else error
             return Transaction(self.db, 0.0, 0.0)
         finally:
             if self.db.in_transaction:
@@ -143,9 +148,12 @@ class Committer:
         except sqlite3.Error as error:
             return is_busy_or_interrupted(error)
 
-    def _explain(self, error: sqlite3.Error) -> StoreError:
-        moved = self.files.look(self.is_whole)
-        return translate(error, self._location) if moved is None else StoreMoved(self._location, moved)
+    def explain(self, error: sqlite3.Error) -> StoreError:
+        """Return what an error means that a connection to the file has met: that the file is lost, if it is."""
+        self.lost = self.files.look(self.is_whole)
+        return (
+            translate(error, self._location) if self.lost is None else StoreMoved(self._location, self.lost)
+        )
 
     @staticmethod
     def _give_up_after(seconds: float) -> Callable[[], bool]:
@@ -178,6 +186,7 @@ class Committer:
         began = time.perf_counter()
         self.db.execute("COMMIT")
         if (trouble := self.files.trouble(self.is_whole, began)) is not None:
+            self.lost = trouble
             raise StoreMoved(self._location, trouble)
         self.commits += 1
         seconds = time.perf_counter() - began

@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from signoff.errors import StoreMoved, StoreReadOnly, StoreUnavailable
+from signoff.errors import StoreError, StoreMoved, StoreReadOnly, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.stores.bell import Bell
-from signoff.stores.sqlite_schema import is_busy, translate
+from signoff.stores.sqlite_schema import is_busy
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction, Work
 from signoff.stores.turns import Turns, tell, tell_here
 
@@ -73,6 +73,7 @@ class Writer:
         self._closing = False
         self._moved: str | None = None  # why the open files are not those at the path any more
         self._is_read_only = False
+        self._reporting = threading.Lock()
         self._looked_at_files = 0.0
         self._has_reserved = False
         self._data_version = committer.first_data_version
@@ -104,9 +105,15 @@ class Writer:
         except sqlite3.Error as error:
             if is_busy(error):
                 return None
-            raise translate(error, self._location) from error
+            raise self.explain(error) from error
         finally:
             self._lock.release()
+
+    def explain(self, error: sqlite3.Error) -> StoreError:
+        """Return what an error means that a reader has met. If it is that the file is lost, refuse everything."""
+        explained = self._committer.explain(error)
+        self._report_loss()
+        return explained
 
     def check_readable(self) -> None:
         """Raise StoreUnavailable if the writer is closed, or the path does not lead to the open files any more."""
@@ -161,6 +168,7 @@ class Writer:
         try:
             # What came earlier goes first; and after a close the connection is gone.
             transaction = None if self._waiting or self._closing else self._committer.commit(batch)
+            self._report_loss()
         finally:
             self._lock.release()
         if transaction is None:
@@ -212,6 +220,7 @@ class Writer:
                     break
                 time.sleep(retry_after)
                 retry_after = min(retry_after * 1.5, RETRY_LATER)
+            self._report_loss()
         tell(batch)
         if transaction is not None:
             self._announce(transaction)
@@ -224,15 +233,21 @@ class Writer:
             if self._closing:
                 return
             files = self._committer.files
-            reason = files.look(self._committer.is_whole)
+            reason = self._committer.lost = files.look(self._committer.is_whole)
             self._report(reason, is_read_only=reason is None and files.is_read_only)
         finally:
             self._lock.release()
 
+    def _report_loss(self) -> None:
+        """Have everything refused at once if a commit has found that the files are lost."""
+        if self._committer.lost is not None:
+            self._report(self._committer.lost, is_read_only=False)
+
     def _report(self, moved: str | None, *, is_read_only: bool) -> None:
-        if (moved, is_read_only) == (self._moved, self._is_read_only):
-            return
-        self._moved, self._is_read_only = moved, is_read_only
+        with self._reporting:
+            if (moved, is_read_only) == (self._moved, self._is_read_only):
+                return
+            self._moved, self._is_read_only = moved, is_read_only
         if moved is not None:
             log.error("%s", StoreMoved(self._location, moved))
         elif is_read_only:
