@@ -10,13 +10,16 @@ import threading
 from collections.abc import Generator
 from contextvars import Context, ContextVar
 from pathlib import Path
+from typing import Any
 
 import pydantic_ai
 import pytest
+from pydantic import BaseModel, TypeAdapter
 from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai._utils import run_in_executor
 from pydantic_ai.durable_exec import BaseDurabilityCapability
 from pydantic_ai.models.test import TestModel
+from pydantic_core import core_schema
 
 import signoff
 from signoff import private_names
@@ -181,6 +184,21 @@ def test_streams_have_the_profile_of_their_model() -> None:
     assert private_names.profile_of(object()) == {}
     openai = (Path(pydantic_ai.__file__).parent / "models/openai/_chat_streaming.py").read_text()
     assert "_model_profile" in openai, "an answer that an OpenAI-compatible provider cut off is not noticed"
+
+
+def test_a_class_reads_by_another_schema_than_its_own() -> None:
+    class Inner(BaseModel):
+        text: str
+
+    class Outer(BaseModel):
+        inner: Inner
+
+    schema: Any = TypeAdapter(Outer).core_schema
+    inner = schema["schema"]["fields"]["inner"]["schema"]
+    inner["schema"]["fields"]["text"]["schema"] = core_schema.int_schema()
+    made = private_names.own_validator(schema, core_schema.CoreConfig())
+    assert made is not None, "Literal[PlainEnum.MEMBER] cannot be read in models"
+    assert made.validate_json('{"inner":{"text":1}}').inner.text == 1
 
 
 def test_the_method_that_durable_overrides_is_there() -> None:

@@ -16,6 +16,9 @@ from contextvars import Context
 from types import FrameType
 from typing import Any, cast
 
+from pydantic_core import SchemaValidator
+from pydantic_core.core_schema import CoreConfig
+
 # asyncio
 
 
@@ -137,6 +140,23 @@ def set_finalized(suspended: object) -> None:
     """
     word = ctypes.sizeof(ctypes.c_size_t)
     ctypes.c_size_t.from_address(id(suspended) - word).value |= 1
+
+
+# Pydantic
+
+
+def own_validator(schema: Any, config: CoreConfig) -> SchemaValidator | None:
+    """Return a validator of a core schema, in which the classes do not read by the schemas of their own.
+
+    ``SchemaValidator`` is public. That it takes the finished validator of each class, unless told otherwise, is not.
+
+    Returns:
+        The validator; None if this version of pydantic cannot make one.
+    """
+    try:
+        return SchemaValidator(schema, config, _use_prebuilt=False)  # pyright: ignore[reportCallIssue]
+    except TypeError:
+        return None
 
 
 # Pydantic AI. It is an optional dependency, so it is imported where it is used.

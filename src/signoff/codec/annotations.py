@@ -33,13 +33,19 @@ import typing_extensions
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
+from pydantic_core.core_schema import CoreConfig
 
+from signoff import private_names
+from signoff.codec import enum_literals
 from signoff.own_logs import own_logger
 
 log = own_logger("signoff.codec")
 
 # Bytes outside models are base64: unlike pydantic's default, that holds any bytes.
 _CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)
+
+_CORE_CONFIG: Final = CoreConfig(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)
+"""The same for a validator that is made without an adapter."""
 
 _MODE: Final[JsonSchemaMode] = "validation"
 
@@ -93,6 +99,8 @@ _readers: dict[int, tuple[object, Reader]] = {}
 def _equal_reader(annotation: object) -> Reader:
     try:
         return _reader_by_spelling(annotation, repr(annotation))
+    except RecursionError as error:
+        raise Unreadable(f"{_name(annotation)} is declared, which is nested too deep") from error
     except TypeError:  # unhashable, such as Annotated with a list
         return _build(annotation)
 
@@ -124,7 +132,10 @@ def schemas(declared: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, A
     inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
         (name, _MODE, adapter) for name, adapter in adapters.items()
     ]
-    made, rest = TypeAdapter.json_schemas(inputs, schema_generator=_Schema)
+    try:
+        made, rest = TypeAdapter.json_schemas(inputs, schema_generator=_Schema)
+    except RecursionError:  # one that alone was just not nested too deep
+        return {name: {} for name in declared}, {}
     return {name: made.get((name, _MODE), {}) for name in declared}, rest.get("$defs", {})
 
 
@@ -184,13 +195,19 @@ def _adapter(annotation: object) -> TypeAdapter[Any]:
 def _build(annotation: object) -> Reader:
     try:
         adapter = _adapter(annotation)
-        validate = adapter.validator.validate_json
+        parts = list(_parts(annotation))
+        validator = adapter.validator
+        if any(map(enum_literals.is_one, parts)):
+            schema = enum_literals.by_value(adapter.core_schema)
+            validator = private_names.own_validator(schema, _CORE_CONFIG) or validator
+        validate = validator.validate_json
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
+        if isinstance(error, RecursionError):
+            reason = "it is nested too deep"
         raise Unreadable(
             f"{_name(annotation)} is declared, which JSON cannot be read as: {reason}"
         ) from error
-    parts = list(_parts(annotation))
     return Reader(
         functools.partial(validate, by_alias=True, by_name=True),
         is_ambiguous=any(_has_lookalikes(part) or _has_mixed_keys(part) for part in parts),
@@ -228,7 +245,14 @@ def _is_set(part: Any) -> bool:
 def _name(annotation: object) -> str:
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return f"{annotation.__module__}.{annotation.__qualname__}"
-    return str(annotation)
+    try:
+        text = str(annotation)
+    except RecursionError:
+        return "a type"
+    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
+
+
+_LONGEST_NAME: Final = 200
 
 
 def _readable(annotation: Any, inside: frozenset[Any] = frozenset()) -> Any:

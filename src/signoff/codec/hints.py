@@ -7,7 +7,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import typing_extensions
@@ -15,6 +15,9 @@ import typing_extensions
 from signoff.own_logs import own_logger
 
 log = own_logger("signoff.codec")
+
+_LONGEST: Final = 200
+"""How many characters of an annotation are shown."""
 
 _warned: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
 
@@ -106,7 +109,15 @@ def _warn(function: Callable[..., Any], name: str, annotation: object, error: Ex
         getattr(function, "__module__", "?"),
         getattr(function, "__qualname__", function),
         what,
-        annotation if isinstance(annotation, str) else repr(annotation),
+        annotation if isinstance(annotation, str) else _shown(annotation),
         error,
         ", or pass returns=" if name == "return" else "",
     )
+
+
+def _shown(annotation: object) -> str:
+    try:
+        text = repr(annotation)
+    except RecursionError:
+        return "a type that is nested too deep"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -101,6 +101,10 @@ def form_of(text: str, what: str, annotation: Any) -> Form:
             schema = TypeAdapter(readable(annotation)).json_schema(schema_generator=_Generator)
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             raise RegistrationError(f"question {text!r}: {what} has no JSON Schema: {error}") from None
+        except RecursionError:
+            raise RegistrationError(
+                f"question {text!r}: {what} is a type that is nested too deep; make it flatter"
+            ) from None
     problem = schema_problem(schema)
     if problem is not None:
         raise RegistrationError(f"question {text!r}: {what} is not a JSON Schema: {problem}")

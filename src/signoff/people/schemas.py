@@ -49,6 +49,8 @@ _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas"
 _BRANCHES: Final = ('"anyOf"', '"oneOf"', '"if"', '"not"')
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
+_TOO_DEEP: Final = "it is nested too deep; make it flatter"
+
 BACKTRACKS: Final = 10_000
 """How many steps back a pattern with look-around or back-references may take in one text. Others take none."""
 
@@ -61,6 +63,11 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
         _validator(schema)
     except jsonschema_rs.ValidationError as error:
         return ": ".join(part for part in (_field(error.instance_path), shorten(error.message)) if part)
+    except (
+        RecursionError,
+        ValueError,
+    ):  # the only one that the library raises itself: of its own recursion limit
+        return _TOO_DEEP
     return None
 
 
@@ -72,6 +79,8 @@ def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
         validator = _validator(schema)
     except jsonschema_rs.ValidationError as error:
         return [("", f"nothing fits the schema that it is asked with: {shorten(error.message)}")]
+    except (RecursionError, ValueError):
+        return [("", f"nothing fits the schema that it is asked with: {_TOO_DEEP}")]
     if validator.is_valid(value):
         return []
     written = json.dumps(schema)
