@@ -23,6 +23,7 @@ from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, 
 from signoff.codec.hints import shape_of
 from signoff.codec.parameters import REST, description_of, parameters_schema
 from signoff.codec.signatures import return_annotation, settled_return_annotation
+from signoff.codec.stand_ins import absent_classes, are_imported
 from signoff.codec.values import (
     MAX_BYTES,
     MAX_CARRIED,
@@ -40,6 +41,8 @@ __all__ = [
     "MAX_CARRIED",
     "REST",
     "RemoteTraceback",
+    "absent_classes",
+    "are_imported",
     "bare_time",
     "decode",
     "decode_arguments",

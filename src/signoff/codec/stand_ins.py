@@ -12,7 +12,7 @@ import functools
 import inspect
 import types
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import ValidationError
 
@@ -87,6 +87,20 @@ def find_partial(path: str, bases: Iterable[str]) -> type[Exception] | None:
     return _made(
         path, (StepFailed, *(base for base in nearest if not issubclass(StepFailed, base))), False, True
     )
+
+
+def absent_classes(error: BaseException) -> list[str]:
+    """Return the paths of the classes that an error, or a member of a group, has a stand-in for."""
+    found = [parts.path_of(type(error))] if vars(type(error)).get(_FOUND) else []
+    if isinstance(error, BaseExceptionGroup):
+        for member in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            found += absent_classes(member)
+    return found
+
+
+def are_imported(paths: Iterable[str]) -> bool:
+    """Whether any of some classes, by their paths, has been imported by now."""
+    return any(_find_by_now(path) is not None for path in paths)
 
 
 def is_partial(kind: type) -> bool:

@@ -347,7 +347,7 @@ class StepCall(Call[Any]):
     def outcome(self, entry: Entry) -> Any:
         self.ends = self._execution.past.ends.get(self.n, ())
         if entry.error is not None:
-            raise codec.decode_error(entry.error)
+            raise self._execution.error_of(entry.error)
         if self.computed:
             return self.computed.pop()
         assert entry.value is not None
@@ -569,7 +569,7 @@ class ChildCall(Call[Any]):
         if entry.state == RunState.SUCCEEDED:
             return codec.decode(entry.value or "null", self.returns)
         if entry.error is not None:
-            raise codec.decode_error(entry.error)
+            raise self._execution.error_of(entry.error)
         raise RunCancelled(self.id)
 
     def options(

@@ -147,6 +147,7 @@ class Execution:
         self.unbegun = 0
         self.setbacks = 0
         self.dropped: NotAwaited | None = None
+        self.absent: list[str] = []  # classes of errors that were not imported when the code was given these
         self.known_promises: dict[str, int] | None = (
             None  # those with chosen ids whose outcomes the code has had
         )
@@ -248,6 +249,17 @@ class Execution:
         forget(list(self.loop.tasks))
         self.loop.drop()
         self._main = None
+
+    def error_of(self, text: str) -> Exception:
+        """Rebuild an error for the run's code, and note the classes that are not imported here."""
+        error = codec.decode_error(text)
+        self.absent += codec.absent_classes(error)
+        return error
+
+    @property
+    def has_missed_classes(self) -> bool:
+        """Whether the class of an error was imported after the code was given it: an ``except`` may have missed it."""
+        return bool(self.absent) and codec.are_imported(self.absent)
 
     @property
     def ended(self) -> bool:
