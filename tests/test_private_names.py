@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Generator
@@ -162,6 +163,19 @@ async def test_pydantic_ai_calls_functions_in_place_or_in_threads() -> None:
         assert await run_in_executor(threading.get_ident) == here, "workflow code starts threads"
         private_names.enable_threads()
         assert await run_in_executor(threading.get_ident) != here, "a plain tool blocks the worker"
+
+
+def test_what_is_registered_is_called_while_executors_take_work(tmp_path: Path) -> None:
+    program = """
+from concurrent.futures import ThreadPoolExecutor
+from signoff import private_names
+pool = ThreadPoolExecutor()
+private_names.before_threads_end(lambda: print(pool.submit(str, 1).result()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == "1\n", f"a process hangs if it does not leave its worker: {done.stderr}"
 
 
 @in_asyncio

@@ -7,13 +7,14 @@ import contextlib
 import inspect
 import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from signoff import forks
+from signoff import forks, private_names
 from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
 from signoff.client import AsyncClient, Workflow
 from signoff.concurrency import Concurrency
@@ -470,7 +471,10 @@ class Starter:
 
 
 class RunningWorker:
-    """A worker as a context manager. Leaving it lets running steps finish, then gives the leases back."""
+    """A worker as a context manager. Leaving it lets running steps finish, then gives the leases back.
+
+    One that was entered on a thread, and not left, is left when the main thread ends.
+    """
 
     def __init__(self, app: Signoff, options: dict[str, Any]) -> None:
         self._app = app
@@ -513,14 +517,17 @@ class RunningWorker:
         if self._failure is not None:
             self._thread.join()
             raise self._failure
+        _entered.add(self)
         return self
 
     def __exit__(self, *error: object) -> None:
+        _entered.discard(self)
         if self._is_inherited:
             return
         assert self._thread is not None
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._leave.set)
+        with contextlib.suppress(RuntimeError):  # it was left before: its loop is closed
+            self._loop.call_soon_threadsafe(self._leave.set)
         self._thread.join()
 
     def _run(self, started: threading.Event) -> None:
@@ -536,3 +543,16 @@ class RunningWorker:
         async with self:
             started.set()
             await self._leave.wait()
+
+
+_entered: weakref.WeakSet[RunningWorker] = weakref.WeakSet()
+"""Those that run on threads of their own."""
+
+
+def _leave_all() -> None:
+    """Leave the workers that a program enters and never leaves: gunicorn's hooks, notebooks, exit stacks."""
+    for worker in list(_entered):
+        worker.__exit__()
+
+
+private_names.before_threads_end(_leave_all)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
@@ -130,6 +131,16 @@ def frame_of(thread: int) -> FrameType | None:
     ``sys._current_frames`` is documented. ``faulthandler`` can write such frames into files only.
     """
     return sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+
+
+def before_threads_end(call: Callable[[], object]) -> None:
+    """Have a function called when the main thread has ended, while other threads may still use executors.
+
+    ``atexit`` comes too late: Python waits for all threads before, and executors are shut down by then.
+    """
+    register: Callable[[Callable[[], object]], None] | None = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        register(call)
 
 
 def set_finalized(suspended: object) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from signoff import AsyncClient, Client, Context, Signoff
 from signoff.engine import guard
 from signoff.errors import BegunBeforeFork, StoreUnavailable
+from signoff.records import EntryKind, WorkerInfo
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import MemoryStore
 from tests.places import NewStore
@@ -243,3 +245,60 @@ def test_a_child_may_connect_on_a_thread_with_the_number_of_one_that_drove_a_run
     assert in_child(on_threads) == "0"
     over.set()
     thread.join()
+
+
+def test_a_worker_that_is_never_left_ends_with_its_process_and_lets_steps_finish(tmp_path: Path) -> None:
+    """As hooks of gunicorn and Celery enter one: in each process of a pool, with nobody to leave it."""
+    (tmp_path / "pool.py").write_text(
+        """
+import multiprocessing, time
+from pathlib import Path
+from signoff import Context, Signoff
+
+app = Signoff("sqlite:///signoff.db")
+
+@app.workflow
+async def flow(ctx: Context, id: str) -> None:
+    await ctx.step(slow, id)
+
+def slow(id: str) -> None:
+    with Path(f"{id}.begun").open("x"):
+        time.sleep(0.3)
+
+def work(id: str) -> None:
+    app.worker(group=id).__enter__()
+    app.options(target=f"poll://any@{id}").begin_run(id, flow, id)
+    while not Path(f"{id}.begun").exists():
+        time.sleep(0.01)
+
+app.options(target="poll://any@nobody").begin_run("before", flow, "before")
+if __name__ == "__main__":
+    children = [multiprocessing.get_context("fork").Process(target=work, args=(id,)) for id in "ab"]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    work("c")
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "pool.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+    for id in "abc":
+        assert [entry.name for entry in app.get(id).journal() if entry.kind is EntryKind.COMPLETED] == [
+            "slow"
+        ]
+    assert [worker.id for worker in asyncio.run(_workers(tmp_path))] == []
+    app.close()
+
+
+async def _workers(folder: Path) -> Sequence[WorkerInfo]:
+    store = SqliteStore(folder / "signoff.db")
+    await store.open()
+    try:
+        return await store.list_workers()
+    finally:
+        await store.close()
