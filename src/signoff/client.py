@@ -272,7 +272,8 @@ class AsyncClient:
         return None if isinstance(workflow, str) else workflow
 
     async def get(self, run_id: str, *, returns: Any = Any) -> AsyncHandle:
-        """Return the handle of a run. Raises NotFound."""
+        """Return the handle of a run. Raises NotFound, and InvalidValue if ``returns`` is not a type."""
+        codec.check_type("returns", returns)
         await self.backend.get_run(run_id)
         return AsyncHandle(self.backend, run_id, returns)
 

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Never, NoReturn, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.bodies import LocalCall, function_name, is_workflow_code
@@ -30,7 +30,7 @@ from signoff.engine.captured import note_variables
 from signoff.engine.execution import Execution
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
-from signoff.engine.step_options import UNSAID, Effect, StepOptions
+from signoff.engine.step_options import UNSAID, Effect, StepOptions, unknown_option
 from signoff.errors import CannotRunHere, ContinueAsNew, OutsideWorkflow, RegistrationError
 from signoff.handles import Detached, Invocation, Note, Opening, Sleep
 from signoff.logs import RunLogger
@@ -127,6 +127,7 @@ class Context:
         metadata: Mapping[str, Any] | None = None,
         compare: Any = UNSAID,
         on_failure: Callable[[Exception], CannotRunHere] | None = None,
+        **unknown: Never,
     ) -> StepCall:
         """Run ordinary code once and keep what it returns.
 
@@ -156,12 +157,15 @@ class Context:
             An awaitable for the value, as the journal gives it back at any replay.
 
         Raises:
-            RegistrationError: The options contradict each other.
+            RegistrationError: The options contradict each other, or a keyword is not an option.
+            InvalidValue: ``returns`` is not a type.
 
         Example::
 
             order = await ctx.step("fetch_order", fetch_order, order_id, timeout=10)
         """
+        if unknown:
+            raise unknown_option(name, function, [*unknown])
         if callable(name):
             args = args if function is None else (function, *args)
             name, function = function_name(name), name
@@ -205,6 +209,8 @@ class Context:
             on_failure=on_failure,
         )
         options.check(f"step {name!r}")
+        if returns is not None:
+            codec.check_type(f"step {name!r}: returns", returns)
         if callee is None:
             note_variables(function, self._execution.codes)
         return StepCall(self._execution, name, function, args, {}, options, callee=callee)

@@ -86,6 +86,7 @@ def _schema(returns: Any) -> dict[str, Any] | None:
         if (wrong := schema_problem(schema)) is not None:
             raise InvalidValue("returns", f"is not a valid JSON Schema: {wrong}")
         return schema
+    codec.check_type("returns", returns)
     return codec.value_schema(returns)
 
 

@@ -17,7 +17,7 @@ What JSON cannot say is this module's to decide:
   what they get, the value is refused.
 """
 
-from signoff.codec.annotations import value_schema
+from signoff.codec.annotations import check_type, value_schema
 from signoff.codec.arguments import decode_arguments, encode_arguments, settled_arguments, settled_value
 from signoff.codec.failures import RemoteTraceback, decode_error, encode_error, round_trip_error
 from signoff.codec.hints import shape_of
@@ -44,6 +44,7 @@ __all__ = [
     "absent_classes",
     "are_imported",
     "bare_time",
+    "check_type",
     "decode",
     "decode_arguments",
     "decode_error",

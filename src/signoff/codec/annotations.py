@@ -37,6 +37,7 @@ from pydantic_core.core_schema import CoreConfig
 
 from signoff import private_names
 from signoff.codec import enum_literals
+from signoff.errors import InvalidValue
 from signoff.own_logs import own_logger
 
 log = own_logger("signoff.codec")
@@ -153,6 +154,29 @@ def value_schema(annotation: object) -> dict[str, Any] | None:
     named, definitions = schemas({"value": annotation})
     schema = named["value"]
     return {**schema, "$defs": definitions} if schema and definitions else schema or None
+
+
+def check_type(path: str, annotation: object) -> None:
+    """Refuse what is not a type, or one that JSON cannot be read as.
+
+    Args:
+        path: Its name in errors, such as ``returns``.
+        annotation: Anything.
+
+    Raises:
+        InvalidValue: It is not.
+    """
+    if annotation is Any:
+        return
+    if not isinstance(annotation, str):
+        try:
+            reader(annotation)
+        except Unreadable as error:
+            if isinstance(annotation, type) or typing.get_origin(annotation) is not None:
+                raise InvalidValue(path, str(error)) from error
+        else:
+            return
+    raise InvalidValue(path, f"{annotation!r:.100} is not a type; pass a class, or a type such as list[int]")
 
 
 def has_aliases(annotation: object) -> bool:

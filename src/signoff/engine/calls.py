@@ -393,6 +393,8 @@ class StepCall(Call[Any]):
         )
         with self._dropped_if_refused():
             changed.check(self.said)
+            if returns is not None:
+                codec.check_type(f"{self.said}: returns", returns)
         self.step_options = changed
         return self
 
@@ -604,7 +606,9 @@ class ChildCall(Call[Any]):
             self.chosen_id = self.chosen_id if id is None else self._check_circle(check_id(id))
             self.group = self.group if target is None else group_of(target)
             self.timeout = self.timeout if timeout is None else check_seconds("timeout", timeout)
-            self.returns = self.returns if returns is None else returns
+            if returns is not None:
+                codec.check_type(f"{self.said}: returns", returns)
+                self.returns = returns
             self.priority = self.priority if priority is None else check_priority(priority)
             self.start_at = self.start_at if start_at is None else unix_time(start_at)
             self.delay = (
@@ -633,6 +637,7 @@ class SignalCall(Call[Any]):
 
     def __init__(self, execution: Execution, name: str, timeout: float | None, returns: Any) -> None:
         checked_timeout = check_seconds("timeout_seconds", timeout)
+        codec.check_type("returns", returns)
         super().__init__(execution, name)
         self.timeout = checked_timeout
         self.returns = returns

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
 from signoff import codec
@@ -82,6 +83,36 @@ class StepOptions:
             raise RegistrationError(
                 f"{subject}: metadata= is shown with the question about a step of effect='once', and no other"
             )
+
+
+def unknown_option(name: object, function: object, unknown: Sequence[str]) -> RegistrationError:
+    """Return the error for keywords of ``ctx.step`` that are not options: arguments of the function, or misspelt."""
+    called: Any = name if callable(name) else function
+    shown = getattr(called, "__name__", "function")
+    step = shown if callable(name) else name
+    options = [each.name for each in fields(StepOptions)]
+    first = unknown[0]
+    near = _OTHER_SPELLINGS.get(first) or next(iter(difflib.get_close_matches(first, options, 1, 0.75)), None)
+    if near is not None:
+        return RegistrationError(
+            f"step {step!r}: {first}= is not an option of ctx.step; did you mean {near}=?"
+        )
+    return RegistrationError(
+        f"step {step!r}: {first}= is not an option of ctx.step; pass arguments of the function by position, "
+        f"or by name with functools.partial({shown}, {first}=...)"
+    )
+
+
+_OTHER_SPELLINGS: Final = {
+    "retries": "retry",
+    "retry_policy": "retry",
+    "max_attempts": "retry",
+    "attempts": "retry",
+    "timeout_seconds": "timeout",
+    "idempotency_key": "key",
+    "result_type": "returns",
+    "non_retryable_exceptions": "non_retryable",
+}
 
 
 def check_retry(subject: str, retry: object) -> None:

@@ -19,6 +19,7 @@ from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.engine.scope import current_attempt
 from signoff.engine.threads import StepThreads
 from signoff.engine.voices import Voice
+from signoff.engine.wrong_calls import is_wrong_call
 from signoff.errors import OutsideWorkflow, StepTimeout
 from signoff.telemetry import (
     AttemptCancelled,
@@ -130,6 +131,7 @@ class Attempt:
             self.error is None
             or self.is_final
             or isinstance(self.error, (*NEVER_RETRIED, *options.non_retryable))
+            or is_wrong_call(self.error)
         ):
             return None
         policy = NO_RETRY if options.effect == "once" else options.retry or DEFAULT_RETRY

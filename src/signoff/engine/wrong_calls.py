@@ -1,0 +1,35 @@
+"""Calls of Signoff's own functions with arguments that these do not take: another attempt makes the same call."""
+
+from __future__ import annotations
+
+import re
+import sys
+from types import FunctionType
+from typing import Final
+
+_REFUSAL: Final = re.compile(r"(?P<name>[\w.<>]+)\(\) (?:got|missing|takes) ")
+"""How Python refuses a call: ``pause() got an unexpected keyword argument 'assignee'``."""
+
+_MODULES: Final = ("signoff", "signoff.agents", "signoff.flows")
+
+
+def is_wrong_call(error: BaseException) -> bool:
+    """Whether an error is Python's refusal to call a public function of Signoff, or a method, with some arguments."""
+    if type(error) is not TypeError or not (match := _REFUSAL.match(str(error))):
+        return False
+    name = match["name"]
+    return any(_has(module, name) for module in _MODULES if module in sys.modules)
+
+
+def _has(module: str, name: str) -> bool:
+    """Whether a module exports a function of this qualified name, or a class with such a method."""
+    exported = sys.modules[module]
+    for each in getattr(exported, "__all__", ()):
+        found: object = getattr(exported, each, None)
+        if isinstance(found, FunctionType) and found.__qualname__ == name:
+            return True
+        if isinstance(found, type) and any(
+            name.startswith(f"{kind.__qualname__}.") for kind in found.__mro__
+        ):
+            return True
+    return False
