@@ -486,6 +486,7 @@ class RunningWorker:
         self._leave = asyncio.Event()
         self._failure: BaseException | None = None
         self._is_inherited = False
+        self._is_over = False
         forks.in_child(self)
 
     def forked(self) -> None:
@@ -534,6 +535,8 @@ class RunningWorker:
         try:
             asyncio.run(self._serve(started))
         except BaseException as failure:
+            if self._is_over and isinstance(failure, RuntimeError):
+                return  # at the end of a process Python 3.12 starts no thread, such as the one that ends an executor's
             self._failure = failure
             started.set()
             raise
@@ -543,6 +546,7 @@ class RunningWorker:
         async with self:
             started.set()
             await self._leave.wait()
+        self._is_over = True
 
 
 _entered: weakref.WeakSet[RunningWorker] = weakref.WeakSet()

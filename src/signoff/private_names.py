@@ -134,7 +134,7 @@ def frame_of(thread: int) -> FrameType | None:
 
 
 def before_threads_end(call: Callable[[], object]) -> None:
-    """Have a function called when the main thread has ended, while other threads may still use executors.
+    """Have a function called when the main thread has ended, while the threads of executors still take work.
 
     ``atexit`` comes too late: Python waits for all threads before, and executors are shut down by then.
     """
