@@ -56,7 +56,7 @@ from signoff.records import (
 from signoff.request_ids import check_free, check_length
 from signoff.returns import check_value
 from signoff.snapshots import Snapshot, load, save
-from signoff.start_options import seconds_of
+from signoff.start_options import check_delay, seconds_of
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
 from signoff.stores.paging import (
@@ -127,7 +127,7 @@ class LocalBackend:
         if delay_seconds is not None:
             if start_at is not None:
                 raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
-            start_at = self._after(delay_seconds, "delay_seconds")
+            start_at = self._after(check_delay("delay_seconds", delay_seconds), "delay_seconds")
         deadline_at = self._after(timeout_seconds, "timeout_seconds", start_at)
         return await self._store.create_run(replace(new, start_at=start_at, deadline_at=deadline_at))
 

@@ -12,6 +12,9 @@ from signoff.names import check_text
 HIGHEST_PRIORITY = 2**31 - 1
 LOWEST_PRIORITY = -(2**31)
 
+LONGEST_DELAY = 1e15
+"""Seconds: 30 million years. More than that is a mistake, such as nanoseconds."""
+
 
 def check_id(id: str) -> str:
     """Return a chosen id if it can be one. Raises InvalidValue."""
@@ -44,6 +47,14 @@ def seconds_of(path: str, seconds: object) -> float:
         remedy = "; pass its total_seconds()" if isinstance(seconds, timedelta) else ""
         raise InvalidValue(path, f"{seconds!r} is no number of seconds{remedy}")
     return seconds
+
+
+def check_delay(path: str, seconds: object) -> float | None:
+    """Return a number of seconds after which something begins, or None. Raises InvalidValue."""
+    given = check_seconds(path, seconds)
+    if given is not None and given > LONGEST_DELAY:
+        raise InvalidValue(path, f"{seconds!r} seconds are more than 30 million years")
+    return given
 
 
 def positive_seconds(path: str, seconds: object) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from signoff import AsyncClient, Context, RunState, RunTimeout, Signoff
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.testing import VirtualClock
+from signoff.testing import MemoryStore, VirtualClock, environment
 from tests.support import fails, in_asyncio, new_app, opened, pauses, reaches, running, until
 
 NOON = 1_800_000_000.0
@@ -136,3 +136,23 @@ def test_blocking_starts_take_the_same_options(tmp_path: Path) -> None:
         ]
     finally:
         app.close()
+
+
+@in_asyncio
+async def test_a_delay_of_more_than_30_million_years_is_refused() -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def child(ctx: Context) -> None: ...
+
+    @app.workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.rfc(child).options(delay_seconds=1e300)
+
+    async with environment(app) as env:
+        with pytest.raises(
+            InvalidValue, match=r"delay_seconds: 1e\+300 seconds are more than 30 million years"
+        ):
+            await env.client.start(child, delay_seconds=1e300)
+        with pytest.raises(InvalidValue, match="delay_seconds: 1e"):
+            await env.run(parent)

@@ -24,7 +24,7 @@ class RateOption(click.ParamType[Rate]):
     name = "rate"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Rate:
-        match = re.fullmatch(r"([1-9]\d*)/(\d+(?:\.\d+)?)?(s|min|h|d)", value)
+        match = re.fullmatch(r"([1-9]\d{0,8})/(\d{1,12}(?:\.\d{1,9})?)?(s|min|h|d)", value)
         if match is None:
             self.fail(f"{value!r} is no rate such as 10/min, 5/30s, 100/h or 1000/d", param, ctx)
         count, number, unit = match.groups()

@@ -24,6 +24,7 @@ from signoff.people.cases import Case
 from signoff.people.questions import Question
 from signoff.people.rules import Alike
 from signoff.records import Promise, PromiseKind, PromiseState
+from signoff.start_options import LONGEST_DELAY
 from signoff.wire import to_problem, to_wire
 
 
@@ -47,7 +48,7 @@ def _alike(command: Command) -> Command:
         click.option(
             "--alike",
             "alike_seconds",
-            type=Number(0, min_open=True),
+            type=Number(0, LONGEST_DELAY, min_open=True),
             metavar="SECONDS",
             help="Approve all questions about the same action for so long, in your name.",
         ),
@@ -327,7 +328,7 @@ async def reassign(
 
 @click.command("move-deadline")
 @click.argument("question_id", metavar="QUESTION")
-@click.argument("seconds", type=Number(0, min_open=True))
+@click.argument("seconds", type=Number(0, LONGEST_DELAY, min_open=True))
 @click.option("--reason", help="Why.")
 @on_client
 async def move_deadline(

@@ -17,6 +17,7 @@ from signoff.cli.values import JsonObject, JsonValue, Moment, Number, check_name
 from signoff.cli.wording import ago, duration, one_line
 from signoff.client import AsyncClient
 from signoff.records import CallKind, EntryKind, Run, RunState
+from signoff.start_options import LONGEST_DELAY
 from signoff.stores.paging import RunFilter
 from signoff.unserved import name_unserved
 from signoff.wire import to_wire
@@ -34,7 +35,9 @@ _STATES = [state.value for state in RunState]
 @click.option("--id", "run_id", help="A chosen id: starting twice with one id starts once.")
 @click.option("--group", help="The group whose workers run it.  [default: default]")
 @click.option("--priority", type=int, default=0, help="Higher ones are taken sooner.  [default: 0]")
-@click.option("--delay", "delay_seconds", type=Number(min=0), help="Seconds until it starts.")
+@click.option(
+    "--delay", "delay_seconds", type=Number(min=0, max=LONGEST_DELAY), help="Seconds until it starts."
+)
 @click.option(
     "--start-at", type=Moment(), help="When it starts: 2026-03-01T09:00, local time or with a zone."
 )

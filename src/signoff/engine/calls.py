@@ -55,7 +55,7 @@ from signoff.records import (
     Run,
     RunState,
 )
-from signoff.start_options import check_id, check_priority, check_seconds, unix_time
+from signoff.start_options import check_delay, check_id, check_priority, check_seconds, unix_time
 from signoff.stores.limits import check_text
 from signoff.traceparent import traceparent_of
 
@@ -611,9 +611,7 @@ class ChildCall(Call[Any]):
                 self.returns = returns
             self.priority = self.priority if priority is None else check_priority(priority)
             self.start_at = self.start_at if start_at is None else unix_time(start_at)
-            self.delay = (
-                self.delay if delay_seconds is None else check_seconds("delay_seconds", delay_seconds)
-            )
+            self.delay = self.delay if delay_seconds is None else check_delay("delay_seconds", delay_seconds)
             if self.start_at is not None and self.delay is not None:
                 raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
         return self
