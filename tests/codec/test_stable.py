@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -75,7 +77,10 @@ plain = some.recursive(
         | some.dictionaries(some.text(), inner)
         | some.builds(Line, text=inner, more=some.lists(inner))
         | some.builds(
-            Order, text=inner, by_name=some.dictionaries(some.text(), inner), line=some.builds(Line)
+            Order,
+            text=inner,
+            by_name=some.dictionaries(some.text(), inner),
+            line=some.builds(Line) | some.builds(Order, text=inner),
         )
     ),
 )
@@ -126,6 +131,57 @@ def test_both_writers_write(value: Any) -> None:
 def test_the_order_of_keys_makes_no_difference() -> None:
     assert stable_text({"b": 1, "a": 2}) == stable_text({"a": 2, "b": 1})
     assert stable_text(Line(text={"b": 1, "a": 2})) == stable_text(Line(text={"a": 2, "b": 1}))
+
+
+@dataclass
+class Held:
+    line: Line
+
+
+class Holding(BaseModel):
+    line: Line
+    lines: list[Line] = []
+    masked: Masked | None = None
+
+
+class Keeping(BaseModel):
+    text: str
+
+    @cached_property
+    def length(self) -> int:
+        return len(self.text)
+
+
+@pytest.mark.parametrize("masked", [None, Masked(text="x")], ids=["fast", "slow"])
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda line, masked: Holding(line=line, masked=masked),
+        lambda line, masked: Holding(line=Line(), lines=[line], masked=masked),
+        lambda line, masked: [Holding(line=line, masked=masked)],
+        lambda line, masked: {"line": Holding(line=line, masked=masked)},
+        lambda line, masked: Held(line) if masked is None else (Held(line), masked),
+    ],
+    ids=["in_a_field", "in_a_list", "within_a_list", "within_a_dict", "in_a_dataclass"],
+)
+def test_fields_that_only_the_class_of_a_value_has_are_told_apart(put: Any, masked: Masked | None) -> None:
+    one, other = (stable_text(put(Order(cents=cents), masked)) for cents in (70, 7000))
+    assert one != other
+
+
+def test_what_a_model_has_computed_and_kept_makes_no_difference() -> None:
+    fresh, asked = Keeping(text="abc"), Keeping(text="abc")
+    assert asked.length == 3
+    assert stable_text(fresh) == stable_text(asked)
+    assert stable.state_text([fresh, object]) == stable.state_text([asked, object])
+
+
+def test_a_field_that_is_kept_out_of_what_is_written_is_not_in_it() -> None:
+    class Holder(BaseModel):
+        one: Excluding
+        line: Line = Order()
+
+    assert "secret" not in stable_text(Holder(one=Excluding(text="x", hidden="secret")))
 
 
 @pytest.mark.parametrize("kind", [Masked, Around, Excluding, Root])

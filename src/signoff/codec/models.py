@@ -62,6 +62,17 @@ def is_written_by_field(kind: Any) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=2048)
+def is_derived(kind: Any) -> bool:
+    """Whether a model class has fields that one of its bases lacks: as one of these it would be written without."""
+    return any(
+        issubclass(base, BaseModel)
+        and base is not BaseModel
+        and base.model_fields.keys() != kind.model_fields.keys()
+        for base in kind.__mro__
+    )
+
+
 def to_plain(value: object, depth: int) -> JsonValue:
     """Turn a model into plain JSON data by its own serializer.
 

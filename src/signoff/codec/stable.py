@@ -94,7 +94,7 @@ def _text_of_bare(value: Any) -> str | None:
             return _ENCODE(value)
         if kind is int:
             return repr(value)
-        how = _bare(value, 0)
+        how = _bare(value, 0, within=False)
         if how == _NOT_BARE:
             return None
         raw = to_json(value, by_alias=False, round_trip=True)
@@ -105,8 +105,13 @@ def _text_of_bare(value: Any) -> str | None:
         return None
 
 
-def _bare(value: Any, depth: int) -> int:
+def _bare(value: Any, depth: int, *, within: bool) -> int:
     """Say whether a value is made of plain data, lists, dicts by name and models that are written field by field.
+
+    Args:
+        value: The value.
+        depth: How many containers it is in.
+        within: Whether one of them is a model, which writes what it holds as its fields declare it.
 
     Returns:
         ``_NOT_BARE``; ``_AS_WRITTEN`` if equal values of the type are written alike; else ``_IN_ANY_ORDER``.
@@ -123,18 +128,20 @@ def _bare(value: Any, depth: int) -> int:
     if kind is list or kind is tuple:
         if scalars.EXACT.issuperset(map(type, value)):
             return _AS_WRITTEN
-        return min([_bare(each, depth + 1) for each in value])
+        return min([_bare(each, depth + 1, within=within) for each in value])
     if kind is dict:
         if not _ONLY_TEXT.issuperset(map(type, value)):
             return _NOT_BARE
         held, how = value, _AS_WRITTEN if len(value) < 2 else _IN_ANY_ORDER
     elif issubclass(kind, BaseModel) and models.is_written_by_field(kind) and not value.__pydantic_extra__:
-        held, how = value.__dict__, _AS_WRITTEN
+        if within and models.is_derived(kind):
+            return _NOT_BARE
+        held, how, within = value.__dict__, _AS_WRITTEN, True
     else:
         return _NOT_BARE
     for each in held.values():
         if type(each) not in scalars.EXACT:
-            how = min(how, _bare(each, depth + 1))
+            how = min(how, _bare(each, depth + 1, within=within))
     return how
 
 
@@ -193,7 +200,8 @@ class _State:
                 field.name: self._field(getattr(value, field.name, None), depth) for field in fields(kind)
             }
         if isinstance(value, BaseModel):
-            return {name: self._field(each, depth) for name, each in cast("Any", value.__dict__).items()}
+            held = value.__dict__
+            return {name: self._field(held[name], depth) for name in type(value).model_fields if name in held}
         return self._attributes(value, kind, depth)
 
     def _field(self, value: Any, depth: int) -> Any:
@@ -240,9 +248,46 @@ def _is_computed(attribute: object) -> bool:
 
 def _data(value: object) -> Any:
     try:
-        return to_plain(value)
+        plain = to_plain(value)
     except Unfit:
         return _stable(value, 0)
+    if _has_all(value, plain):
+        return plain
+    try:
+        return _stable(value, 0)
+    except Unstable:
+        return plain
+
+
+def _has_all(value: Any, plain: Any) -> bool:
+    """Whether plain data has all fields of the models in a value: not of one whose class declares fewer of them."""
+    if isinstance(value, BaseModel):
+        if not isinstance(plain, dict):
+            return True
+        written, held = cast("dict[str, Any]", plain), _fields_of(value)
+        return all(name in written and _has_all(each, written[name]) for name, each in held.items())
+    if is_dataclass(value) and isinstance(plain, dict):
+        written = cast("dict[str, Any]", plain)
+        return all(
+            field.name in written and _has_all(getattr(value, field.name, None), written[field.name])
+            for field in fields(value)
+        )
+    if isinstance(value, Mapping) and isinstance(plain, dict):
+        return all(map(_has_all, cast("Any", value).values(), cast("Any", plain).values()))
+    if isinstance(value, list | tuple | deque) and isinstance(plain, list):
+        return all(map(_has_all, cast("Any", value), cast("Any", plain)))
+    return True
+
+
+def _fields_of(value: BaseModel) -> dict[str, Any]:
+    """Return what a model holds, by the names of its fields, without those that its class excludes."""
+    held = value.__dict__  # with what its class has computed and kept
+    found = {
+        name: held[name]
+        for name, field in type(value).model_fields.items()
+        if name in held and not field.exclude
+    }
+    return found | value.__pydantic_extra__ if value.__pydantic_extra__ else found
 
 
 def _stable(value: Any, depth: int) -> Any:
@@ -260,7 +305,7 @@ def _stable(value: Any, depth: int) -> Any:
     if is_dataclass(kind):
         return {field.name: _stable(getattr(value, field.name, None), depth + 1) for field in fields(kind)}
     if isinstance(value, BaseModel):
-        return _mapping(cast("Any", value.__dict__), depth)
+        return _mapping(cast("Any", _fields_of(value)), depth)
     return _single(value, depth)
 
 
