@@ -12,6 +12,7 @@
 #
 # PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go. On a Debian machine without a Python
 # 3.14 or 3.15, root can make one: make pytest PYTHON=$$(.ci/debian-python 3.14) VENV=.venv-3.14
+# SIGNOFF_PICTURES=1 has the tests of Studio keep pictures of its pages in .artifacts/studio.
 # SIGNOFF_TEST_POSTGRES=postgresql://... names a server for the tests, which otherwise start one that a package carries.
 
 VENV ?= .venv

@@ -3,6 +3,7 @@
 import gc
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +23,19 @@ settings.load_profile("unhurried")
 # A shell that starts the tests in the background has them ignore interrupts, and every process they start would, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have tests that share something run in one process."""
+    from tests.grouping import Grouped
+
+    return Grouped(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that are given more time than others: they take it."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.commands import ORDERS, Running, until
 from tests.cli.conftest import Here
 
-pytestmark = [pytest.mark.xdist_group("cli_dev"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 def change(shop: Path, old: str, new: str) -> None:

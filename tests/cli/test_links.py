@@ -11,8 +11,6 @@ from tests.cli.commands import Running
 from tests.cli.conftest import Here
 from tests.cli.test_people import ask
 
-pytestmark = pytest.mark.xdist_group("cli_people")
-
 
 def test_links_are_made_listed_and_revoked(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "links-1", "refund", "--arg", '"o-1"')

@@ -16,8 +16,6 @@ from tests.cli.commands import Ended, Running, environment, signoff, until
 from tests.cli.conftest import Here
 from tests.terminal import Terminal
 
-pytestmark = pytest.mark.xdist_group("cli_people")
-
 
 def ask(here: Here, shop: Path, run_id: str, workflow: str = "refund", *arguments: str) -> str:
     """Start a run, and return the id of its question once it is asked."""

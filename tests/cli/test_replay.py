@@ -12,8 +12,6 @@ from signoff.stores.sqlite import SqliteStore
 from tests.cli.commands import ORDERS, PATIENCE_SECONDS, Running, signoff, until
 from tests.cli.conftest import Here
 
-pytestmark = pytest.mark.xdist_group("cli_replay")
-
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:

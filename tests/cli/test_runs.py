@@ -16,8 +16,6 @@ from tests.cli.commands import Running, environment, signoff, until
 from tests.cli.conftest import Here
 from tests.support import fails, new_app, running
 
-pytestmark = pytest.mark.xdist_group("cli_runs")
-
 
 def shown(here: Here, shop: Path, run_id: str, state: str) -> dict[str, object]:
     """The run, once it is in that state."""

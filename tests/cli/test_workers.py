@@ -5,14 +5,10 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-import pytest
-
 import signoff
 from signoff.stores.base import Store
 from tests.cli.conftest import Here
 from tests.cli.diagnoses import on_store, worker
-
-pytestmark = pytest.mark.xdist_group("cli_runs")
 
 
 def test_workers_are_listed(here: Here, open_shop: Path) -> None:

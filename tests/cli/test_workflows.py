@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Here
-
-pytestmark = pytest.mark.xdist_group("cli_runs")
 
 
 def test_workflows_are_listed(here: Here, open_shop: Path) -> None:

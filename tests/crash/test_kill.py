@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, AsyncHandle, Signoff
-from signoff.records import CallKind, Entry, EntryKind
+from signoff.records import CallKind, Entry, EntryKind, Promise
 from signoff.stores.sqlite import SqliteStore
 from tests.agents.test_histories import check, is_accepted
 from tests.crash import programs
@@ -22,18 +22,30 @@ from tests.forks import fork
 PATIENCE_SECONDS = 120
 
 
-async def answer_everything(client: AsyncClient) -> None:
+async def answer_everything(app: Signoff, client: AsyncClient) -> None:
     """Play the people: answer each question as soon as it is asked, for as long as the test runs."""
-    while True:
-        for question in (await client.questions()).items:
-            asked = json.loads(question.data or "{}")
-            if asked["text"] in programs.ANSWERS:
-                answer = programs.ANSWERS[asked["text"]]
-            else:
-                answer = {"action": "done", "result": unclear_result(asked["metadata"])}
-            who = programs.asked_person(question)
-            await client.answer(question.id, answer, user_id=who, request_id=question.id)
-        await asyncio.sleep(0.005)
+    changed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    stop = app.store.listen(lambda change: loop.call_soon_threadsafe(changed.set))
+    try:
+        while True:
+            changed.clear()
+            for question in (await client.questions()).items:
+                await answer(client, question)
+            await changed.wait()
+    finally:
+        stop()
+
+
+async def answer(client: AsyncClient, question: Promise) -> None:
+    """Answer a question as the programs expect."""
+    asked = json.loads(question.data or "{}")
+    if asked["text"] in programs.ANSWERS:
+        value = programs.ANSWERS[asked["text"]]
+    else:
+        value = {"action": "done", "result": unclear_result(asked["metadata"])}
+    who = programs.asked_person(question)
+    await client.answer(question.id, value, user_id=who, request_id=question.id)
 
 
 def unclear_result(metadata: dict[str, str]) -> object:
@@ -49,7 +61,7 @@ async def run_to_the_end(name: str, database: Path, effects: Path) -> tuple[obje
     try:
         async with AsyncClient(app) as client, app.worker():
             handle = await begin(client, name)
-            people = asyncio.create_task(answer_everything(client))
+            people = asyncio.create_task(answer_everything(app, client))
             result = await handle.result(PATIENCE_SECONDS)
             people.cancel()
             if name == programs.TURN:
@@ -85,7 +97,7 @@ async def killed(name: str, database: Path, effects: Path, run_id: str, seq: int
     try:
         async with AsyncClient(app) as client:
             handle = await begin(client, name)
-            people = asyncio.create_task(answer_everything(client))
+            people = asyncio.create_task(answer_everything(app, client))
             await die(handle, database, effects, run_id, seq, when)
             people.cancel()
             return completed_steps(await journals(client))
@@ -96,10 +108,15 @@ async def killed(name: str, database: Path, effects: Path, run_id: str, seq: int
 async def die(handle: AsyncHandle, database: Path, effects: Path, run_id: str, seq: int, when: str) -> None:
     process = fork(work, database, effects, run_id, seq, when)
     # Not joined on a thread: each start of another process looks at this one, too, and its status is told once.
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while process.is_alive():
-                await asyncio.sleep(0.002)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(process.sentinel, ended.set)
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await ended.wait()
+    finally:
+        loop.remove_reader(process.sentinel)
     status = process.exitcode
     process.kill()
     came = [f"{entry.seq} {entry.kind} {entry.name}" for entry in await handle.journal()]

@@ -24,10 +24,7 @@ FORM = {
     "required": ["amount", "sure"],
 }
 
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; .ci/packages installs it"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; .ci/packages installs it")
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,10 @@ from tests.support import OnThread
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two browsers are there at once, one of them for the pages as such. Their tests begin first: they last longest."""
-    items.sort(key=lambda item: not _is_here(item))
+    if CHROMIUM is not None:
+        return
     for item in filter(_is_here, items):
-        group = "places" if item.path.name in ("test_places.py", "test_prefix.py") else "browser"
-        item.add_marker(pytest.mark.xdist_group(group))
-        if CHROMIUM is None:
-            item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
+        item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
 
 
 def _is_here(item: pytest.Item) -> bool:

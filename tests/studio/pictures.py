@@ -1,5 +1,6 @@
-"""The pictures that tests keep of pages."""
+"""The pictures of pages that tests keep if ``SIGNOFF_PICTURES`` is set: a hundred take 20 s."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +16,12 @@ DRAWN: Final = """
 
 
 def take_picture(page: Page, name: str, *, full_page: bool = False) -> None:
-    """Keep what is seen of a page, under the name with hyphens for what stands badly in a file's.
+    """Keep what is seen of a page if that is wanted, under the name with hyphens for what stands badly in a file's.
 
     A page may have been loaded before it is drawn, and until it is Chromium is "unable to capture screenshot".
     """
     page.evaluate(DRAWN)
+    if "SIGNOFF_PICTURES" not in os.environ:
+        return
     file = f"{name}.png".translate(str.maketrans(" ?=", "---"))
     page.screenshot(path=KEPT_IN / file, full_page=full_page)

@@ -1,4 +1,4 @@
-"""Each page of Studio, light and dark, wide and on a phone: what holds of all of them. Their pictures are kept."""
+"""Each page of Studio, light and dark, wide and on a phone: what holds of all of them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def window(request: pytest.FixtureRequest, browser: Browser, rooms: Server) -> I
 
 @pytest.fixture(scope="module", params=PLACES)
 def visit(request: pytest.FixtureRequest, window: Window) -> Visit:
-    """Look at a page, by day and by night, and keep its pictures."""
+    """Look at a page, by day and by night."""
     place, page = PLACES[request.param], window.page
     page.emulate_media(color_scheme=window.schemes[0])
     page.goto("about:blank")  # what the page before still asks for is let go

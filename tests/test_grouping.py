@@ -1,0 +1,85 @@
+"""Tests that share something that takes long to make run in one process, whatever pytest's ids of them are like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.grouping import GROUPS, ROOT, SPREAD, group_of
+
+WHO = """
+from pathlib import Path
+
+import pytest
+
+@pytest.fixture(scope="module")
+def shared():
+    Path(__file__).with_name(f"{Path(__file__).stem}.made").open("a").write("x")
+
+@pytest.mark.parametrize("number", range(20))
+def test(shared, number): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("tests/studio/test_places.py::test_a[x-light]", "tests/studio/test_prefix.py::test_b"),
+        ("tests/studio/test_inbox.py::test_a", "tests/server/test_link_browser.py::test_b"),
+        ("tests/cli/test_runs.py::test_a", "tests/cli/test_workers.py::test_b"),
+        ("tests/server/test_bulk.py::test_a", "tests/server/test_bulk.py::test_b[x::y]"),
+        (
+            "tests/stores/test_postgres_plans.py::test_a[counted-postgres-18-rules]",
+            "tests/stores/test_postgres_plans.py::test_a[counted-postgres-18-keys]",
+        ),
+    ],
+)
+def test_these_share_something(one: str, other: str) -> None:
+    assert group_of(one) == group_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("tests/studio/test_places.py::test_a", "tests/studio/test_inbox.py::test_b"),
+        ("tests/crash/test_kill.py::test_a[agent]", "tests/crash/test_kill.py::test_a[flow]"),
+        ("tests/stores/test_sqlite.py::test_a", "tests/stores/test_sqlite.py::test_b"),
+        (
+            "tests/stores/test_postgres_plans.py::test_a[counted-postgres-18-rules]",
+            "tests/stores/test_postgres_plans.py::test_a[uncounted-postgres-18-rules]",
+        ),
+    ],
+)
+def test_these_share_nothing(one: str, other: str) -> None:
+    assert group_of(one) != group_of(other)
+
+
+def test_what_is_named_is_there() -> None:
+    named = [beginning for beginnings in GROUPS.values() for beginning in beginnings]
+    assert [path for path in (*named, *SPREAD) if not (ROOT / path).exists()] == []
+
+
+def test_a_fixture_of_a_module_is_made_once_by_all_processes_together(tmp_path: Path) -> None:
+    """With the scheduler of these tests, as pytest and xdist are installed."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text((ROOT / "tests/grouping.py").read_text() + SCHEDULER)
+    for name in ("one", "two"):
+        (tmp_path / f"test_{name}.py").write_text(WHO)
+    command = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist=loadscope", "-p", "no:schemathesis"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "40 passed" in ran.stdout, ran.stdout + ran.stderr
+    for name in ("one", "two"):
+        assert (tmp_path / f"test_{name}.made").read_text() == "x"
+
+
+SCHEDULER = """
+
+ROOT = Path(__file__).parent
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Grouped(config, log)
+"""
