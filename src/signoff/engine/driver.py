@@ -44,6 +44,7 @@ from signoff.own_logs import own_logger
 from signoff.records import Entry, EntryKind, Message, MessageKind, PromiseState, Run, RunState
 from signoff.stores.base import Claim, Outcome, Store, Write
 from signoff.stores.retries import ISSUED, without_dropped
+from signoff.stores.suspects import SUSPECT_TAKEOVERS
 
 log = own_logger("signoff.worker")
 
@@ -86,6 +87,10 @@ class Host(Interviewer, Protocol):
         """Whether a run that cannot be run here is left to other workers, which claim it while this one does not."""
         ...
 
+    def cleared(self, driver: Driver) -> None:
+        """Note that a suspect has made progress."""
+        ...
+
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
         ...
@@ -120,6 +125,7 @@ class Driver:
         self.ended = False
         self.lost = False
         self._suspending = False
+        self.is_suspect = claim.run.takeovers >= SUSPECT_TAKEOVERS
         self._held_seconds = 0.0  # idle, for short timers
         self.sure_until = sure_until
         self._host = host
@@ -675,6 +681,9 @@ class Driver:
             raise
         self._draft.written(write)
         self._report.written(write)
+        if self.is_suspect and write.entries:
+            self.is_suspect = False
+            self._host.cleared(self)
         return done
 
     async def _insist(self, operation: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -8,7 +8,7 @@ import contextvars
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -32,15 +32,18 @@ from signoff.errors import AccessDenied, LeaseLost, MissingKey, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
+from signoff.stores.suspects import SUSPECT_TAKEOVERS
 from signoff.telemetry import RunInfo, RunSetAside, WorkerTakenOver
 
 log = own_logger("signoff.worker")
 
 CLAIM_AT_ONCE = 100
 HOT_RUNS = 5000
-MAX_TAKEOVERS = 5
+MAX_TAKEOVERS = 8
 LEAVES_AT_MOST = 3
 """How often a worker leaves one run that it cannot run to others, before the run fails and can be retried."""
+TRIAL_SECONDS = 3.0
+"""For how long a worker claims nothing beside suspects that have made no progress, so that nothing else ends it."""
 LEAVES_WHILE_BUSY = 100
 """The same while other workers hold runs, and so may have no room for it yet: about five minutes."""
 AVOIDS_SECONDS = 3.0
@@ -118,7 +121,9 @@ class Worker:
         attempt: Runs an attempt of a step, for tests that look at it.
         context: Returns the context variables that a run begins with, for tests; None: the worker's.
         max_takeovers: How often a run may lose its worker (killed, or blocked for longer than a lease) while its
-            journal does not grow. Then it is suspended until an operator resumes or terminates it.
+            journal does not grow. Then it is suspended until an operator resumes or terminates it. Those beyond
+            the third count while it is the only such run on its worker: with 4 or fewer, runs that were merely
+            beside one that ends its workers may be suspended with it.
         retention_days: How long ended runs are kept; None: for ever.
     """
 
@@ -177,6 +182,8 @@ class Worker:
         self._changed: set[str] = set()
         self._look_at_all = False
         self._may_claim = True
+        self._on_trial: set[Driver] = set()  # suspects that have made no progress yet
+        self._trial_until = 0.0
         self._left: dict[str, int] = {}  # how often each run was left to others
         self._left_until: dict[str, float] = {}  # until when runs of a workflow are not claimed
         self._wake = asyncio.Event()
@@ -312,7 +319,7 @@ class Worker:
                 driver.take([message], wakes)
 
     async def _claim(self) -> None:
-        while self._may_claim and not self.draining:
+        while self._may_claim and not self.draining and not self._is_trial_on:
             room = min(CLAIM_AT_ONCE, self._concurrency - len(self._held))
             if room <= 0:
                 return
@@ -324,10 +331,40 @@ class Worker:
                     raise MissingKey(self.store.location, "there are no keys here")
                 if claim.run.takeovers >= self._max_takeovers:
                     await self._set_aside(claim.run)
+                    self._may_claim = True  # the next one
                 else:
                     self._start(claim, began + self.store.lease_seconds)
+            self._begin_trial(claim.run for claim in claims)
             if len(claims) == room:
                 self._may_claim = True
+
+    # Suspects
+
+    @property
+    def _is_trial_on(self) -> bool:
+        return bool(self._on_trial) and asyncio.get_running_loop().time() < self._trial_until
+
+    def _begin_trial(self, runs: Iterable[Run]) -> None:
+        """Claim nothing beside the suspects among these runs until all have made progress, or for a while."""
+        suspects = {
+            self._held[run.id] for run in runs if run.takeovers >= SUSPECT_TAKEOVERS and run.id in self._held
+        }
+        if suspects:
+            loop = asyncio.get_running_loop()
+            self._on_trial, self._trial_until = suspects, loop.time() + TRIAL_SECONDS
+            loop.call_later(TRIAL_SECONDS + 0.01, self._claim_again)
+            some = sorted((driver.run.id, driver.run.takeovers) for driver in suspects)
+            log.warning(
+                "%d runs have lost %d workers without progress, and begin apart from others: %s",
+                len(some),
+                max(takeovers for _, takeovers in some),
+                ", ".join(run_id for run_id, _ in some[:10]) + (", ..." if len(some) > 10 else ""),
+            )
+
+    def cleared(self, driver: Driver) -> None:
+        """Note that a suspect has made progress, or is not driven any more: another one may have its room."""
+        self._on_trial.discard(driver)
+        self._claim_again()
 
     def _claimed_names(self, now: float) -> Sequence[str]:
         """Return which workflows are claimed: but for those of which runs were just left to others."""
@@ -407,6 +444,8 @@ class Worker:
         del self._tasks[driver]
         if self._held.get(run_id) is driver:
             del self._held[run_id]
+        if driver.is_suspect:
+            self.cleared(driver)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error(
                 "run %s was dropped by an error of the engine; its lease runs out",

@@ -416,6 +416,12 @@ class Store(
           at once, and one more each ``seconds / count`` after that, until it is full again. When a run is passed over
           for that, the time at which the next may start becomes due.
 
+        A run with two or more takeovers since its journal last grew is a suspect (``stores/suspects.py``). Of those
+        with two takeovers a worker holds at most 100 that have made no progress, of those with three 10, of those with
+        more one; and only of one of these three levels at a time. A claim that can have suspects returns them and no
+        other runs, from the highest level there is. A run that makes progress is no suspect any more once it is
+        paused or released, and takes no room before.
+
         Each gets ``epoch + 1`` and a lease of ``lease_seconds``. A run's first lease has epoch 1, and the
         run's journal is empty then. With the ``token`` of a former call it returns the runs that are still held under
         the leases of that call, if there are any, and leases no others.

@@ -13,20 +13,27 @@ from signoff.records import Run
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_keys as keys
 from signoff.stores import sqlite_states as states
+from signoff.stores import suspects
 from signoff.stores.sqlite_groups import Room
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
-Kind = Literal["new", "again"]  # never started, or started before
+Kind = Literal[
+    "new", "again", "suspect"
+]  # never started; started before; a suspect, see ``stores/suspects.py``
 
-IS_OF_KIND: dict[Kind, str] = {"new": "epoch = 0", "again": "epoch > 0"}
+IS_OF_KIND: dict[Kind, str] = {
+    "new": "epoch = 0",
+    "again": "epoch > 0 AND takeovers < 2",
+    "suspect": "takeovers >= 2 AND takeovers BETWEEN ? AND ?",
+}
 
 # One branch for each workflow: SQLite merges them, each in the order of its index.
 CANDIDATES = """
 SELECT number, priority, ready_at, workflow, concurrency_key, concurrency_limit
 FROM runs INDEXED BY runs_ready_{kind}
-WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready' AND {is_of_kind} AND blocked = 0
+WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready' AND blocked = 0 AND {is_of_kind}
 """
 
 FIRST = """
@@ -48,9 +55,26 @@ WHERE (
     ) OR EXISTS (
         SELECT 1 FROM runs INDEXED BY runs_ready_again
         WHERE namespace = :namespace AND group_name = :group_name AND state = 'ready' AND epoch > 0 AND blocked = 0
-            AND workflow IN (SELECT value FROM json_each(:workflows))
+            AND takeovers < 2 AND workflow IN (SELECT value FROM json_each(:workflows))
+    ) OR EXISTS (
+        SELECT 1 FROM runs INDEXED BY runs_ready_suspect
+        WHERE namespace = :namespace AND group_name = :group_name AND state = 'ready' AND blocked = 0
+            AND takeovers >= 2 AND workflow IN (SELECT value FROM json_each(:workflows))
     )
 ) AND NOT EXISTS (SELECT 1 FROM groups WHERE namespace = :namespace AND name = :group_name AND is_paused)
+"""
+
+MOST_TAKEOVERS = """
+SELECT max((
+    SELECT max(takeovers) FROM runs INDEXED BY runs_ready_suspect
+    WHERE namespace = ? AND group_name = ? AND workflow = value AND state = 'ready' AND takeovers >= 2 AND blocked = 0
+))
+FROM json_each(?)
+"""
+
+HELD_SUSPECTS = f"""
+SELECT max(takeovers), count(*) FROM runs INDEXED BY runs_held_suspects
+WHERE worker_id = ? AND state = 'running' AND takeovers >= 2 AND takeover_seq = {states.LENGTH}
 """
 
 CLAIMED = f"""
@@ -91,13 +115,47 @@ def claim(
     lease_until: float,
     token: str | None,
 ) -> list[Run]:
-    """Lease the ready runs that come first to a worker, as far as limits allow."""
+    """Lease the ready runs that come first to a worker, as far as limits allow: suspects, or others."""
+    level, room_for_suspects = _suspects(tx, namespace, worker_id, group, workflows)
+    if level is not None:
+        most = min(limit, room_for_suspects)
+        leased = _lease(tx, namespace, worker_id, group, workflows, most, lease_until, token, level)
+        if leased:
+            return leased
+    return _lease(tx, namespace, worker_id, group, workflows, limit, lease_until, token, None)
+
+
+def _suspects(
+    tx: Transaction, namespace: str, worker_id: str, group: str, workflows: Sequence[str]
+) -> tuple[int | None, int]:
+    """Return the level of the suspects to claim, None for none, and how many of them the worker has room for."""
+    [most] = tx.db.execute(MOST_TAKEOVERS, (namespace, group, json.dumps(workflows))).fetchone()
+    if most is None:
+        return None, 0
+    held_most, held = tx.db.execute(HELD_SUSPECTS, (worker_id,)).fetchone()
+    level = suspects.level_of(held_most if held else most)
+    room = suspects.room_of(level) - held
+    return (level, room) if room > 0 else (None, 0)
+
+
+def _lease(
+    tx: Transaction,
+    namespace: str,
+    worker_id: str,
+    group: str,
+    workflows: Sequence[str],
+    limit: int,
+    lease_until: float,
+    token: str | None,
+    level: int | None,
+) -> list[Run]:
+    """Lease suspects of a level, or runs that are not suspects."""
     leased: list[Run] = []
     while len(leased) < limit:
         room = groups.room(tx, namespace, group, limit - len(leased))
         if room.runs == 0:
             break
-        chosen, full = _choose(tx, namespace, group, workflows, room)
+        chosen, full = _choose(tx, namespace, group, workflows, room, level)
         leased += states.claim(tx, worker_id, lease_until, chosen, token)
         if not full:
             break
@@ -106,7 +164,7 @@ def claim(
 
 
 def _choose(
-    tx: Transaction, namespace: str, group: str, workflows: Sequence[str], room: Room
+    tx: Transaction, namespace: str, group: str, workflows: Sequence[str], room: Room, level: int | None
 ) -> tuple[list[int], list[int]]:
     """Return the numbers of the runs to claim, in order, and of those passed over because their key's slots are taken.
 
@@ -114,8 +172,12 @@ def _choose(
     """
     starts = room.runs if room.starts is None else min(room.starts, room.runs)
     new_ones = min(starts + 1, room.runs)  # one more than may start, to see whether one is passed over
-    new = _first(tx, namespace, group, workflows, "new", new_ones)
-    again = _first(tx, namespace, group, workflows, "again", room.runs)
+    if level is None:
+        new = _first(tx, namespace, group, workflows, "new", new_ones)
+        again = _first(tx, namespace, group, workflows, "again", room.runs)
+    else:
+        new = []
+        again = _first(tx, namespace, group, workflows, "suspect", room.runs, level)
     ends = [found[-1] for found, most in ((new, new_ones), (again, room.runs)) if len(found) == most]
     chosen: list[int] = []
     full: list[int] = []
@@ -147,12 +209,19 @@ def _choose(
 
 
 def _first(
-    tx: Transaction, namespace: str, group: str, workflows: Sequence[str], kind: Kind, limit: int
+    tx: Transaction,
+    namespace: str,
+    group: str,
+    workflows: Sequence[str],
+    kind: Kind,
+    limit: int,
+    level: int | None = None,
 ) -> list[Place]:
+    takeovers = () if level is None else suspects.takeovers_of(level)
     places: list[Place] = []
     for start in range(0, len(workflows), WORKFLOWS_AT_ONCE):
         some = workflows[start : start + WORKFLOWS_AT_ONCE]
-        values: list[Any] = [value for workflow in some for value in (namespace, group, workflow)]
+        values: list[Any] = [value for workflow in some for value in (namespace, group, workflow, *takeovers)]
         places += tx.db.execute(first_statement(len(some), kind), [*values, limit])
     return heapq.nsmallest(limit, places)
 

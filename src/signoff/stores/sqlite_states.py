@@ -47,10 +47,20 @@ RETURNING {RUN_COLUMNS}, number
 
 IS_RUNNING = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND state = 'running'"
 
+LENGTH = """
+(SELECT coalesce(max(seq) + 1, 0) FROM journal WHERE journal.namespace = runs.namespace AND run_id = runs.id)
+"""
+
+# Progress clears a run of the takeovers before it.
+CLEARED = f"""
+takeovers = CASE WHEN takeovers > 0 AND {LENGTH} > takeover_seq THEN 0 ELSE takeovers END
+"""
+
 # running -> paused, unless something came since `wakes` was read
-PAUSE = """
+PAUSE = f"""
 UPDATE runs
-SET state = 'paused', wake_at = CASE WHEN suspended_at IS NULL THEN ? END, worker_id = NULL, lease_until = NULL
+SET state = 'paused', wake_at = CASE WHEN suspended_at IS NULL THEN ? END, worker_id = NULL, lease_until = NULL,
+    {CLEARED}
 WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running' AND (wakes = ? OR suspended_at IS NOT NULL)
 RETURNING group_name, workflow, concurrency_key
 """
@@ -85,10 +95,6 @@ state = CASE WHEN suspended_at IS NULL THEN 'ready' ELSE 'paused' END, ready_at 
     lease_until = NULL
 """
 
-LENGTH = """
-(SELECT coalesce(max(seq) + 1, 0) FROM journal WHERE journal.namespace = runs.namespace AND run_id = runs.id)
-"""
-
 TAKEN_OVER = f"""
 takeovers = CASE WHEN {LENGTH} > takeover_seq THEN 1 ELSE takeovers + 1 END, takeover_seq = {LENGTH}
 """
@@ -108,13 +114,13 @@ RETURNING namespace, id, group_name, workflow, concurrency_key
 # running -> ready, when the worker lets go
 RELEASE = f"""
 UPDATE runs INDEXED BY runs_held
-SET {LET_GO}
+SET {LET_GO}, {CLEARED}
 WHERE worker_id = ? AND state = 'running'
 RETURNING namespace, id, group_name, workflow, concurrency_key
 """
 
 # running -> ready, when the worker's process is dead
-RELEASE_DEAD = RELEASE.replace(LET_GO, f"{LET_GO}, {TAKEN_OVER}")
+RELEASE_DEAD = RELEASE.replace(CLEARED, TAKEN_OVER)
 
 # running -> succeeded | failed | cancelled
 END = """

@@ -39,6 +39,7 @@ from signoff.stores.base import Claim, Outcome, Write
 from signoff.stores.circles import circle_of
 from signoff.stores.limits import check_events, check_promise, check_run, check_worker
 from signoff.stores.same import OTHER_ACTIVE, difference, same_json
+from signoff.stores.suspects import SUSPECT_TAKEOVERS, level_of, room_of
 from signoff.testing.model_audit import Audit
 from signoff.testing.model_groups import Groups
 from signoff.testing.model_live import Live
@@ -369,8 +370,23 @@ class Model:
                 if (run.namespace, run.group, run.state) == (namespace, group, RunState.READY)
                 and run.workflow in workflows
             ]
-            claimed = self.groups.lease(namespace, group, ready, limit, worker_id, token)
+            suspects, room = self._suspects(worker_id, ready)
+            claimed = self.groups.lease(namespace, group, suspects, min(limit, room), worker_id, token)
+            if not claimed:
+                others = [run for run in ready if run.takeovers < SUSPECT_TAKEOVERS]
+                claimed = self.groups.lease(namespace, group, others, limit, worker_id, token)
         return [Claim(run, tuple(self.tables.messages[namespace, run.id])) for run in claimed]
+
+    def _suspects(self, worker_id: str, ready: Sequence[Run]) -> tuple[list[Run], int]:
+        """Return the suspects to claim, of one level, and how many of them the worker has room for."""
+        held = [
+            run.takeovers
+            for run in self.tables.runs.values()
+            if run.worker_id == worker_id and self.state.takeovers(run) >= SUSPECT_TAKEOVERS
+        ]
+        found = [run for run in ready if run.takeovers >= SUSPECT_TAKEOVERS]
+        level = level_of(max(held or [run.takeovers for run in found], default=0))
+        return [run for run in found if level_of(run.takeovers) == level], room_of(level) - len(held)
 
     def append(self, namespace: str, write: Write) -> None:
         self._write(namespace, write)
@@ -385,7 +401,14 @@ class Model:
         if run.wakes != wakes and not run.is_suspended:
             return False
         wake_at = None if run.is_suspended else wake_at
-        self.state.change(run, state=RunState.PAUSED, wake_at=wake_at, worker_id=None, lease_until=None)
+        self.state.change(
+            run,
+            state=RunState.PAUSED,
+            wake_at=wake_at,
+            worker_id=None,
+            lease_until=None,
+            takeovers=self.state.takeovers(run),
+        )
         self.state.commit.due |= wake_at is not None
         return True
 

@@ -133,15 +133,19 @@ class State:
     def let_go(self, run: Run, *, taken_over: bool) -> None:
         """Take a run from its worker."""
         facts = self.tables.facts[run.namespace, run.id]
-        length = len(self.tables.journals[run.namespace, run.id])
-        takeovers = run.takeovers
+        takeovers = self.takeovers(run)
         if taken_over:
-            takeovers = 1 if length > facts.takeover_seq else takeovers + 1
-            facts.takeover_seq = length
+            takeovers += 1
+            facts.takeover_seq = len(self.tables.journals[run.namespace, run.id])
         facts.ready_at = self.now
         state = RunState.PAUSED if run.is_suspended else RunState.READY
         self.change(run, state=state, worker_id=None, lease_until=None, takeovers=takeovers)
         self.commit.ready.add(run.namespace)
+
+    def takeovers(self, run: Run) -> int:
+        """Count the takeovers of a run since its journal last grew."""
+        key = (run.namespace, run.id)
+        return 0 if len(self.tables.journals[key]) > self.tables.facts[key].takeover_seq else run.takeovers
 
     def _note_free_slot(self, run: Run) -> None:
         """A limited slot is free, or those that wait for one have moved up."""

@@ -1,0 +1,54 @@
+"""Workers of an app some of whose workflows end the process that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import resource
+from pathlib import Path
+
+from signoff import Context, Signoff
+from signoff.stores.sqlite import SqliteStore
+
+BEAT_SECONDS = 0.05
+
+
+def make_app(database: Path) -> Signoff:
+    app = Signoff(SqliteStore(database))
+
+    @app.workflow
+    async def innocent(ctx: Context, seconds: float) -> int:
+        for n in range(3):
+            await ctx.step(f"s{n}", asyncio.sleep, seconds)
+        return 3
+
+    @app.workflow
+    async def exits(ctx: Context) -> None:
+        await ctx.step("exit", os._exit, 1)
+
+    @app.workflow
+    async def crashes(ctx: Context) -> None:
+        await ctx.step("crash", ctypes.string_at, 0)
+
+    @app.workflow
+    async def exits_at_once(ctx: Context) -> None:
+        os._exit(1)
+
+    return app
+
+
+def work(database: Path) -> None:
+    """Work until killed."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(name)s: %(message)s")
+    asyncio.run(_work(make_app(database)))
+
+
+async def _work(app: Signoff) -> None:
+    try:
+        async with app.worker(beat_seconds=BEAT_SECONDS):
+            await asyncio.Event().wait()
+    finally:
+        await app.store.close()
