@@ -56,18 +56,19 @@ MOST_ROWS = 60  # that one operation may look at, where each has a few runs of i
 LIE = """
 INSERT INTO signoff.runs (id, namespace, workflow, group_name, state, created_at, ready_at, ended_at, wake_at,
     deadline_at, retryable, epoch, wakes, worker_id, claim_token, lease_until, slots, concurrency_key,
-    concurrency_limit, blocked, parent_id, parent_n, arguments, arguments_digest)
-SELECT kind || n, 'default', CASE kind WHEN 'ready' THEN 'other' ELSE 'refund' END, 'default', state, n, n,
+    concurrency_limit, blocked, parent_id, parent_n, arguments, arguments_digest, takeovers)
+SELECT kind || n, 'default', CASE kind WHEN 'ready' THEN 'other' WHEN 'suspect' THEN 'lost' ELSE 'refund' END, 'default', state, n, n,
     CASE WHEN kind IN ('done', 'failed') THEN 1e9 + n END, CASE kind WHEN 'paused' THEN 4e9 + n END,
     CASE kind WHEN 'paused' THEN 4e9 END, kind = 'failed', 1, 1,
     CASE kind WHEN 'running' THEN 'another' END, 'token' || n, CASE kind WHEN 'running' THEN 4e9 END,
     CASE WHEN kind IN ('running', 'blocked') THEN 'slots' || n %% 1000 END, 'key' || n %% 1000, 1, kind = 'blocked',
-    CASE kind WHEN 'done' THEN 'paused' || n %% 50 END, n, '{"args": []}', ''
+    CASE kind WHEN 'done' THEN 'paused' || n %% 50 END, n, '{"args": []}', '',
+    CASE kind WHEN 'suspect' THEN 2 + n %% 2 ELSE 0 END
 FROM generate_series(1, %(count)s) AS n, (VALUES
     ('done', 'succeeded'), ('failed', 'failed'), ('paused', 'paused'), ('running', 'running'), ('ready', 'ready'),
-    ('blocked', 'ready')
+    ('suspect', 'ready'), ('blocked', 'ready')
 ) AS kinds (kind, state)
-WHERE kind <> 'running' OR n <= %(held)s
+WHERE kind NOT IN ('running', 'suspect') OR n <= CASE kind WHEN 'running' THEN %(held)s ELSE 500 END
 """
 LIE_BESIDE = """
 INSERT INTO signoff.journal (run_id, namespace, seq, at, kind)
@@ -163,6 +164,16 @@ async def answer(store: PostgresStore, id: str) -> None:
     [claim] = await store.claim(WORKER.id, GROUP, [WORKFLOW], 1)
     await store.complete(Write(id, claim.run.epoch, [entry(1)], taken=[1]), SUCCESS)
     assert await store.ended([id, "paused1"]) == {id}
+
+
+async def suspects(store: PostgresStore, id: str) -> None:
+    """Of hundreds of runs that have lost workers, a claim looks at those that it takes, and at those that are held."""
+    worker = f"{id}-suspects"
+    for _ in range(2):
+        claims = await store.claim(worker, GROUP, ["lost", WORKFLOW], 2)
+        assert [claim.run.takeovers for claim in claims] == ([] if id == "first" else [3, 3])
+    await claimed(store, id)  # the other workflows' runs are found beside them
+    await store.release(worker)
 
 
 async def children(store: PostgresStore, id: str) -> None:
@@ -389,6 +400,7 @@ async def deletes(store: PostgresStore, id: str) -> None:
 OPERATIONS: Sequence[Operation] = (
     journal,
     answer,
+    suspects,
     children,
     promises,
     inboxes,

@@ -864,7 +864,7 @@ STATEMENTS = (
     + listing_statements()
     + [
         (f"first {kind} {count}", sqlite_claims.first_statement(count, kind))
-        for kind in ("new", "again")
+        for kind in ("new", "again", "suspect")
         for count in (1, 2, 20)
     ]
 )

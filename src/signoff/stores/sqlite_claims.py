@@ -26,7 +26,7 @@ Kind = Literal[
 IS_OF_KIND: dict[Kind, str] = {
     "new": "epoch = 0",
     "again": "epoch > 0 AND takeovers < 2",
-    "suspect": "takeovers >= 2 AND takeovers BETWEEN ? AND ?",
+    "suspect": "takeovers >= 2 AND min(takeovers, 4) = ?",
 }
 
 # One branch for each workflow: SQLite merges them, each in the order of its index.
@@ -64,16 +64,18 @@ WHERE (
 ) AND NOT EXISTS (SELECT 1 FROM groups WHERE namespace = :namespace AND name = :group_name AND is_paused)
 """
 
-MOST_TAKEOVERS = """
+# The highest level of the suspects that are ready.
+HIGHEST_LEVEL = """
 SELECT max((
-    SELECT max(takeovers) FROM runs INDEXED BY runs_ready_suspect
+    SELECT min(takeovers, 4) FROM runs INDEXED BY runs_ready_suspect
     WHERE namespace = ? AND group_name = ? AND workflow = value AND state = 'ready' AND takeovers >= 2 AND blocked = 0
+    ORDER BY min(takeovers, 4) DESC LIMIT 1
 ))
 FROM json_each(?)
 """
 
 HELD_SUSPECTS = f"""
-SELECT max(takeovers), count(*) FROM runs INDEXED BY runs_held_suspects
+SELECT max(min(takeovers, 4)), count(*) FROM runs INDEXED BY runs_held_suspects
 WHERE worker_id = ? AND state = 'running' AND takeovers >= 2 AND takeover_seq = {states.LENGTH}
 """
 
@@ -129,11 +131,11 @@ def _suspects(
     tx: Transaction, namespace: str, worker_id: str, group: str, workflows: Sequence[str]
 ) -> tuple[int | None, int]:
     """Return the level of the suspects to claim, None for none, and how many of them the worker has room for."""
-    [most] = tx.db.execute(MOST_TAKEOVERS, (namespace, group, json.dumps(workflows))).fetchone()
-    if most is None:
+    [level] = tx.db.execute(HIGHEST_LEVEL, (namespace, group, json.dumps(workflows))).fetchone()
+    if level is None:
         return None, 0
-    held_most, held = tx.db.execute(HELD_SUSPECTS, (worker_id,)).fetchone()
-    level = suspects.level_of(held_most if held else most)
+    held_level, held = tx.db.execute(HELD_SUSPECTS, (worker_id,)).fetchone()
+    level = held_level or level
     room = suspects.room_of(level) - held
     return (level, room) if room > 0 else (None, 0)
 
@@ -217,11 +219,11 @@ def _first(
     limit: int,
     level: int | None = None,
 ) -> list[Place]:
-    takeovers = () if level is None else suspects.takeovers_of(level)
+    levels = () if level is None else (level,)
     places: list[Place] = []
     for start in range(0, len(workflows), WORKFLOWS_AT_ONCE):
         some = workflows[start : start + WORKFLOWS_AT_ONCE]
-        values: list[Any] = [value for workflow in some for value in (namespace, group, workflow, *takeovers)]
+        values: list[Any] = [value for workflow in some for value in (namespace, group, workflow, *levels)]
         places += tx.db.execute(first_statement(len(some), kind), [*values, limit])
     return heapq.nsmallest(limit, places)
 

@@ -16,7 +16,6 @@ ALONE_TAKEOVERS: Final = 4
 """From this many on it is the only suspect on its worker."""
 
 _ROOM: Final = {2: 100, 3: 10}
-_ANY: Final = 2**31 - 1
 
 
 def level_of(takeovers: int) -> int:
@@ -27,8 +26,3 @@ def level_of(takeovers: int) -> int:
 def room_of(level: int) -> int:
     """Return how many suspects of a level a worker holds at most: 100, 10, one."""
     return _ROOM.get(level, 1)
-
-
-def takeovers_of(level: int) -> tuple[int, int]:
-    """Return the fewest and the most takeovers of the suspects of a level."""
-    return level, level if level < ALONE_TAKEOVERS else _ANY

@@ -6,9 +6,11 @@ CREATE INDEX runs_ready ON signoff.runs (workflow, group_name, namespace, priori
     WHERE state = 'ready' AND NOT blocked AND takeovers < 2;
 CREATE INDEX runs_ready_again ON signoff.runs (workflow, group_name, namespace, priority DESC, ready_at, number)
     WHERE state = 'ready' AND NOT blocked AND takeovers < 2 AND epoch > 0;
-CREATE INDEX runs_suspects ON signoff.runs (workflow, group_name, namespace, takeovers, priority DESC, ready_at, number)
-    WHERE state = 'ready' AND NOT blocked AND takeovers >= 2;
-CREATE INDEX runs_held_suspects ON signoff.runs (worker_id, takeovers) WHERE worker_id IS NOT NULL AND takeovers >= 2;
+-- Its expressions serve no other statement, and no other index serves theirs, however little the planner knows.
+CREATE INDEX runs_suspects ON signoff.runs (
+    (workflow || ''), (group_name || ''), (namespace || ''), least(takeovers, 4), priority DESC, ready_at, number
+) WHERE (state || '') = 'ready' AND NOT blocked AND takeovers >= 2;
+CREATE INDEX runs_held_suspects ON signoff.runs ((worker_id || '')) WHERE worker_id IS NOT NULL AND takeovers >= 2;
 
 -- How many takeovers a run has since its journal last grew.
 CREATE FUNCTION signoff.takeovers_of(p_run signoff.runs) RETURNS integer
@@ -112,17 +114,15 @@ CREATE FUNCTION signoff.suspects(
     p_namespace text, p_group text, p_workflows text[], p_level integer, p_limit integer
 ) RETURNS TABLE (id text, epoch integer, slots text, concurrency_limit integer)
 LANGUAGE plpgsql AS $$
-DECLARE
-    v_most constant integer := CASE WHEN p_level < 4 THEN p_level ELSE 2147483647 END;
 BEGIN
     RETURN QUERY
         SELECT run.id, run.epoch, run.slots, run.concurrency_limit
         FROM unnest(p_workflows) AS name
         CROSS JOIN LATERAL (
             SELECT runs.* FROM signoff.runs AS runs
-            WHERE runs.workflow = name AND runs.group_name = p_group AND runs.namespace = p_namespace
-                AND runs.state = 'ready' AND NOT runs.blocked AND runs.takeovers >= 2
-                AND runs.takeovers BETWEEN p_level AND v_most
+            WHERE runs.workflow || '' = name AND runs.group_name || '' = p_group AND runs.namespace || '' = p_namespace
+                AND runs.state || '' = 'ready' AND NOT runs.blocked AND runs.takeovers >= 2
+                AND least(runs.takeovers, 4) = p_level
             ORDER BY runs.priority DESC, runs.ready_at, runs.number LIMIT p_limit
         ) AS run
         ORDER BY run.priority DESC, run.ready_at, run.number LIMIT p_limit;
@@ -134,28 +134,27 @@ CREATE FUNCTION signoff.room_for_suspects(
 )
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_most integer;
     v_held integer;
-    v_held_most integer;
+    v_held_level integer;
 BEGIN
-    SELECT max(run.takeovers) INTO v_most
+    SELECT max(run.level) INTO p_level
     FROM unnest(p_workflows) AS name
     CROSS JOIN LATERAL (
-        SELECT runs.takeovers FROM signoff.runs AS runs
-        WHERE runs.workflow = name AND runs.group_name = p_group AND runs.namespace = p_namespace
-            AND runs.state = 'ready' AND NOT runs.blocked AND runs.takeovers >= 2
-        ORDER BY runs.takeovers DESC LIMIT 1
+        SELECT least(runs.takeovers, 4) AS level FROM signoff.runs AS runs
+        WHERE runs.workflow || '' = name AND runs.group_name || '' = p_group AND runs.namespace || '' = p_namespace
+            AND runs.state || '' = 'ready' AND NOT runs.blocked AND runs.takeovers >= 2
+        ORDER BY least(runs.takeovers, 4) DESC LIMIT 1
     ) AS run;
-    IF v_most IS NULL THEN
+    IF p_level IS NULL THEN
         RETURN;
     END IF;
-    SELECT count(*), max(held.takeovers) INTO v_held, v_held_most
+    SELECT count(*), max(least(held.takeovers, 4)) INTO v_held, v_held_level
     FROM (
         SELECT signoff.takeovers_of(runs) AS takeovers FROM signoff.runs AS runs
-        WHERE runs.worker_id = p_worker_id AND runs.takeovers >= 2
+        WHERE runs.worker_id || '' = p_worker_id AND runs.worker_id IS NOT NULL AND runs.takeovers >= 2
     ) AS held
     WHERE held.takeovers >= 2;
-    p_level := least(coalesce(v_held_most, v_most), 4);
+    p_level := coalesce(v_held_level, p_level);
     p_room := CASE p_level WHEN 2 THEN 100 WHEN 3 THEN 10 ELSE 1 END - v_held;
     IF p_room <= 0 THEN
         p_level := NULL;
