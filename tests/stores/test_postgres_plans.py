@@ -57,7 +57,8 @@ LIE = """
 INSERT INTO signoff.runs (id, namespace, workflow, group_name, state, created_at, ready_at, ended_at, wake_at,
     deadline_at, retryable, epoch, wakes, worker_id, claim_token, lease_until, slots, concurrency_key,
     concurrency_limit, blocked, parent_id, parent_n, arguments, arguments_digest, takeovers)
-SELECT kind || n, 'default', CASE kind WHEN 'ready' THEN 'other' WHEN 'suspect' THEN 'lost' ELSE 'refund' END, 'default', state, n, n,
+SELECT kind || n, 'default', CASE kind WHEN 'ready' THEN 'other' WHEN 'suspect' THEN 'lost' ELSE 'refund' END,
+    'default', state, n, n,
     CASE WHEN kind IN ('done', 'failed') THEN 1e9 + n END, CASE kind WHEN 'paused' THEN 4e9 + n END,
     CASE kind WHEN 'paused' THEN 4e9 END, kind = 'failed', 1, 1,
     CASE kind WHEN 'running' THEN 'another' END, 'token' || n, CASE kind WHEN 'running' THEN 4e9 END,
