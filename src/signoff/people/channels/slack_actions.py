@@ -17,7 +17,16 @@ from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
 from signoff.people.channels.channel import Channel, Undelivered
 from signoff.people.channels.http import Post
-from signoff.people.channels.slack import APPROVE, REJECT, Answering, SlackSender, escaped, section
+from signoff.people.channels.slack import (
+    APPROVE,
+    LONGEST_PART,
+    REJECT,
+    Answering,
+    SlackSender,
+    escaped,
+    fitted,
+    section,
+)
 from signoff.people.notices import LONGEST_TEXT, shown
 from signoff.people.questions import Question
 from signoff.records import Origin, OriginWay, Promise, PromiseState
@@ -29,19 +38,19 @@ from signoff.stores.stated import stated
 log = own_logger("signoff.notifications")
 
 LONGEST_BODY: Final = 256 * 1024
-LONGEST_PART: Final = 64  # characters of what a request id is made of
+LONGEST_PIECE: Final = 64  # characters of what a request id is made of
 _HOSTS: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 
 
 class _User(BaseModel):
-    id: str = Field(min_length=1, max_length=LONGEST_PART)
-    team_id: str = Field(default="", max_length=LONGEST_PART)
+    id: str = Field(min_length=1, max_length=LONGEST_PIECE)
+    team_id: str = Field(default="", max_length=LONGEST_PIECE)
 
 
 class _Action(BaseModel):
     action_id: str = ""
     value: str = ""
-    action_ts: str = Field(default="", max_length=LONGEST_PART)
+    action_ts: str = Field(default="", max_length=LONGEST_PIECE)
 
 
 class _Payload(BaseModel):
@@ -195,7 +204,10 @@ async def tell(sender: SlackSender, reaction: Reaction) -> None:
     """Tell who clicked what came of it. The answer stands, whether they hear of it or not."""
     if not _is_slacks(sender, reaction.url):
         return
-    message: dict[str, Any] = {"replace_original": reaction.closes, "text": escaped(reaction.text)}
+    message: dict[str, Any] = {
+        "replace_original": reaction.closes,
+        "text": escaped(fitted(reaction.text, LONGEST_PART)),
+    }
     if reaction.closes:
         message["blocks"] = [section(reaction.text)]
     else:
