@@ -167,8 +167,8 @@ async def awaited_in_a_gather(data: Data[Any]) -> Any:
 
 
 async def in_time(data: Data[Any]) -> Any:
-    async with asyncio.timeout(5):
-        return await asyncio.wait_for(data.pause_for("approval", PAY), 5)
+    async with asyncio.timeout(3600):
+        return await asyncio.wait_for(data.pause_for("approval", PAY), 3600)
 
 
 async def in_a_group(data: Data[Any]) -> Any:
