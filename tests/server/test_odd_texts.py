@@ -90,7 +90,9 @@ def test_an_odd_text_in_a_query_is_refused_or_finds_nothing(http: httpx.Client, 
 
 
 @pytest.mark.parametrize(("path", "body"), WRITES, ids=[path for path, _ in WRITES])
-def test_an_odd_text_in_a_body_is_refused_or_kept(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
+def test_an_odd_text_in_a_body_is_refused_or_kept(
+    http: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
     path = path.replace("{", "").replace("}", "")
     for field, value in body.items():
         for text in TEXTS if isinstance(value, str | list) else ():
