@@ -7,6 +7,7 @@ import ctypes
 import logging
 import os
 import resource
+import signal
 from pathlib import Path
 
 from signoff import Context, Signoff
@@ -33,10 +34,20 @@ def make_app(database: Path) -> Signoff:
         await ctx.step("crash", ctypes.string_at, 0)
 
     @app.workflow
+    async def alarms(ctx: Context) -> None:
+        await ctx.step("alarm", alarm)
+
+    @app.workflow
     async def exits_at_once(ctx: Context) -> None:
         os._exit(1)
 
     return app
+
+
+async def alarm() -> None:
+    """Have the kernel end the process, as a forgotten ``signal.alarm`` does."""
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    await asyncio.sleep(60)
 
 
 def work(database: Path) -> None:
