@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 
 from signoff import Context, Signoff
 from signoff.engine import given, loop
+from signoff.engine.copies import copied
 from signoff.errors import BusyLoop, InvalidValue, NonDeterminism, NotSerializable, PayloadTooLarge
 from signoff.testing import MemoryStore, at_pause, environment
 from tests.support import in_asyncio
@@ -159,6 +160,69 @@ async def test_each_attempt_gets_what_the_first_one_got() -> None:
     found = await live_and_rebuilt(code)
     assert found == [["a", "later"]] * 2
     assert seen == [["a"]] * 3
+
+
+class Frozen(BaseModel, frozen=True):
+    id: str = "a"
+    lines: Any = None
+    _seen: list[str] = PrivateAttr(default_factory=list[str])
+
+
+class Sealed(BaseModel, frozen=True):
+    id: str = "a"
+    lines: Any = None
+
+
+class Extended(BaseModel, frozen=True, extra="allow"):
+    id: str = "a"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    id: str = "a"
+    lines: Any = None
+
+    @functools.cached_property
+    def computed(self) -> list[int]:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSlots:
+    id: str = "a"
+    lines: Any = None
+
+
+def _computed() -> Fixed:
+    fixed = Fixed()
+    _ = fixed.computed
+    return fixed
+
+
+@pytest.mark.parametrize(
+    ("value", "is_copied"),
+    [
+        (Sealed(), False),
+        (Fixed(), False),
+        (FixedSlots(), False),
+        ((Sealed(), Fixed()), False),
+        (Frozen(), True),
+        (Sealed(lines=[1]), True),
+        (Sealed(lines=Order()), True),
+        (Extended.model_validate({"more": [1]}), True),
+        (Fixed(lines=[1]), True),
+        (FixedSlots(lines={"a": 1}), True),
+        (_computed(), True),
+        (Order(), True),
+    ],
+    ids=repr,
+)
+def test_only_what_cannot_change_is_not_copied(value: Any, is_copied: bool) -> None:
+    again = copied(value, {})
+    assert again == value
+    assert (again is not value) is is_copied
+    if is_copied and getattr(value, "lines", None):
+        assert again.lines is not value.lines
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -11,7 +11,7 @@ import functools
 import operator
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -101,8 +101,15 @@ def _copier(kind: Any) -> Callable[[Any, Memo], Any]:
     if getattr(kind, "_make", None) is not None and tuple in kind.__mro__:
         return _of_named_tuple
     if issubclass(kind, BaseModel):
-        return _of_model
-    return _of_dataclass if is_dataclass(kind) else _itself
+        return _of_frozen_model if kind.model_config.get("frozen") else _of_model
+    if not is_dataclass(kind):
+        return _itself
+    is_frozen = cast("Any", kind).__dataclass_params__.frozen
+    return (
+        functools.partial(_of_frozen_dataclass, [field.name for field in fields(kind)])
+        if is_frozen
+        else _of_dataclass
+    )
 
 
 def _itself(value: Any, _: Memo) -> Any:
@@ -155,6 +162,23 @@ def _of_model(value: Any, memo: Memo) -> Any:
     if made.__pydantic_private__:
         _copy_items(made.__pydantic_private__, memo)
     return made
+
+
+def _of_frozen_model(value: Any, memo: Memo) -> Any:
+    """Return the very value if nothing in it can be changed."""
+    has_more = value.__pydantic_extra__ or value.__pydantic_private__
+    if not has_more and UNCHANGING.issuperset(map(type, value.__dict__.values())):
+        return value
+    return _of_model(value, memo)
+
+
+def _of_frozen_dataclass(names: Sequence[str], value: Any, memo: Memo) -> Any:
+    """Return the very value if nothing in it can be changed."""
+    held: dict[str, Any] = getattr(value, "__dict__", {})
+    is_fixed = all(type(getattr(value, name, value)) in UNCHANGING for name in names)
+    if is_fixed and UNCHANGING.issuperset(map(type, held.values())):
+        return value
+    return _of_dataclass(value, memo)
 
 
 def _copy_items(held: dict[str, Any], memo: Memo) -> None:
