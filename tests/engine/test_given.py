@@ -399,6 +399,46 @@ async def test_a_step_that_changes_its_object_in_place_is_warned_of_and_a_replay
     assert f"step 'add' ({__file__}:{Line.add.__code__.co_firstlineno}) changed 'self'" in warning
 
 
+class Cart:
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+
+@pytest.mark.parametrize(
+    ("around", "name"),
+    [
+        (lambda cart: [Order(), cart], "carts[1]"),
+        (lambda cart: (cart,), "carts[0]"),
+        (lambda cart: {"a": [cart]}, "carts['a'][0]"),
+        (lambda cart: [threading.Lock(), cart, iter([])], "carts[1]"),
+    ],
+)
+@in_asyncio
+async def test_a_step_that_changes_an_object_in_a_container_is_warned_of_by_its_place(
+    around: Callable[[Cart], Any], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given._warned.clear()  # pyright: ignore[reportPrivateUsage]
+
+    def fill(carts: Any, plain: list[Any]) -> None:
+        inside: Any = next(iter(carts.values())) if isinstance(carts, dict) else carts
+        [cart] = [each for each in inside if isinstance(each, Cart)]
+        cart.items.append("a")
+
+    def leave(carts: Any) -> None: ...
+
+    async def code(ctx: Context) -> Any:
+        cart = Cart()
+        await ctx.step("leave", leave, around(cart), compare=None)
+        await ctx.step("fill", fill, around(cart), [1, [2], {"a": Order()}], compare=None)
+        await ctx.wait_for_signal("go")
+
+    with caplog.at_level(logging.WARNING, "signoff.workflow"):
+        await live_and_rebuilt(code)
+    said = [each.getMessage() for each in caplog.records if "changed" in each.getMessage()]
+    assert [text for text in said if f"changed {name!r}" in text], said
+    assert not [text for text in said if "step 'leave'" in text]
+
+
 @pytest.mark.parametrize("by_name", [False, True])
 @in_asyncio
 async def test_a_step_that_changes_an_object_that_is_no_data_in_place_is_warned_of(

@@ -11,7 +11,7 @@ import functools
 import operator
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -60,6 +60,36 @@ def is_data(value: object) -> bool:
 @functools.lru_cache(maxsize=1_024)
 def _is_kind_of_data(kind: Any) -> bool:
     return issubclass(kind, list | deque | set | bytearray | dict | tuple | BaseModel) or is_dataclass(kind)
+
+
+_MOST_ITEMS: Final = 100
+_DEEPEST: Final = 3
+
+
+def may_hold_objects(value: Any) -> bool:
+    """Whether a list, tuple or dict has items that can be changed in place: quick, since each step asks."""
+    kind = cast("Any", type(value))
+    if kind is list or kind is tuple:
+        return len(value) <= _MOST_ITEMS and not UNCHANGING.issuperset(map(type, value))
+    return kind is dict and len(value) <= _MOST_ITEMS and not UNCHANGING.issuperset(map(type, value.values()))
+
+
+def objects_in(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the objects in a list, tuple or dict that are not data, with their names: ``orders[0]``.
+
+    Args:
+        value: Data.
+        name: Its own name.
+        depth: How many of these it is in. What is nested deeper than three, or among more than 100, is left out.
+    """
+    if depth >= _DEEPEST or not may_hold_objects(value):
+        return
+    items = cast("Iterable[tuple[Any, Any]]", value.items() if type(value) is dict else enumerate(value))
+    for key, item in items:
+        if is_data(item):
+            yield from objects_in(item, f"{name}[{key!r}]", depth + 1)
+        else:
+            yield f"{name}[{key!r}]", item
 
 
 Memo = dict[int, Any]

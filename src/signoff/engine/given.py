@@ -23,7 +23,15 @@ from signoff.engine.captured import (
     shared_texts,
     with_values,
 )
-from signoff.engine.copies import UNCHANGING, Memo, are_unchanging, copied, is_data
+from signoff.engine.copies import (
+    UNCHANGING,
+    Memo,
+    are_unchanging,
+    copied,
+    is_data,
+    may_hold_objects,
+    objects_in,
+)
 from signoff.engine.inputs import names_of
 from signoff.own_logs import own_logger
 
@@ -140,7 +148,7 @@ class Given:
             for name, text in self.shared.items():
                 if now.get(name, text) == text or self._about(name) in _warned:
                     continue
-                [value] = [each for known, each, _ in self._arguments(self) if known == name]
+                value = dict(self._objects())[name]
                 if not is_of_process(value, roots):
                     self._warn(step, name, _SHARED)
 
@@ -159,16 +167,21 @@ class Given:
 
     def _shared_arguments(self) -> dict[str, str]:
         for each in (*self.args, *self.kwargs.values()) if self.kwargs else self.args:
-            if not is_data(each):
+            if not is_data(each) or may_hold_objects(each):
                 break
         else:  # nearly all
             if not isinstance(self.function, functools.partial):
                 return {}
-        found: dict[str, str] = {}
+        texts = ((name, object_text(value)) for name, value in self._objects())
+        return {name: text for name, text in texts if text is not None}
+
+    def _objects(self) -> Iterator[tuple[str, Any]]:
+        """Yield the arguments that are not data, and such objects in lists, tuples and dicts among the arguments."""
         for name, value, _ in self._arguments(self):
-            if not is_data(value) and (text := object_text(value)) is not None:
-                found[name] = text
-        return found
+            if is_data(value):
+                yield from objects_in(value, name)
+            else:
+                yield name, value
 
     def _arguments(self, called: Given) -> Iterator[tuple[str, Any, Any]]:
         """Yield the arguments, those of partial functions among them: their names, and what they were and are."""
