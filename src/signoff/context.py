@@ -179,15 +179,15 @@ class Context:
         says_nothing = (
             retry is None
             and timeout is None
-            and durable
+            and durable is True
             and effect == "repeatable"
             and key is None
             and returns is None
             and metadata is None
             and compare is UNSAID
             and on_failure is None
-            and not non_retryable
-            and not operators
+            and non_retryable == ()
+            and operators == ()
         )
         if says_nothing:
             if callee is not None:
