@@ -391,6 +391,8 @@ LAYOUTS = {layout.__name__: layout for layout in _LAYOUTS}
 
 
 class Watched:
+    made = 0
+
     def refuse_io(self, what: str) -> None:
         raise AssertionError(what)
 

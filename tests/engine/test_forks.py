@@ -216,6 +216,8 @@ def test_a_file_that_stays_in_use_is_refused_in_the_child(
 
 def test_a_child_may_connect_on_a_thread_with_the_number_of_one_that_drove_a_run(tmp_path: Path) -> None:
     class Watched:
+        made = 0
+
         def refuse_io(self, what: str) -> None:
             raise AssertionError(what)
 

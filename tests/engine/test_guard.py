@@ -236,6 +236,7 @@ def test_code_that_catches_its_interruption_is_left_whatever_else_the_process_do
 
 class _Watched:
     def __init__(self) -> None:
+        self.made = 0
         self.busy: list[float] = []
 
     def refuse_io(self, what: str) -> None:
@@ -268,6 +269,35 @@ def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_bus
     goes_on.set()
     thread.join()
     assert watched.busy == [31.0]
+
+
+@pytest.mark.parametrize(
+    ("made", "computed", "is_busy"),
+    [
+        *((0, 4.9, False), (0, 5.1, True)),
+        *((110_000, 15.0, False), (110_000, 16.5, True)),
+        *((10**9, 29.0, False), (10**9, 30.5, True)),
+    ],
+)
+def test_code_that_makes_many_calls_at_once_may_take_time_for_each_but_has_an_end(
+    monkeypatch: pytest.MonkeyPatch, made: int, computed: float, is_busy: bool
+) -> None:
+    watched, begun, goes_on, times = _Watched(), threading.Event(), threading.Event(), [0.0]
+
+    def make() -> None:
+        begun.set()
+        goes_on.wait()
+
+    monkeypatch.setattr(guard, "_processor_time", lambda thread: times[0])
+    thread = threading.Thread(target=guard.drive, args=(watched, make))
+    thread.start()
+    begun.wait()
+    guard.interrupt_busy(5.0)
+    watched.made, times[0] = made, computed
+    guard.interrupt_busy(5.0)
+    goes_on.set()
+    thread.join()
+    assert bool(watched.busy) is is_busy
 
 
 @in_asyncio

@@ -473,6 +473,10 @@ class Execution:
     def refuse_io(self, what: str) -> None:
         self.loop.refuse(what)
 
+    @property
+    def made(self) -> int:
+        return self.loop.made
+
     def declare_busy(self, seconds: float, where: str) -> None:
         self.failure = self.failure or BusyLoop(self.run.id, f"{seconds:.1f} s", where)
 

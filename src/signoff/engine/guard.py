@@ -48,6 +48,11 @@ _BLOCKING = {
 # is given so many times as long.
 _IDLE_PATIENCE = 6
 
+# A gather of 100,000 calls takes some seconds until it first waits. Each task and call adds so much to what code may
+# compute, up to six times as much as without. So code that makes them without end has an end.
+_SECONDS_OF_EACH = 0.0001
+_MAKING_PATIENCE = 6
+
 _SPARING_LOOKS = 10  # for which code that may hold a lock of the standard library is not interrupted
 
 
@@ -56,6 +61,11 @@ class Watched(Protocol):
 
     def refuse_io(self, what: str) -> None:
         """Raise ``NotInStep``."""
+        ...
+
+    @property
+    def made(self) -> int:
+        """How many tasks and calls the code has made. Asked from any thread."""
         ...
 
     def declare_busy(self, seconds: float, where: str) -> None:
@@ -69,6 +79,7 @@ class _Drive:
     thread: int | None  # None from when the code is left: then nothing interrupts it anymore
     since: float
     computed_before: float | None = None  # the processor time of its thread when it was first looked at
+    made_before: int = 0  # the same of what it has made
     warned: bool = False
     looks: int = 0  # at which it was too busy
     interrupted: bool = False
@@ -151,6 +162,7 @@ def interrupt_busy(limit_seconds: float) -> None:
     """Interrupt every drive of this process that has computed for longer than ``limit_seconds``.
 
     It is to be called more often than that: what a drive computed before it was first looked at does not count.
+    What it makes meanwhile, tasks and calls, adds to the limit.
     One that computes little, as it blocks, or on a machine that does not get to it, is warned of by then, and
     interrupted when it lasted six times as long. One that goes on after that is interrupted at each of its steps, until
     it has ended. What computes in C and never comes back to Python (``sum(itertools.count())``, a regular expression
@@ -162,16 +174,20 @@ def interrupt_busy(limit_seconds: float) -> None:
             computed = _processor_time(thread)
             if busy.computed_before is None:
                 busy.computed_before = computed
+                busy.made_before = busy.watched.made
             lasted = now - busy.since
             if max(lasted, computed - busy.computed_before) < limit_seconds:
                 continue
             where = calling_line(private_names.frame_of(thread))
-            if computed - busy.computed_before < limit_seconds and lasted < limit_seconds * _IDLE_PATIENCE:
+            made_seconds = (busy.watched.made - busy.made_before) * _SECONDS_OF_EACH
+            may_compute = min(limit_seconds + made_seconds, limit_seconds * _MAKING_PATIENCE)
+            if computed - busy.computed_before < may_compute and lasted < may_compute * _IDLE_PATIENCE:
                 if not busy.warned:
                     busy.warned = True
                     log_aside(
                         logging.WARNING,
-                        "workflow code holds its worker up for %.1f s, at %s: does it block?",
+                        "workflow code holds its worker up for %.1f s, at %s: does it block, or make very many calls "
+                        "at once?",
                         lasted,
                         where,
                     )

@@ -172,14 +172,14 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._ready: deque[Callback | TimerCallback] = deque()
         self._numbers = itertools.count(first_number)
         self._entered_by: int | None = None
-        self._made = 0  # futures and tasks
+        self.made = 0  # futures and tasks. Read by the guard's thread
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.generators = Generators()
         self._is_dropped = False
 
     def next_number(self) -> int:
         """Number a future or task of this loop, among those of the branch that makes it."""
-        self._made += 1
+        self.made += 1
         branch = current_branch.get()
         return next(self._numbers if branch is None else branch.futures)
 
@@ -233,7 +233,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             except (SystemExit, KeyboardInterrupt) as error:  # asyncio has them end its loop
                 self._contain(callback, error)
             turns += 1
-            if turns >= TURNS_WITHOUT_WAITING + TURNS_OF_EACH * self._made:
+            if turns >= TURNS_WITHOUT_WAITING + TURNS_OF_EACH * self.made:
                 raise Stuck(self._busiest_line())
 
     def _contain(self, callback: Callback | TimerCallback, error: BaseException) -> None:
@@ -313,7 +313,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         future = _Future(loop=self)
         if current_branch.get() is None:  # nearly all; ``next_number`` does the same
-            self._made += 1
+            self.made += 1
             future.number = next(self._numbers)
         else:
             future.number = self.next_number()
