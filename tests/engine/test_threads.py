@@ -87,3 +87,31 @@ async def test_a_plain_step_that_has_a_thread_times_out(new_store: NewStore) -> 
         with pytest.raises(StepTimeout):
             await (await client.start(flow)).result(60)
         let_go.set()
+
+
+@in_asyncio
+async def test_many_steps_that_wait_for_a_thread_do_not_look_at_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+    is_done = threads._Place.is_given_up.fget
+    assert is_done is not None
+
+    def is_given_up(place: threads._Place) -> bool:
+        looks.append(1)
+        return is_done(place)
+
+    monkeypatch.setattr(threads._Place, "is_given_up", property(is_given_up))
+    pool, goes_on = threads.StepThreads(2), threading.Event()
+    waited: list[float] = []
+    begun = [pool.run_step("s", goes_on.wait, None, waited.append) for _ in range(500)]
+    for each in begun[2:300]:
+        each.cancel()
+    begun.append(pool.run_step("s", goes_on.wait, None, waited.append))
+    assert pool.waiting == 201
+    await asyncio.sleep(0.01)  # the cancelled ones are withdrawn by callbacks
+    goes_on.set()
+    await asyncio.gather(*begun, return_exceptions=True)
+    pool.shutdown()
+    assert len(waited) == 201
+    assert len(looks) < 5 * len(begun)

@@ -117,12 +117,26 @@ class StepThreads(ThreadPoolExecutor):
         return future
 
     def _is_full(self) -> bool:
-        """Whether a step waits for a thread. Forgets those that were cancelled: callbacks would take longer."""
-        if len(self._running) + len(self._queue) <= self.count:
+        """Whether a step waits for a thread. Forgets those that were cancelled: callbacks would take longer.
+
+        It looks at no more of the queue than it needs to: each of very many steps asks.
+        """
+        free = self.count - len(self._running)
+        if len(self._queue) <= free:
             return False
-        for place in [each for each in self._queue if each.is_given_up]:
-            del self._queue[place]
-        return len(self._running) + len(self._queue) > self.count
+        given_up: list[_Place] = []
+        for place in self._queue:
+            if place.is_given_up:
+                given_up.append(place)
+            elif free > 0:
+                free -= 1
+            else:
+                break
+        else:
+            place = None
+        for each in given_up:
+            del self._queue[each]
+        return place is not None
 
     def _warn(self) -> None:
         """Say that steps wait, once in a while, and for what."""
@@ -137,5 +151,5 @@ class StepThreads(ThreadPoolExecutor):
             "Make steps that wait async, or give the worker more threads",
             self.count,
             self.waiting,
-            shown,
+            shown or "none has begun",
         )
