@@ -63,7 +63,7 @@ async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(
                 return found if worker.threads_waiting == 3 else None
 
             assert await comes(shown) == (1, 1, 3)
-            assert [(pool.count, pool.busy, pool.waiting) for pool in threads.at_work()] == [(1, 1, 3)]
+            assert (1, 1, 3) in [(pool.count, pool.busy, pool.waiting) for pool in threads.at_work()]
             await asyncio.sleep(0.3)  # longer than the timeout
             let_go.set()
             assert [await run.result(60) for run in runs] == ["done"] * 3

@@ -17,6 +17,7 @@ from signoff import Signoff
 from signoff.clock import Clock
 from signoff.server import Server, readiness
 from tests.server import workflows
+from tests.shared import Shared, leave_all
 from tests.support import OnThread, new_app
 
 
@@ -37,12 +38,24 @@ async def serving(app: Signoff, **options: Any) -> AsyncIterator[Server]:
         await app.store.close()
 
 
+_server: Shared[Server] = Shared()
+
+
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def nothing_shared_remains() -> Iterator[None]:
+    yield
+    leave_all()
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory, nothing_shared_remains: None) -> Server:
     """One server for all tests that leave it as it is; each uses ids of its own."""
-    app = app_in(tmp_path_factory.mktemp("server"))
-    with OnThread(lambda: serving(app, allowed_hosts=["signoff.example"])) as served:
-        yield served
+    return _server.get(lambda: _serving(tmp_path_factory))
+
+
+def _serving(folders: pytest.TempPathFactory) -> OnThread:
+    app = app_in(folders.mktemp("server"))
+    return OnThread(lambda: serving(app, allowed_hosts=["signoff.example"]))
 
 
 @pytest.fixture

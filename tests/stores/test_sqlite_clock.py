@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from signoff.stores import sqlite_clock
 from signoff.stores.base import Write
 from signoff.stores.sqlite import SqliteStore
 from signoff.telemetry import ClockJumped
+from tests.shared import leave_all
 from tests.support import in_asyncio, new_app
 
 HOUR = 3600.0
@@ -45,7 +45,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    leave_all()
     made = Machine()
     for module in (clock, sqlite_clock):
         monkeypatch.setattr(module, "wall", lambda: made.wall)

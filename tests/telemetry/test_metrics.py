@@ -96,6 +96,12 @@ def shop(store: Store) -> Signoff:
     return app
 
 
+@pytest.fixture(autouse=True)
+def no_steps_are_counted_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of other tests in this process may be as many as have metrics of their own."""
+    monkeypatch.setattr(metrics, "_steps", set[tuple[str, str]]())
+
+
 @pytest.mark.parametrize("place", sorted(PLACES))
 @in_asyncio
 async def test_a_server_with_a_worker_tells_of_both_and_counts_once(
