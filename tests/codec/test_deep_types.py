@@ -27,7 +27,7 @@ def lists(levels: int) -> Any:
 
 def mappings(levels: int) -> Any:
     declared: Any = int
-    for _ in range(min(levels, 900)):  # typing itself refuses more
+    for _ in range(min(levels, 700)):  # typing itself refuses more
         declared = Optional[dict[str, declared]]  # noqa: UP045 - the other spelling is another type
     return declared
 
