@@ -266,10 +266,9 @@ def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> boo
     wanted = [held.value] if held.is_copied else [held.holder, kind]
     is_like = None if recorded is None else functools.partial(_is_like, kind)  # None: only a warning is due
     found, others, containers = process_wide.find(wanted, roots, is_like)
-    alike = [each for each in others if _looks_like(each, held.name, recorded)]
-    if type(kind) in process_wide.CONTAINERS:  # any list of one item is of its kind
-        alike = process_wide.beside(kind, alike, containers)
-    if not found or alike:
+    if type(kind) in process_wide.CONTAINERS:  # any list of one item is of its kind: there are thousands
+        others = process_wide.beside(kind, others, containers)
+    if not found or any(_looks_like(each, held.name, recorded) for each in others):
         _run_made[about] += 1
         return False
     for each in found:
