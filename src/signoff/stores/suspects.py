@@ -1,8 +1,8 @@
-"""Suspects: ready runs that have lost workers again and again without progress, one of which may have ended them all.
+"""Suspects: ready runs that have lost several workers without progress. One of them may have killed these.
 
-A worker that dies takes every run it holds with it, and nobody can tell which of them did it. So each of them counts a
-takeover, and those that count some are begun in smaller and smaller companies: the innocent ones make progress there,
-which clears them, and the one that ends its workers ends them alone at last.
+When a worker dies, Signoff cannot know which of its runs killed it. Each of them counts a takeover. Suspects begin in
+smaller and smaller groups: innocent runs make progress there and are cleared, and the run that kills its workers is
+alone in the end.
 """
 
 from __future__ import annotations

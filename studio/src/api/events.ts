@@ -9,7 +9,7 @@ export interface Told {
 }
 
 /**
- * By the type of an event. `open` is told once there is a stream, `error` if there is none for now. `gap` is told when
+ * By the type of an event. `open` reports a stream, `error` the lack of one for now. `gap` reports that
  * events may have been missed: also when a stream has begun after an `error`, or does not resume another one.
  */
 export type Listeners = Readonly<Record<string, (told: Told) => void>>;
