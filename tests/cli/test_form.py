@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import click
@@ -120,13 +121,111 @@ def typed(question: Question, *lines: str) -> Any:
             ["e", "2", "", "", "", ""],
             {
                 "approved": True,
-                "edited": {"size": "L", "address": {"city": "Rome"}, "gift": False, "tags": []},
+                "edited": {"size": "L", "address": {"city": "Rome"}, "gift": False, "note": None, "tags": []},
             },
         ),
     ],
 )
 def test_what_is_typed(parts: dict[str, Any], lines: list[str], value: Any) -> None:
     assert typed(Question.make("What?", **parts), *lines) == value
+
+
+class Stars(BaseModel):
+    stars: Literal[5, 4, 3, 2, 1]
+
+
+class Marked(BaseModel):
+    version: Literal[1] = 1
+    kind: Literal["card"]
+    number: str
+
+
+class Unmarked(BaseModel):
+    version: Literal[1] = 1
+    kind: Literal["cash"]
+    cents: int
+
+
+class Wallet(BaseModel):
+    main: Annotated[Marked | Unmarked, Field(discriminator="kind")] | None = None
+    ways: list[Annotated[Marked | Unmarked, Field(discriminator="kind")]]
+
+
+class Sparse(BaseModel):
+    address: Address | None = None
+    invoice: Address | None
+    name: str | None
+
+
+class Open(BaseModel, extra="allow"):
+    note: str | None = "as ever"
+
+
+FIVE = {"options": ["5", "4", "3", "2", "1"]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "lines", "value"),
+    [
+        ({"input_type": "form", "answer_type": Stars}, ["5"], {"stars": 5}),
+        ({"input_type": "form", "answer_type": Stars}, ["#1"], {"stars": 5}),
+        ({"input_type": "form", "answer_type": Stars}, ["6", "1"], {"stars": 1}),
+        ({"input_type": "select", **FIVE}, ["5"], "5"),
+        ({"input_type": "select", **FIVE, "default": "4"}, [""], "4"),
+        ({"input_type": "select", **FIVE, "other": "Else"}, ["#6", "mine"], {"other": "mine"}),
+        ({"input_type": "multiselect", **FIVE}, ["5, #5"], ["5", "1"]),
+        ({"input_type": "multiselect", **FIVE, "default": ["5"]}, ["#0"], []),
+        ({"input_type": "select", "options": ["a"]}, ["9" * 5000, "01"], "a"),
+    ],
+)
+def test_a_number_that_is_an_option_is_that_option(
+    parts: dict[str, Any], lines: list[str], value: Any
+) -> None:
+    assert typed(Question.make("What?", **parts), *lines) == value
+
+
+@pytest.mark.parametrize(
+    ("parts", "lines", "value"),
+    [
+        (
+            {"input_type": "form", "answer_type": Wallet},
+            ["cash", "", "5", '[{"kind": "card", "number": "7"}]'],
+            {"main": {"kind": "cash", "version": 1, "cents": 5}, "ways": [{"kind": "card", "number": "7"}]},
+        ),
+        ({"input_type": "form", "answer_type": Wallet}, ["", "[]"], {"ways": []}),
+        ({"input_type": "form", "answer_type": Sparse}, ["", "n", ""], {"invoice": None, "name": None}),
+        (
+            {"input_type": "form", "answer_type": Sparse},
+            ["y", "Rome", "y", "Oslo", "ana"],
+            {"address": {"city": "Rome"}, "invoice": {"city": "Oslo"}, "name": "ana"},
+        ),
+        ({"input_type": "form", "answer_type": Decimal}, ["1,5", "nan", "0.10"], "0.10"),
+        (
+            {"input_type": "form", "answer_type": Decimal},
+            ["12345678901234567890.12"],
+            "12345678901234567890.12",
+        ),
+        (
+            {"proposal": Open.model_validate({"note": None, "more": 5}), "proposal_type": Open},
+            ["e", ""],
+            {"approved": True, "edited": {"note": None, "more": 5}},
+        ),
+    ],
+)
+def test_nothing_is_lost_and_nothing_is_made_up_on_the_way(
+    parts: dict[str, Any], lines: list[str], value: Any
+) -> None:
+    assert typed(Question.make("What?", **parts), *lines) == value
+
+
+def test_a_list_of_kinds_is_described_before_it_is_asked_for() -> None:
+    question = Question.make("What?", input_type="form", answer_type=Wallet)
+    command = click.Command("ask", callback=lambda: ask(question))
+    said = CliRunner().invoke(command, input="\n[]\n", catch_exceptions=False).output
+    assert (
+        'A list. Each is one of: kind "card" with version (1, optional), number (text); kind "cash"' in said
+    )
+    assert 'such as [{"version": 1, "kind": "card", "number": "text"}]' in said
 
 
 @pytest.mark.parametrize(

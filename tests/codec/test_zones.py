@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, RootModel, field_serializer
+from pydantic import AwareDatetime, BaseModel, ConfigDict, RootModel, field_serializer
 
 from signoff import codec
 from signoff.errors import InvalidValue, NotSerializable
@@ -52,10 +52,17 @@ class Span(NamedTuple):
     note: str
 
 
+class Aware(BaseModel):
+    at: AwareDatetime
+    others: list[AwareDatetime] = []
+
+
 LATER = TWICE.replace(fold=1)
 SHAPES: dict[str, tuple[Any, Any]] = {
     "datetime": (LATER, datetime),
     "optional": (LATER, datetime | None),
+    "aware": (LATER, AwareDatetime),
+    "a model of aware ones": (Aware(at=LATER, others=[TWICE]), Aware),
     "list": ([TWICE, LATER], list[datetime]),
     "nested": ({"a": [(LATER, 1)]}, dict[str, list[tuple[datetime, int]]]),
     "deque": (deque([LATER]), deque[datetime]),

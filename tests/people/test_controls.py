@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from signoff.people.checks import check_answer
 from signoff.people.controls import MISSING, Control, Group, controls_of, visible, visible_json
 from signoff.people.filled import OTHER, answer_of, begin, read
 from signoff.people.questions import Question
@@ -156,3 +160,68 @@ def test_a_default_with_hidden_characters_in_a_text_of_ones_own_is_not_begun_wit
     )
     [group] = controls_of(question)
     assert group.controls[0].initial is MISSING
+
+
+class Terms(BaseModel):
+    text: str = "30 days"
+    amount: int = 1
+    price: Decimal = Decimal("9.99")
+    due: date = date(2026, 1, 1)
+    urgent: bool = True
+    size: Literal["S", "L"] = "S"
+    note: str | None = "none"
+
+
+@pytest.mark.parametrize("is_proposed", [False, True])
+@pytest.mark.parametrize("field", ["amount", "price", "due", "urgent", "size"])
+def test_what_was_taken_away_is_not_what_the_default_puts_back(field: str, is_proposed: bool) -> None:
+    if is_proposed:
+        question = Question.make("Well?", proposal=Terms(amount=250), proposal_type=Terms)
+    else:
+        question = Question.make("Well?", input_type="form", answer_type=Terms)
+    groups = controls_of(question)
+    control = next(each for each in groups[0].controls if each.path[-1] == field)
+    filled = {**untouched(groups), control.name: [""], "decision": ["1"]}
+    _, wrong = answer_of(question, filled, can_edit=True)
+    assert wrong == [(".".join(control.path), "this cannot be empty: write or choose a value")]
+    assert not control.may_be_empty
+
+
+def test_a_text_that_was_taken_away_is_an_empty_text_and_where_it_may_be_null_nothing() -> None:
+    question = Question.make("Well?", input_type="form", answer_type=Terms)
+    named = fields(question)
+    filled = {**untouched(controls_of(question)), named["text"].name: [""], named["note"].name: [""]}
+    value, wrong = answer_of(question, filled, can_edit=True)
+    assert not wrong
+    assert (value["text"], value["note"]) == ("", None)
+
+
+class Meeting(BaseModel):
+    at: datetime
+    day: date
+    lasts: timedelta
+    id: UUID
+    rates: list[Decimal] = []
+
+
+def test_spaces_around_what_has_a_format_are_no_part_of_it() -> None:
+    question = Question.make("When?", input_type="form", answer_type=Meeting)
+    said = {
+        "at": " 2026-11-30T16:00Z ",
+        "day": "2026-11-30 ",
+        "lasts": " PT1H",
+        "id": " 123e4567-e89b-12d3-a456-426614174000 ",
+        "rates": "0.10\r\n 12345678901234567890.12 ",
+    }
+    filled = {control.name: [said[path]] for path, control in fields(question).items()}
+    value, wrong = answer_of(question, filled, can_edit=True)
+    assert not wrong
+    check_answer("q", question, value)
+    assert Meeting.model_validate(value).rates == [Decimal("0.10"), Decimal("12345678901234567890.12")]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1e999}', '{"a": NaN}', '{"a": 1, "a": 2}'])
+def test_json_that_no_value_can_be_made_of_is_refused_where_it_is_typed(text: str) -> None:
+    question = Question.make("Well?", input_type="form", answer_type=dict[str, float])
+    _, wrong = answer_of(question, {"f0": [text]}, can_edit=True)
+    assert [field for field, _ in wrong] == [""]

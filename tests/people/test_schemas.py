@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel, Field
 
 from signoff.people.forms import form_of
 from signoff.people.schemas import MAX_MESSAGE, MAX_PROBLEMS, problems, schema_problem
@@ -26,6 +26,41 @@ class Invoice(BaseModel, extra="forbid"):
     lines: list[Line]
     tip: Line | None = None
     paid_at: datetime | None = None
+
+
+Price = Annotated[Decimal, Field(gt=0, le=100, max_digits=5, decimal_places=2)]
+Step = Annotated[Decimal, Field(multiple_of=Decimal("0.05"))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        (Price, "-1", "-1 is not more than 0"),
+        (Price, "0", "0 is not more than 0"),
+        (Price, "100.01", "100.01 is not at most 100"),
+        (Price, "1.234", "it may have at most 2 digits after the point and 3 before it"),
+        (Annotated[Decimal, Field(decimal_places=0)], "1.5", "it may have at most 0 digits after the point"),
+        (Step, "0.16", "0.16 is not a multiple of 0.05"),
+        (AwareDatetime, "2026-11-30T16:00", "it needs a zone, such as 2026-11-30T16:00+01:00 or"),
+        *[(Price, text, None) for text in ("100", "1.230", "000.50", "1e2", "+1", "0.01")],
+        *[(Step, text, None) for text in ("0.15", "-5", "1e-400000000")],
+        *[
+            (AwareDatetime, f"2026-11-30T16:00{zone}", None)
+            for zone in ("Z", "+01:00", "-0530", "+01:00[Europe/Berlin]")
+        ],
+    ],
+)
+def test_bounds_and_zones_that_a_json_schema_leaves_out_count_too(
+    kind: Any, text: str, message: str | None
+) -> None:
+    wrong = problems(form_of("", "answer_type", kind), text)
+    assert wrong == [] if message is None else message in wrong[0][1]
+
+
+def test_a_schema_of_ones_own_may_have_keywords_that_nobody_knows() -> None:
+    schema = {"type": "string", "signoff:within": {"minimum": "x", "other": 5}, "discriminator": 5}
+    assert schema_problem(schema) is None
+    assert problems(schema, "7") == []
 
 
 INVOICE = form_of("", "answer_type", Invoice)

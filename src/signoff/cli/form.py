@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, cast
 
 import click
 
 from signoff.cli.values import parse_json
 from signoff.cli.wording import one_line
-from signoff.people.kinds import KindOfForm, kinds_of
+from signoff.people.controls import MISSING, same
+from signoff.people.kinds import KindOfForm, is_decimal, kinds_in_words, kinds_of, sample_of, type_in_words
 from signoff.people.questions import Question
 
 Schema = Mapping[str, Any]
@@ -36,7 +38,9 @@ def ask(question: Question) -> Any:
             ):
                 return None
             schema = question.answer_schema
-            return _value("Answer", schema, schema, required=True, default=default)
+            return _value(
+                "Answer", schema, schema, required=True, default=MISSING if default is None else default
+            )
 
 
 def _approval(question: Question) -> Any:
@@ -50,7 +54,7 @@ def _approval(question: Question) -> Any:
     if letter != "e":
         return choices[letter]
     schema = question.proposal_schema
-    edited = _value("Instead", schema, schema, required=True, default=question.proposal)
+    edited = _value("Instead", schema, schema, required=True, default=question.proposal, edits=True)
     return {"approved": True, "edited": edited}
 
 
@@ -70,65 +74,73 @@ Options = Sequence[Mapping[str, Any]]
 
 
 def _option(options: Options, *, required: bool, default: Any = None, other: str | None = None) -> Any:
-    _list(options, other)
-    shown = _shown(default, options)
+    marks = _list(options, other)
+    shown = _shown(default, options, marks)
     while True:
-        text = _line("Number", required=required, default=shown)
+        text = _line(f"Number{_such_as(marks)}", required=required, default=shown)
         if text is None:
             return None
         if text == shown:
             return default
-        found, value = _chosen(text, options, other)
+        found, value = _chosen(text, options, marks, other)
         if found:
             return value
-        click.echo(f"{one_line(text)} is none of 1 to {_last(options, other)}", err=True)
+        click.echo(f"{one_line(text)} is none of {marks[0]} to {marks[-1]}", err=True)
 
 
 def _options(options: Options, *, required: bool, default: Any, other: str | None) -> list[Any] | None:
-    _list(options, other)
-    shown = ", ".join(str(_shown(each, options)) for each in default) if default else None
-    hint = ", 0 for none" if shown else "" if required else f", {_SKIP}"
+    marks = _list(options, other)
+    shown = ", ".join(str(_shown(each, options, marks)) for each in default) if default else None
+    none = marks[0].replace("1", "0")
+    hint = f", {none} for none" if shown else "" if required else f", {_SKIP}"
     while True:
-        text = _line(f"Numbers, with commas between{hint}", required=False, default=shown)
+        text = _line(f"Numbers{_such_as(marks)}, with commas between{hint}", required=False, default=shown)
         if text is None:
             return [] if required else None
         if text == shown:
             return default
-        if text.strip() == "0":
+        if text.strip() == none:
             return []
-        chosen = [_chosen(part.strip(), options, other) for part in text.split(",")]
+        chosen = [_chosen(part.strip(), options, marks, other) for part in text.split(",")]
         if all(found for found, _ in chosen):
             return [value for _, value in chosen]
-        click.echo(f"{one_line(text)} is not a list of numbers from 1 to {_last(options, other)}", err=True)
+        click.echo(f"{one_line(text)} is not a list of numbers from {marks[0]} to {marks[-1]}", err=True)
 
 
-def _list(options: Options, other: str | None) -> None:
-    for number, option in enumerate(options, start=1):
-        click.echo(f"  {number}  {one_line(str(option['label']))}", err=True)
+def _list(options: Options, other: str | None) -> list[str]:
+    """Show the options. Returns the mark of each: its number, but ``#1`` where numbers are options themselves."""
+    numbers = [str(number) for number in range(1, len(options) + 1 + (other is not None))]
+    named = {str(each) for option in options for each in (option["value"], option["label"])}
+    marks = [f"#{number}" for number in numbers] if named.intersection({"0", *numbers}) else numbers
+    for mark, option in zip(marks, options, strict=False):
+        click.echo(f"  {mark}  {one_line(str(option['label']))}", err=True)
         if option.get("help"):
             click.echo(f"     {one_line(option['help'])}", err=True)
     if other is not None:
-        click.echo(f"  {len(options) + 1}  {one_line(other)} (you are asked for it)", err=True)
+        click.echo(f"  {marks[-1]}  {one_line(other)} (you are asked for it)", err=True)
+    return marks
 
 
-def _last(options: Options, other: str | None) -> int:
-    return len(options) + (other is not None)
+def _such_as(marks: Sequence[str]) -> str:
+    return "" if marks[0] == "1" else f" such as {marks[0]}, or the option itself"
 
 
-def _shown(default: Any, options: Options) -> str | None:
-    """Return what stands for a default in a prompt: its number, or the text of one's own."""
+def _shown(default: Any, options: Options, marks: Sequence[str]) -> str | None:
+    """Return what stands for a default in a prompt: its mark, or the text of one's own."""
     if default is None:
         return None
     if isinstance(default, dict):
         return str(cast("dict[str, Any]", default)["other"])
-    return next(str(number) for number, option in enumerate(options, start=1) if option["value"] == default)
+    return next(mark for mark, option in zip(marks, options, strict=False) if same(option["value"], default))
 
 
-def _chosen(text: str, options: Options, other: str | None) -> tuple[bool, Any]:
-    """Return whether something was chosen by its number, value or label, and its value."""
-    if text.isdecimal() and 0 < int(text) <= len(options):
-        return True, options[int(text) - 1]["value"]
-    if other is not None and text in (str(len(options) + 1), other):
+def _chosen(text: str, options: Options, marks: Sequence[str], other: str | None) -> tuple[bool, Any]:
+    """Return whether something was chosen by its mark, value or label, and its value."""
+    mark = text.lstrip("0") if text.isdecimal() else text
+    for each, option in zip(marks, options, strict=False):
+        if mark == each:
+            return True, option["value"]
+    if other is not None and (mark == marks[-1] or text == other):
         return True, {"other": _line(one_line(other), required=True)}
     for option in options:
         if text in (option["value"], option["label"]):
@@ -139,64 +151,127 @@ def _chosen(text: str, options: Options, other: str | None) -> tuple[bool, Any]:
 # Forms
 
 
-def _value(label: str, schema: Schema, whole: Schema, *, required: bool, default: Any = None) -> Any:
-    """Prompt for what a schema describes. Returns None where nothing was given."""
-    schema = _resolved(schema, whole)
-    if default is None:
-        default = schema.get("default")
-    if kinds := kinds_of(schema, lambda each: _resolved(dict(each), whole)):
-        return _kind(label, kinds, whole, required=required, default=default)
-    if "enum" in schema:
-        return _choice(label, schema["enum"], required=required, default=default)
+def _value(
+    label: str, schema: Schema, whole: Schema, *, required: bool, default: Any = MISSING, edits: bool = False
+) -> Any:
+    """Prompt for the value that a schema describes.
+
+    Args:
+        label: What the value is called.
+        schema: The schema.
+        whole: The schema that its references are in.
+        required: Whether there must be a value.
+        default: The value that an empty line stands for.
+        edits: Whether a proposal is edited: what is not in it, it does not have.
+
+    Returns:
+        The value; ``MISSING`` where none was given.
+    """
+    schema, is_nullable = _resolved(schema, whole)
+    is_null = default is None  # an empty line leaves it as it is
+    begun = default
+    if default is MISSING:
+        begun = None if edits else schema.get("default")
+    is_needed = required and not is_nullable and not is_null
+    given = _given(label, schema, whole, required=is_needed, default=begun, edits=edits)
+    if given is not None:
+        return given
+    return None if is_null or (required and is_nullable) else MISSING
+
+
+def _given(label: str, schema: Schema, whole: Schema, *, required: bool, default: Any, edits: bool) -> Any:
+    """Prompt for a value. Returns None where nothing was given."""
+
+    def resolve(each: Schema) -> Schema:
+        return _resolved(dict(each), whole)[0]
+
+    if kinds := kinds_of(schema, resolve):
+        return _kind(label, kinds, whole, required=required, default=default, edits=edits)
+    if "enum" in schema or "const" in schema:
+        values = schema["enum"] if "enum" in schema else [schema["const"]]
+        return _choice(label, values, required=required, default=default)
+    branches = schema.get("anyOf")
+    if isinstance(branches, list) and is_decimal(cast("list[Schema]", branches)):
+        return _decimal(label, required=required, default=default)
     match schema.get("type"):
         case "object" if "properties" in schema:
-            return _fields(schema, whole, cast("Schema", default if isinstance(default, dict) else {}))
+            if not required and default is None and not click.confirm(f"{label}: fill it in?", err=True):
+                return None
+            begun = cast("Schema", default) if isinstance(default, dict) else None
+            return _fields(schema, whole, begun, edits=edits)
         case "boolean":
             return _boolean(label, required=required, default=default)
         case "string":
-            return _line(label, required=required, default=default if isinstance(default, str) else None)
+            text = _line(label, required=required, default=default if isinstance(default, str) else None)
+            return text.strip() if text and "format" in schema else text
         case _:
+            if words := kinds_in_words(schema, resolve):
+                click.echo(f"  {one_line(words)}", err=True)
+            if default is None and schema.get("type") in ("array", "object"):
+                example = json.dumps(sample_of(schema, resolve), ensure_ascii=False)
+                click.echo(f"  It is written as JSON, such as {one_line(example)}", err=True)
             return _json(label, schema, required=required, default=default)
 
 
-def _resolved(schema: Schema, whole: Schema) -> Schema:
-    """Follow a reference within the form, and pass by the null of an optional field."""
+def _resolved(schema: Schema, whole: Schema) -> tuple[Schema, bool]:
+    """Follow a reference within the form, and pass by the null of an optional field; say whether there was one."""
     if "$ref" in schema:
         found: Any = whole
-        for part in str(schema["$ref"]).removeprefix("#/").split("/"):
-            found = found[part]
-        return _resolved(cast(Schema, found), whole)
-    branches: list[Schema] = [each for each in schema.get("anyOf", []) if each.get("type") != "null"]
+        for part in str(schema["$ref"]).removeprefix("#").split("/")[1:]:
+            found = found[part.replace("~1", "/").replace("~0", "~")]
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        return _resolved({**cast("Schema", found), **rest}, whole)
+    listed: Any = schema.get("anyOf", [])
+    branches: list[Schema] = [each for each in listed if each.get("type") != "null"]
+    is_nullable = len(branches) < len(listed)
+    rest = {key: value for key, value in schema.items() if key != "anyOf"}
     if len(branches) == 1:
-        rest = {key: value for key, value in schema.items() if key != "anyOf"}
-        return {**_resolved(branches[0], whole), **rest}
-    return schema
+        return {**_resolved(branches[0], whole)[0], **rest}, is_nullable
+    return ({**rest, "anyOf": branches} if is_nullable else schema), is_nullable
 
 
 def _kind(
-    label: str, kinds: Sequence[KindOfForm], whole: Schema, *, required: bool, default: Any
+    label: str,
+    kinds: Sequence[KindOfForm],
+    whole: Schema,
+    *,
+    required: bool,
+    default: Any,
+    edits: bool,
 ) -> dict[str, Any] | None:
     """Prompt for one of several kinds, then for its fields."""
-    begun = cast("Schema", default if isinstance(default, dict) else {})
+    begun: Schema = cast("Schema", default) if isinstance(default, dict) else {}
     tag = kinds[0].tag
     values = [kind.value for kind in kinds]
     chosen = _choice(f"{label}: {tag}", values, required=required, default=begun.get(tag))
     if chosen is None:
         return None
-    kind = next(each for each in kinds if each.value == chosen)
+    kind = next(each for each in kinds if same(each.value, chosen))
     fields = {name: field for name, field in kind.schema["properties"].items() if name != tag}
-    return {tag: chosen, **_fields({**kind.schema, "properties": fields}, whole, begun)}
+    if not same(chosen, begun.get(tag)):  # what another kind had says nothing of this one
+        begun, edits = {}, False
+    known = {name: value for name, value in begun.items() if name != tag}
+    return {tag: chosen, **_fields({**kind.schema, "properties": fields}, whole, known or None, edits=edits)}
 
 
-def _fields(schema: Schema, whole: Schema, defaults: Schema) -> dict[str, Any]:
-    needed = schema.get("required", [])
-    filled: dict[str, Any] = {}
+def _fields(schema: Schema, whole: Schema, begun: Schema | None, *, edits: bool) -> dict[str, Any]:
+    """Prompt for the fields of an object; what it has besides stays as it is."""
+    needed, known = schema.get("required", []), begun or {}
+    filled = {name: value for name, value in known.items() if name not in schema["properties"]}
     for name, field in schema["properties"].items():
+        field = cast("Schema", field if isinstance(field, dict) else {})
         if text := field.get("description"):
             click.echo(f"  {one_line(text)}", err=True)
         label = name if name in needed else f"{name} (optional)"
-        value = _value(label, field, whole, required=name in needed, default=defaults.get(name))
-        if value is not None:
+        value = _value(
+            label,
+            field,
+            whole,
+            required=name in needed,
+            default=known.get(name, MISSING),
+            edits=edits and begun is not None,
+        )
+        if value is not MISSING:
             filled[name] = value
     return filled
 
@@ -206,7 +281,23 @@ def _choice(label: str, values: Sequence[Any], *, required: bool, default: Any) 
         {"value": value, "label": value if isinstance(value, str) else json.dumps(value)} for value in values
     ]
     click.echo(f"{label}:", err=True)
-    return _option(options, required=required, default=default if default in values else None)
+    is_known = any(same(value, default) for value in values)
+    return _option(options, required=required, default=default if is_known else None)
+
+
+def _decimal(label: str, *, required: bool, default: Any) -> Any:
+    """Prompt for a decimal number, of which all digits are kept."""
+    shown = None if default is None else str(default)
+    while True:
+        text = _line(f"{label} [number]", required=required, default=shown)
+        if text is None or text == shown:
+            return default if text else None
+        try:
+            if Decimal(text).is_finite():
+                return text.strip()
+        except ArithmeticError:
+            pass
+        click.echo(f"{one_line(text)} is not a number; write it as 12.50", err=True)
 
 
 def _boolean(label: str, *, required: bool, default: Any) -> bool | None:
@@ -220,7 +311,7 @@ def _boolean(label: str, *, required: bool, default: Any) -> bool | None:
 
 
 def _json(label: str, schema: Schema, *, required: bool, default: Any) -> Any:
-    kind = str(schema.get("type", "JSON"))
+    kind = type_in_words(schema)
     shown = None if default is None else json.dumps(default, ensure_ascii=False)
     while True:
         text = _line(f"{label} [{kind}]", required=required, default=shown)

@@ -236,29 +236,38 @@ def _build(annotation: object) -> Reader:
         functools.partial(validate, by_alias=True, by_name=True),
         is_ambiguous=any(_has_lookalikes(part) or _has_mixed_keys(part) for part in parts),
         is_open=any(_is_undeclared(part) for part in parts),
-        has_times=any(isinstance(part, type) and issubclass(part, datetime | time) for part in parts),
+        has_times=_has_times(parts, adapter.core_schema),
         has_sets=any(_is_set(part) for part in parts),
         runs_code=_runs_code(adapter.core_schema),
     )
 
 
+def _has_times(parts: Iterable[object], schema: Any) -> bool:
+    """Whether datetimes or times are in a type, also by a type of pydantic's such as ``AwareDatetime``."""
+    if any(isinstance(part, type) and issubclass(part, datetime | time) for part in parts):
+        return True
+    return any(each.get("type") in ("datetime", "time") for each in _core_schemas(schema))
+
+
 def _runs_code(schema: Any) -> bool:
     """Whether a core schema of pydantic has functions: those that make defaults, and validators."""
+    return any(
+        held.get("default_factory") or held.get("post_init") or "function" in str(held.get("type", ""))
+        for held in _core_schemas(schema)
+    )
+
+
+def _core_schemas(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield a core schema of pydantic and all dicts in it, but for what it keeps for its own use."""
     waiting = [schema]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict):
             held = cast("dict[str, Any]", part)
-            if (
-                held.get("default_factory")
-                or held.get("post_init")
-                or "function" in str(held.get("type", ""))
-            ):
-                return True
+            yield held
             waiting += [each for name, each in held.items() if name not in ("metadata", "serialization")]
         elif isinstance(part, list | tuple):
             waiting += cast("list[Any]", part)
-    return False
 
 
 def _is_set(part: Any) -> bool:

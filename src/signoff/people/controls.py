@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from signoff.people.kinds import kinds_in_words
+from signoff.people.kinds import is_decimal, kinds_in_words, sample_of, type_in_words
 from signoff.people.questions import Question
 
 Schema = Mapping[str, Any]
@@ -30,6 +30,9 @@ LONG_TEXT: Final = 80
 
 MOST_REFERENCES: Final = 20
 """How many references in a row are followed."""
+
+LONGEST_EXAMPLE: Final = 300
+"""How long an example of JSON may be, in characters."""
 
 _COMPOSED: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "if", "not", "patternProperties", "$dynamicRef", "dependentSchemas"}
@@ -48,6 +51,10 @@ _HINTS: Final[Mapping[str, str]] = {
     "time": "Such as 16:00.",
     "uuid": "Such as 123e4567-e89b-12d3-a456-426614174000.",
 }
+
+
+_TRIMMED: Final = frozenset({*_HINTS, "duration", "email", "uri"})
+"""Formats of which a space before or after is no part: keyboards of phones add them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,8 @@ class Control:
         items: What the lines of a list are.
         initial: What it begins with.
         input_type: What kind of input a browser shows for a line.
+        has_format: Whether its text is of a format, in which spaces around it mean nothing.
+        falls_back: Whether its type has a default that would replace an empty value.
     """
 
     name: str
@@ -92,6 +101,13 @@ class Control:
     items: Kind = "line"
     initial: Any = MISSING
     input_type: str = "text"
+    has_format: bool = False
+    falls_back: bool = False
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether nobody need say anything: what was shown and taken away is not what its default would put back."""
+        return self.is_nullable or not (self.is_required or (self.falls_back and self.initial is not MISSING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +186,9 @@ def visible(text: str) -> str:
     return "".join(letter if _is_seen(letter) else ascii(letter)[1:-1] for letter in text)
 
 
-def visible_json(value: Any) -> str:
+def visible_json(value: Any, indent: int | None = 2) -> str:
     """Write JSON for people, in which everything is seen. It is read back as the same value."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     return "".join(letter if _is_seen(letter) else json.dumps(letter)[1:-1] for letter in text)
 
 
@@ -288,16 +304,28 @@ class _Maker:
             items=items,
             initial=initial,
             input_type=native if kind == "line" and is_native else "text",
+            has_format=schema.get("format") in _TRIMMED,
+            falls_back=not _begins_empty(field.get("default", schema.get("default"))),
         )
 
     def _why_json(self, schema: Schema, initial: Any) -> str:
-        """Say what to write, in words where a field tells the kinds of a union apart."""
-        words = kinds_in_words(schema, lambda each: self._resolved(dict(each))[0])
-        return _why_json(initial) if words is None else f"{words} {_why_json(initial)}"
+        """Say what to write: the kinds of a union and the parts of a list or an object in words, and an example."""
+
+        def resolve(each: Schema) -> Schema:
+            return self._resolved(dict(each))[0]
+
+        words, said = kinds_in_words(schema, resolve), _why_json(initial, schema)
+        if not isinstance(initial, str) and _begins_empty(initial):
+            example = visible_json(sample_of(schema, resolve), indent=None)
+            if example != "null" and len(example) <= LONGEST_EXAMPLE:
+                said = f"{said} Example: {example}"
+        return said if words is None else f"{words} {said}"
 
     def _kind(self, schema: Schema, initial: Any) -> Kind:
         branches = schema.get("anyOf")
-        if isinstance(branches, list) and _is_decimal(cast("list[Any]", branches)):
+        if isinstance(branches, list) and is_decimal(
+            [_schema(each) or {} for each in cast("list[Any]", branches)]
+        ):
             return "decimal"
         if not _COMPOSED.isdisjoint(schema):
             return "json"
@@ -321,13 +349,14 @@ class _Maker:
         if not isinstance(item, dict) or "prefixItems" in schema:
             return False
         resolved, is_nullable = self._resolved(cast("Schema", item))
-        if is_nullable:
+        if is_nullable or resolved.get("type") == "array":  # also of itself
             return False
         return bool(_choices(resolved)) or self._kind(resolved, MISSING) in (
             "line",
             "long",
             "integer",
             "number",
+            "decimal",
         )
 
     def _resolved(self, schema: Schema) -> tuple[Schema, bool]:
@@ -386,17 +415,6 @@ def _has_null(branches: Sequence[Any]) -> bool:
     return {"type": "null"} in branches
 
 
-def _is_decimal(branches: Sequence[Any]) -> bool:
-    """Whether it is a number, or a text that is one: what pydantic says of a Decimal."""
-    types = [_keyword(branch, "type") for branch in branches]
-    formats = [_keyword(branch, "format") for branch in branches]
-    return sorted(map(str, types)) == ["number", "string"] and "decimal" in formats
-
-
-def _keyword(schema: Any, name: str) -> Any:
-    return (_schema(schema) or {}).get(name)
-
-
 def _schema(found: Any) -> Schema | None:
     """Return what stands where a schema should; None if it is none, or only ``true`` or ``false``."""
     return cast("Schema", found) if isinstance(found, dict) else None
@@ -451,9 +469,21 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _why_json(initial: Any) -> str:
+def _begins_empty(initial: Any) -> bool:
+    return initial is MISSING or initial in (None, [], {})
+
+
+def _why_json(initial: Any, schema: Schema | None = None) -> str:
     if isinstance(initial, str):
         return "It has characters that are not seen, so it is written as JSON, in quotes, with escapes for these."
+    if (
+        schema is not None
+        and schema.get("type") not in ("object", "array")
+        and "text" in type_in_words(schema)
+    ):
+        return (
+            "It may be of several types, so it is written as JSON: a text in quotes, anything else without."
+        )
     return "It has more parts than this page has fields for, so it is written as JSON."
 
 

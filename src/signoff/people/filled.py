@@ -181,18 +181,28 @@ def _value(control: Control, shown: Shown) -> Any:
             return _some(control, shown)
         case "lines":
             return _lines(control, shown.text)
-        case "line" | "long" if not shown.text:
+        case "line" | "long" if not shown.text and not control.has_format:
             if control.is_nullable:
                 return _nothing(control)
-            return "" if control.initial is not MISSING and control.is_required else MISSING
+            if control.initial is not MISSING and (control.is_required or control.falls_back):
+                return ""
+            return MISSING
         case _ if not shown.text.strip():
             return _nothing(control)
+        case "line" if control.has_format:
+            return shown.text.strip()
         case _:
             return _READ[control.kind](shown.text)
 
 
 def _nothing(control: Control) -> Any:
-    """Return what it means that somebody says nothing."""
+    """Return what it means that a control is left empty.
+
+    Raises:
+        _Wrong: Something was shown and taken away, and the default of the type would silently take its place.
+    """
+    if control.falls_back and control.initial is not MISSING and not control.is_nullable:
+        raise _Wrong("this cannot be empty: write or choose a value")
     return (
         None if control.is_nullable and (control.is_required or control.initial is not MISSING) else MISSING
     )
@@ -260,7 +270,7 @@ def _decimal(text: str) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise _Wrong(f"this is no JSON: {error}") from None
 
@@ -270,6 +280,12 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         raise ValueError("a key is there twice")
     return made
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is too large")
+    return float(text)
 
 
 def _refuse(constant: str) -> Any:

@@ -9,11 +9,12 @@ from typing import Any, Final, cast
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import DecimalSchema
+from pydantic_core.core_schema import DatetimeSchema, DecimalSchema, TaggedUnionSchema
 
 from signoff import codec
 from signoff.codec.annotations import readable
 from signoff.errors import RegistrationError
+from signoff.people.patterns import AWARE, decimal_pattern
 from signoff.people.schemas import schema_problem
 
 Form = dict[str, Any]
@@ -112,11 +113,28 @@ def form_of(text: str, what: str, annotation: Any) -> Form:
 
 
 class _Generator(GenerateJsonSchema):
-    """Has texts that stand for decimal numbers checked, which no standard format says."""
+    """Has checked what pydantic's schemas leave out, so that an answer that is taken is one that the type can read."""
 
     def decimal_schema(self, schema: DecimalSchema) -> JsonSchemaValue:
         written = super().decimal_schema(schema)
+        places, digits = schema.get("decimal_places"), schema.get("max_digits")
         for branch in written.get("anyOf", ()):
             if branch.get("type") == "string":
                 branch["format"] = "decimal"
+                if places is not None:
+                    before = None if digits is None else max(digits - places, 0)
+                    branch["pattern"] = decimal_pattern(places, before)
+        return written
+
+    def datetime_schema(self, schema: DatetimeSchema) -> JsonSchemaValue:
+        written = super().datetime_schema(schema)
+        if schema.get("tz_constraint") == "aware":
+            written["pattern"] = AWARE
+        return written
+
+    def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
+        written = super().tagged_union_schema(schema)
+        tag = written.get("discriminator", {}).get("propertyName")
+        if tag is not None and "oneOf" in written:  # needed also where a kind has a default for it
+            written.setdefault("required", [tag])
         return written

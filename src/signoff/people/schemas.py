@@ -7,7 +7,8 @@ patterns run in linear time, or give up; and what is said of a value stays short
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from signoff import codec
+from signoff.people.patterns import in_words
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -119,6 +121,7 @@ def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
         offline=True,
         validate_formats=True,
         formats=dict(_FORMATS),
+        keywords={_WITHIN: _Within},
         pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS),
     )
 
@@ -130,6 +133,7 @@ def _bounded(part: object) -> object:
     if not isinstance(part, dict):
         return part
     made = {name: _bounded_member(name, each) for name, each in cast("dict[str, Any]", part).items()}
+    _bound_decimals(made.get("anyOf"))
     pattern, others = made.get("pattern"), made.get("allOf", [])
     if isinstance(pattern, str) and isinstance(others, list):
         given = made.get("maxLength")
@@ -138,6 +142,62 @@ def _bounded(part: object) -> object:
         compared = {"if": short, "then": {"pattern": pattern}, "else": short}
         made["allOf"] = [*cast("list[object]", others), compared]
     return made
+
+
+def _bound_decimals(branches: object) -> None:
+    """Have the text of a decimal number keep the bounds that its schema has for the number only."""
+    if not isinstance(branches, list):
+        return
+    listed = [
+        cast("dict[str, Any]", each) for each in cast("list[object]", branches) if isinstance(each, dict)
+    ]
+    texts = [each for each in listed if each.get("format") == "decimal"]
+    numbers = [each for each in listed if each.get("type") == "number"]
+    if len(listed) == 2 and len(texts) == len(numbers) == 1 and (bounds := _bounds_in(numbers[0])):
+        texts[0][_WITHIN] = bounds
+
+
+def _bounds_in(schema: Mapping[str, Any]) -> dict[str, int | float]:
+    return {name: schema[name] for name in _BOUNDS if isinstance(schema.get(name), int | float)}
+
+
+class _Within:
+    """The keyword that compares the text of a decimal number with bounds."""
+
+    def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
+        self._bounds = _bounds_in(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
+
+    def validate(self, instance: Any) -> None:
+        """Raises ValueError: it is out of bounds."""
+        try:
+            number = Decimal(instance)
+        except (ArithmeticError, TypeError, ValueError):
+            return  # its format says so
+        for name, bound in self._bounds.items():
+            fits, words = _BOUNDS[name]
+            if not fits(number, Decimal(str(bound))):
+                raise ValueError(f"{shorten(instance)} is not {words} {_plainly(bound)}")
+
+
+def _plainly(bound: float) -> str:
+    return str(int(bound) if float(bound).is_integer() else bound)
+
+
+def _is_multiple(number: Decimal, step: Decimal) -> bool:
+    try:
+        return number % step == 0
+    except ArithmeticError:  # the type reads it, and decides
+        return True
+
+
+_WITHIN: Final = "signoff:within"
+_BOUNDS: Final[Mapping[str, tuple[Callable[[Decimal, Decimal], bool], str]]] = {
+    "minimum": (operator.ge, "at least"),
+    "exclusiveMinimum": (operator.gt, "more than"),
+    "maximum": (operator.le, "at most"),
+    "exclusiveMaximum": (operator.lt, "less than"),
+    "multipleOf": (_is_multiple, "a multiple of"),
+}
 
 
 def _bounded_member(name: str, member: object) -> object:
@@ -236,8 +296,12 @@ def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tupl
                 yield _field(path), "is not allowed here"
             case kinds.BacktrackLimitExceeded():
                 yield _field(path), "takes too long to compare with its pattern"
+            case kinds.Pattern() if (words := in_words(kind.pattern)) is not None:
+                yield _field(path), words
             case kinds.AnyOf() | kinds.OneOfNotValid() if meant := _meant(error, kind.context):
                 yield from _explained(meant)
+            case kinds.AnyOf() | kinds.OneOfNotValid() if unknown := _unknown_tag(error, kind.context):
+                yield unknown
             case _:
                 yield _field(path), shorten(error.message)
 
@@ -245,7 +309,7 @@ def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tupl
 def _meant(
     error: jsonschema_rs.ValidationError, branches: list[list[jsonschema_rs.ValidationError]]
 ) -> list[jsonschema_rs.ValidationError] | None:
-    """Return what is wrong by the only branch that is for values of this type, such as a model or null."""
+    """Return what is wrong by the only branch that is for values of this type (a model, null), or of this kind."""
     import jsonschema_rs
 
     def is_other(each: jsonschema_rs.ValidationError) -> bool:
@@ -253,7 +317,52 @@ def _meant(
         return is_whole and isinstance(each.kind, jsonschema_rs.ValidationErrorKind.Type)
 
     near = [branch for branch in branches if not any(is_other(each) for each in branch)]
-    return near[0] if len(near) == 1 else None
+    if len(near) < 2:
+        return near[0] if near else None
+    return _meant_by_tag(len(error.instance_path), near)
+
+
+def _meant_by_tag(
+    depth: int, branches: list[list[jsonschema_rs.ValidationError]]
+) -> list[jsonschema_rs.ValidationError] | None:
+    """Return what is wrong by the only kind of a union whose fixed fields have the values that they are given."""
+    meant = [branch for branch in branches if not _wrong_tags(depth, branch)]
+    return meant[0] if len(meant) == 1 else None
+
+
+def _unknown_tag(
+    error: jsonschema_rs.ValidationError, branches: list[list[jsonschema_rs.ValidationError]]
+) -> tuple[str, str] | None:
+    """Return the field that has a value of none of a union's kinds, and what it may have."""
+    depth = len(error.instance_path)
+    tags = [tag for tag in (_wrong_tags(depth, branch) for branch in branches) if tag]
+    names = set[str | int].intersection(*map(set[str | int], tags)) if tags else set[str | int]()
+    if len(tags) < 2 or len(names) != 1:
+        return None
+    [name] = names
+    values = ", ".join(json.dumps(value, ensure_ascii=False) for tag in tags for value in tag[name])
+    return _field([*error.instance_path, name]), shorten(f"is none of {values}")
+
+
+def _wrong_tags(depth: int, branch: list[jsonschema_rs.ValidationError]) -> dict[str | int, list[Any]]:
+    """Return the fields right in an object that have another value than they must have, each with what it must be."""
+    import jsonschema_rs
+
+    found: dict[str | int, list[Any]] = {}
+    for each in branch:
+        if len(each.instance_path) != depth + 1:
+            continue
+        match each.kind:
+            case jsonschema_rs.ValidationErrorKind.Constant() as kind:
+                found[each.instance_path[-1]] = [kind.expected_value]
+            case jsonschema_rs.ValidationErrorKind.Enum() as kind:
+                options: Any = kind.options
+                found[each.instance_path[-1]] = (
+                    cast("list[Any]", options) if isinstance(options, list) else [options]
+                )
+            case _:
+                pass
+    return found
 
 
 def _field(path: Iterable[str | int]) -> str:
