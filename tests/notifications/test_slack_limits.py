@@ -94,6 +94,20 @@ async def test_what_comes_of_a_click_keeps_every_limit(letter: str, closes: bool
     assert broken_limits(server.got[0].json) == []
 
 
+@in_asyncio
+async def test_a_question_whose_address_is_too_long_for_slack_has_a_link_to_the_inbox() -> None:
+    scene = new_scene()
+    async with web() as server:
+        sender = SlackSender(webhook_url=server.url, answering=Answering("s"))
+        channel = Channel("slack", sender, public_url="https://s.example.org/".ljust(2_994, "p"))
+        async with dispatching(scene, channel) as dispatcher:
+            await ask(scene, "a", text="Refund?")
+            await carry_out(scene, dispatcher)
+    assert broken_limits(server.got[0].json) == []
+    buttons = server.got[0].json["blocks"][-1]["elements"]
+    assert [each.get("url") for each in buttons] == [None, None, f"{channel.public_url}/inbox"]
+
+
 def _with(path: str, value: Any) -> dict[str, Any]:
     message: dict[str, Any] = {
         "text": "t",

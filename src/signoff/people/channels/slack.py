@@ -149,8 +149,8 @@ class SlackSender:
         blocks = blocks_of(notice)
         blocks[0]["block_id"] = f"signoff:{notice.delivery.id}"  # how a repetition is known
         buttons = self._decisions(notice) if self.answering is not None else []
-        if notice.url is not None and len(notice.url) <= LONGEST_URL:
-            buttons.append({**_button("Look and answer", OPEN), "url": notice.url})
+        if notice.url is not None:
+            buttons += _links(notice.url)
         return [*blocks, {"type": "actions", "elements": buttons}] if buttons else blocks
 
     def _decisions(self, notice: Notice) -> list[dict[str, Any]]:
@@ -210,6 +210,14 @@ def fitted(text: str, most: int) -> str:
 def escaped(text: str) -> str:
     """Return text as Slack shows it as it is."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _links(url: str) -> list[dict[str, Any]]:
+    """Return a button for a question's page; where its address is too long for Slack, one for the list that it is in."""
+    if len(url) <= LONGEST_URL:
+        return [{**_button("Look and answer", OPEN), "url": url}]
+    inbox = url.rpartition("/")[0]  # the id is one segment
+    return [{**_button("Look and answer in the inbox", OPEN), "url": inbox}] if len(inbox) <= LONGEST_URL else []
 
 
 def _button(text: str, action_id: str) -> dict[str, Any]:
