@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
 import sqlite3
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -308,11 +310,33 @@ def said_by(read: Callable[[Any], object], value: object) -> str:
         (TOKEN, f"{TOKEN:.5}...{TOKEN[-5:]}", f"{TOKEN:.5}...{TOKEN[-5:]}"),
         (TOKEN, f"{TOKEN:.20} {TOKEN[-20:]}", f"{TOKEN:.20} {TOKEN[-20:]}"),
         ("aaaaaaaaaaaa", "aaaaaaaa...aaaaaaaaaaab", "[redacted]...[redacted]b"),
+        ("DE89370400440532013000", "to DE89 3704 0044 0532 0130 00.", "to [redacted]."),
+        ("DE89 3704 0044 0532 0130 00", "to de89370400440532013000!", "to [redacted]!"),
+        ("DE89370400440532013000", "DE89-3704\r\n  0044.0532/0130_00", "[redacted]"),
+        (str(NUMBER), f"{NUMBER:,} or 4929 1234\u00a05678 1234", "[redacted] or [redacted]"),
+        ("1234567.25", f"EUR {1234567.25:,.2f}", "EUR [redacted]"),
+        ("Anna-Maria Lopez", "By ANNA-Maria LOPEZ.", "By [redacted]."),
+        ("Jürgen Groß", "by " + unicodedata.normalize("NFD", "Jürgen Groß"), "by [redacted]"),
+        ("Zoë/b", quote(quote("Zoë/b", safe=""), safe=""), "[redacted]"),
+        ("Zoë/b", re.sub("%..", lambda each: each[0].lower(), quote("Zoë/b")), "[redacted]"),
+        ("together", "to get her", "to get her"),
+        ("a1b2c3", "a1 b2 c3", "a1 b2 c3"),
     ],
 )
 def test_a_value_is_hidden_as_other_texts_quote_and_cut_it(secret: str, text: str, shown: str) -> None:
     assert Hidden([secret]).masked(text) == shown
     assert Hidden([secret]).is_in(text) == (text != shown)
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("write", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_value_within_base64_is_hidden(write: Callable[[bytes], bytes], before: str) -> None:
+    secret = "pa\u00dfw\u00f6rt??>>"
+    written = write(f"{before}{secret};".encode()).decode()
+    masked = Hidden([secret]).masked(f"Basic {written}")
+    left = masked.removeprefix("Basic ").replace("[redacted]", "")
+    assert len(left) <= len(before) * 4 // 3 + 6, "what is left stands for what is around it"
+    assert "[redacted]" in masked
 
 
 @pytest.mark.parametrize("value", [TOKEN, {"to": [TOKEN]}, [{"a": 1, "b": TOKEN, "c": "x"}]])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -22,7 +24,10 @@ SHORTEST_NUMBER: Final = 6
 """Likewise numbers that stand alone in a payload, in digits and signs."""
 
 SHORTEST_CASELESS: Final = 8
-"""From this many characters on, texts are also looked for in capitals and in small letters."""
+"""From this many characters on, texts are also looked for in other letter cases and in base64."""
+
+SHORTEST_SPREAD: Final = 8
+"""From this many letters and digits on, texts with digits are also found with blanks, dashes or the like between."""
 
 SHORTEST_PIECE: Final = 32
 """So many characters of a longer text are looked for, too: it may have been cut."""
@@ -78,7 +83,9 @@ class Hidden:
     def is_in(self, text: str) -> bool:
         """Whether a text has anything that is hidden, also as it is written in JSON."""
         spellings = _spellings(self.secrets)
-        return any(spelling in text for spelling in spellings) or _without_pieces(text, spellings) != text
+        if any(spelling in text for spelling in spellings) or _without_pieces(text, spellings) != text:
+            return True
+        return next(_rewritten(text, self.secrets), None) is not None
 
     def masked(self, text: str) -> str:
         """Return a text without what is hidden."""
@@ -90,6 +97,9 @@ class Hidden:
             if spelling in masked:
                 self.count += 1
                 masked = masked.replace(spelling, PLACEHOLDER)
+        for pattern in _rewritten(masked, self.secrets):
+            self.count += 1
+            masked = pattern.sub(PLACEHOLDER, masked)
         whole = _without_pieces(masked, spellings)
         self.count += whole != masked
         return whole
@@ -124,19 +134,72 @@ def _is_very(before: Iterable[tuple[str, Any]], after: Iterable[tuple[str, Any]]
 
 @lru_cache(maxsize=256)
 def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Return how texts may be written in others, the longest first: in JSON, ``repr``, URLs, HTML, other cases."""
+    """Return how texts may be written in others, the longest first: in JSON, ``repr``, URLs, HTML, base64."""
     found: set[str] = set()
     for text in secrets:
         found.add(text)
+        encoded = text.encode(errors="replace")
         if len(text) >= SHORTEST_CASELESS:
-            found.update((text.upper(), text.lower()))
+            found.update((text.upper(), text.lower()), _in_base64(encoded))
         if not text.isalnum() or not text.isascii():
             quoted = {each(text) for each in _QUOTES}
             found.update(quoted, (each(inner) for inner in quoted for each in _QUOTES))  # JSON within JSON
-            encoded = text.encode(errors="replace")
-            found.update((quote(encoded, safe=""), quote(encoded), quote_plus(encoded)))
             found.update((html.escape(text), html.escape(text, quote=False)))
+            urls = {quote(encoded, safe=""), quote(encoded), quote_plus(encoded)}
+            found.update(urls, map(quote_plus, urls), (_ESCAPE.sub(_in_small, url) for url in urls))
+        if not text.isascii():
+            found.update(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC"))
     return tuple(sorted(found, key=lambda each: (-len(each), each)))
+
+
+def _in_base64(encoded: bytes) -> Iterator[str]:
+    """Yield the characters that bytes have in base64, whatever is before and after them."""
+    for before in range(3):
+        padded = bytes(before) + encoded
+        start, end = -(-before * 8 // 6), len(padded) * 8 // 6
+        for write in (base64.b64encode, base64.urlsafe_b64encode):
+            yield write(padded).decode()[start:end]
+
+
+def _in_small(found: re.Match[str]) -> str:
+    return found[0].lower()
+
+
+_ESCAPE: Final = re.compile("%[0-9A-F]{2}")
+_BETWEEN: Final = r"[\s\-\u2010-\u2015.,'\u2019/_]"
+"""What people write between groups of letters and digits, as in an IBAN, a card's number or an amount."""
+_BETWEEN_ANY: Final = re.compile(_BETWEEN)
+
+
+def _rewritten(text: str, secrets: frozenset[str]) -> Iterator[re.Pattern[str]]:
+    """Yield what finds the hidden texts that are in another in another letter case, or in groups."""
+    if len(text) < SHORTEST_SPREAD:
+        return
+    lowered = text.lower()
+    joined = _BETWEEN_ANY.sub("", lowered)
+    for written, is_spread in _rewritings(secrets):
+        if written in (joined if is_spread else lowered):
+            yield _finder(written, is_spread)
+
+
+@lru_cache(maxsize=256)
+def _rewritings(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
+    """Return what is looked for in small letters, the longest first; whether without what is between its groups."""
+    found: set[tuple[str, bool]] = set()
+    for text in secrets:
+        if len(text) < SHORTEST_CASELESS:
+            continue
+        lowered = text.lower()
+        joined = _BETWEEN_ANY.sub("", lowered)
+        is_spread = len(joined) >= SHORTEST_SPREAD and any(letter.isdigit() for letter in joined)
+        found.add((joined, True) if is_spread else (lowered, False))
+    return tuple(sorted(found, key=lambda each: (-len(each[0]), each)))
+
+
+@lru_cache(maxsize=1024)
+def _finder(written: str, is_spread: bool) -> re.Pattern[str]:
+    between = f"{_BETWEEN}*" if is_spread else ""
+    return re.compile(between.join(map(re.escape, written)), re.IGNORECASE)
 
 
 _QUOTES: Final[tuple[Callable[[str], str], ...]] = (

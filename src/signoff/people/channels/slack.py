@@ -213,11 +213,13 @@ def escaped(text: str) -> str:
 
 
 def _links(url: str) -> list[dict[str, Any]]:
-    """Return a button for a question's page; where its address is too long for Slack, one for the list that it is in."""
+    """Return a button for a question's page; where its address is too long for Slack, one for the inbox."""
     if len(url) <= LONGEST_URL:
         return [{**_button("Look and answer", OPEN), "url": url}]
     inbox = url.rpartition("/")[0]  # the id is one segment
-    return [{**_button("Look and answer in the inbox", OPEN), "url": inbox}] if len(inbox) <= LONGEST_URL else []
+    return (
+        [{**_button("Look and answer in the inbox", OPEN), "url": inbox}] if len(inbox) <= LONGEST_URL else []
+    )
 
 
 def _button(text: str, action_id: str) -> dict[str, Any]:
