@@ -1,9 +1,10 @@
 # Needs Python 3.11 to 3.15, pip and make: .ci/bootstrap installs everything else into $(VENV).
 #
 #   make demo [URL=https://...]   summarise a web page and let a person decide, then Studio with samples
-#   make test                     lint, types, and the tests
-#   make pytest [ARGS=...]        the tests alone
-#   make cover [ARGS=...]         the tests, and which branches they take: a third slower
+#   make test                     lint, types, and the tests of every rule, in under 10 minutes on two cores
+#   make test-long                the other tests: the same rules at ever more places; CI runs both
+#   make pytest [ARGS=...]        all tests, or those that ARGS names
+#   make cover [ARGS=...]         all tests, and which branches they take: a third slower
 #   make simulation [SEEDS=...]   whatever goes wrong: 10,000 seeds (FIRST=... begins elsewhere)
 #   make fuzz [EXAMPLES=...]      the HTTP API tried by its own description: 300 requests for each operation (SEED=... chooses others)
 #   make bench                    the benchmarks
@@ -26,14 +27,20 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Without it each of the hundreds of processes that the tests start would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest cover simulation fuzz bench pictures lint format ready
+.PHONY: demo test test-quick test-long pytest cover simulation fuzz bench pictures lint format ready
 
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
 
 # Pyright uses one core: the tests begin beside it.
 test: ready
-	$(MAKE) -j2 lint pytest
+	$(MAKE) -j2 lint test-quick
+
+test-quick: ready
+	$(BIN)/pytest -m 'not long' $(ARGS)
+
+test-long: ready
+	$(BIN)/pytest -m long $(ARGS)
 
 cover: ready
 	$(BIN)/pytest --cov --cov-branch --cov-report=term $(ARGS)

@@ -2,8 +2,8 @@
 
 import gc
 import signal
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -36,6 +36,37 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests that are given more time than others: they take it."""
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
+LEFT_OUT: Final = pytest.StashKey[int]()
+"""How many tests marked ``long`` this run leaves out."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT_OUT] = 0
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") is not None:
+            item.config.stash[LEFT_OUT] += 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the number on from a process of xdist: each collects all tests, and the one that reports collects none."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left_out"] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    left_out = getattr(node, "workeroutput", {}).get("left_out", 0)
+    node.config.stash[LEFT_OUT] = max(left_out, node.config.stash[LEFT_OUT])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left_out := config.stash[LEFT_OUT]:
+        terminalreporter.write_line(f"{left_out} long tests are left out: `make test-long` runs them")
 
 
 @pytest.hookimpl(trylast=True)

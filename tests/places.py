@@ -18,7 +18,8 @@ from signoff.testing import MemoryStore
 from tests.postgres.databases import migrated_database
 from tests.support import OnThread
 
-KINDS = ("memory", "sqlite", "postgres", "remote")
+KINDS = ("memory", "sqlite", "postgres", pytest.param("remote", marks=pytest.mark.long))
+"""A server has one of the other stores behind it, so what is tried through it, too, is long."""
 NewStore = Callable[..., Store]
 """Makes one more store of a place, as another process would. Options are those of the stores' classes."""
 

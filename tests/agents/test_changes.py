@@ -30,11 +30,12 @@ from tests.agents.deploys import (
     asked_before_a_deploy,
 )
 from tests.agents.scripts import Script, Turn, asked, calls, says
+from tests.halves import sample
 from tests.support import in_asyncio, until
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sample(KINDS, every=4))
 @in_asyncio
 async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_run(
     tmp_path: Path, kind: str, change: str
@@ -85,7 +86,7 @@ async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_
     assert len(script.asked) == 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sample(KINDS, every=4))
 @in_asyncio
 async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(
     tmp_path: Path, kind: str
@@ -101,7 +102,7 @@ async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(
 
 
 @pytest.mark.parametrize("change", ["removed", "widened"])
-@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.is_run])
+@pytest.mark.parametrize("kind", sample((name for name, kind in KINDS.items() if kind.is_run), every=4))
 @in_asyncio
 async def test_a_tool_runs_as_before_when_its_code_is_back_and_an_operator_says_so(
     tmp_path: Path, kind: str, change: str
@@ -147,7 +148,7 @@ async def test_an_operator_may_let_the_model_have_a_result_that_has_come(tmp_pat
 
 
 @pytest.mark.parametrize("change", ["renamed", "removed", "widened"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sample(KINDS, every=4))
 @in_asyncio
 async def test_an_operator_is_asked_about_the_calls_of_a_given_history_too(
     tmp_path: Path, kind: str, change: str
@@ -304,7 +305,7 @@ FINISHED: dict[str, tuple[Parts, list[Turn]]] = {
 
 
 @pytest.mark.parametrize("after", ["renamed", "widened"])
-@pytest.mark.parametrize("way", FINISHED)
+@pytest.mark.parametrize("way", sample(FINISHED, every=4))
 @in_asyncio
 async def test_what_a_finished_tool_has_returned_stands_whatever_became_of_it(
     tmp_path: Path, way: str, after: str

@@ -19,6 +19,7 @@ from signoff.testing.environment import Environment
 from tests.agents.chats import ObedientModel, texts_of
 from tests.agents.scripts import calls, returns, says
 from tests.agents.test_durable import steps_of
+from tests.halves import sample
 from tests.support import in_asyncio, new_app, running
 
 
@@ -128,7 +129,7 @@ async def summarised(messages: list[ModelMessage]) -> list[ModelMessage]:
 SUMMARISERS: list[Agent[None, str]] = []
 
 
-@pytest.mark.parametrize("by", ["the provider", "another agent"])
+@pytest.mark.parametrize("by", sample(["the provider", "another agent"]))
 @in_asyncio
 async def test_what_is_asked_to_compact_is_a_step_and_is_not_asked_again_after_a_crash_anywhere(
     by: str,

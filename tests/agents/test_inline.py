@@ -37,6 +37,7 @@ from tests.agents.deploys import (
     waits,
 )
 from tests.agents.scripts import Script, asked, calls, says
+from tests.halves import sample
 from tests.support import comes, doomed_worker, in_asyncio, journaled, pauses, rebuilt, until
 
 WAITS = Kind(waits, is_inline=True)
@@ -265,8 +266,8 @@ async def is_answered(client: AsyncClient, question: Promise) -> bool:
     return not more and only.id != question.id and only.assignees == ("user:ana",)
 
 
-@pytest.mark.parametrize("is_within", [False, True], ids=["", "within another"])
-@pytest.mark.parametrize("choice", [f"{GO_ON}delete", "delete", AS_BEFORE, NOTHING])
+@pytest.mark.parametrize("is_within", sample([False, True]), ids=["", "within another"])
+@pytest.mark.parametrize("choice", sample([f"{GO_ON}delete", "delete", AS_BEFORE, NOTHING]))
 @in_asyncio
 async def test_either_code_can_replay_any_length_of_such_a_journal(
     tmp_path: Path, choice: str, is_within: bool

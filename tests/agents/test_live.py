@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from signoff import AsyncClient, LiveText, RunState, Signoff
 from signoff.agents import Conversation, Finished, TurnEvent
@@ -116,6 +117,7 @@ async def test_what_a_model_says_and_thinks_is_read_live_and_its_response_is_jou
         assert left_in(tmp_path) == 0
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_a_worker_killed_in_mid_sentence_is_followed_by_one_that_begins_anew(tmp_path: Path) -> None:
     app = speaking_app(tmp_path)

@@ -19,6 +19,7 @@ from pydantic_ai import RunContext
 from signoff.agents import Approve, Finished, Paused, Reply
 from tests.agents.chats import Chats, returns_of
 from tests.agents.test_histories import is_whole
+from tests.halves import sample
 from tests.support import doomed_worker, in_asyncio, opened
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ UNMEASURED = {name: value for name, value in os.environ.items() if not name.star
 
 
 @in_asyncio
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", sample([signal.SIGKILL, signal.SIGTERM]))
 async def test_a_process_that_is_stopped_or_killed_leaves_its_approval_open(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -63,6 +64,7 @@ async def test_a_process_that_is_stopped_or_killed_leaves_its_approval_open(
     assert sorted(str(part.content) for part in returns_of(turn.messages)) == ["removed b", "text of slow"]
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_of_two_processes_that_answer_one_approval_at_once_one_wins_and_the_history_says_which(
     tmp_path: Path,
@@ -148,6 +150,7 @@ async def test_a_turn_with_twenty_calls_behind_it_goes_on_without_a_request_or_c
     assert sorted(first.read) == sorted(files)
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_nothing_of_a_paused_turn_stays_in_memory_when_its_worker_lets_it_go(tmp_path: Path) -> None:
     chats = Chats(tmp_path)

@@ -187,6 +187,7 @@ async def test_a_turn_that_waits_a_day_behind_twenty_calls_repeats_none_of_them(
     assert [entry.name for entry in journal if entry.kind is EntryKind.COMPLETED].count("walker:model") == 1
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_a_crash_anywhere_in_a_long_turn_repeats_no_request_and_comes_to_the_same(
     monkeypatch: pytest.MonkeyPatch,

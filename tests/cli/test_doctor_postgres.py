@@ -152,6 +152,7 @@ def test_a_server_is_examined_with_what_is_seen_through_it(here: Here, tmp_path:
         assert levels(without, "ready runs") == ["failure"]
 
 
+@pytest.mark.long
 def test_a_server_without_its_database_is_told_of(here: Here, tmp_path: Path) -> None:
     with (
         PostgresServer(settings=FAST) as database,

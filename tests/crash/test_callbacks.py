@@ -51,6 +51,7 @@ async def provided(folder: Path) -> AsyncGenerator[tuple[Signoff, AsyncHandle]]:
         await app.store.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @in_asyncio
 async def test_each_address_that_was_told_works_and_is_the_same_wherever_a_worker_is_killed(

@@ -18,6 +18,7 @@ from tests.agents.test_histories import check, is_accepted
 from tests.crash import programs
 from tests.crash.worker import work
 from tests.forks import fork
+from tests.halves import sample
 
 PATIENCE_SECONDS = 120
 
@@ -167,7 +168,7 @@ def positions(name: str, folder: Path) -> tuple[object, list[tuple[str, int]]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [*programs.NAMES, "agent_tool", programs.TURN])
+@pytest.mark.parametrize("name", sample([*programs.NAMES, "agent_tool", programs.TURN]))
 def test_a_worker_killed_at_any_journal_position_changes_no_result_and_repeats_nothing(
     name: str, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from signoff.stores.base import Store
 from signoff.stores.paging import RunFilter
 from tests.crash.poison import make_app, work
 from tests.forks import fork
+from tests.halves import sample
 from tests.support import in_asyncio
 
 PATIENCE_SECONDS = 120.0
@@ -84,7 +85,7 @@ def is_set_aside(run: Run) -> bool:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("killers", [("exits",), ("crashes",), ("exits", "alarms", "exits_at_once")])
+@pytest.mark.parametrize("killers", sample([("exits",), ("crashes",), ("exits", "alarms", "exits_at_once")]))
 @in_asyncio
 async def test_only_the_runs_that_end_their_workers_are_set_aside(
     tmp_path: Path, killers: tuple[str, ...]

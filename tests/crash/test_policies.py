@@ -10,6 +10,8 @@ import time
 from collections import Counter
 from multiprocessing.context import ForkServerProcess
 
+import pytest
+
 from signoff import Escalation
 from signoff.people.audit import verify
 from signoff.people.policies import Policy
@@ -102,6 +104,7 @@ def _check(question: Promise, events: list[AuditEvent]) -> None:
     assert question.assignees == ("user:ana", *(f"group:level{after}" for after in LEVELS))
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_reminders_escalations_and_deadlines_happen_once_while_servers_are_killed() -> None:
     seed = random.randrange(10**6)

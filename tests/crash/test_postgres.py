@@ -193,6 +193,7 @@ def server() -> Iterator[PostgresServer]:
         yield started
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @in_asyncio
 async def test_hundreds_of_runs_end_rightly_while_workers_are_killed_and_the_server_is_restarted(
@@ -326,6 +327,7 @@ async def test_of_answers_from_four_processes_one_wins_and_it_is_never_lost(
         await store.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @in_asyncio
 async def test_a_dump_taken_while_it_runs_restores_to_a_consistent_system_that_goes_on(

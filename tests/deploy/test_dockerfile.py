@@ -14,6 +14,8 @@ import pytest
 
 from tests.deploy.files import ROOT, stages
 
+pytestmark = pytest.mark.long  # it builds the wheel and installs all that is pinned
+
 PLACES = ("/src", "/wheels", "/requirements.txt", "/opt/signoff")
 
 

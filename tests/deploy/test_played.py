@@ -20,6 +20,8 @@ from tests.cli.commands import PATIENCE_SECONDS, Running, environment, signoff, 
 from tests.deploy.files import ROOT, compose, healthcheck, seconds
 from tests.postgres.server import FAST, PostgresServer
 
+pytestmark = pytest.mark.long  # the same programs as elsewhere, as compose.yaml starts them
+
 SERVICES: dict[str, Any] = compose()["services"]
 
 

@@ -146,10 +146,10 @@ def journaled_steps(snapshot: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize(
     ("from_kind", "to_kind"),
     [
-        ("sqlite", "postgres"),
-        ("postgres", "sqlite"),
         ("memory", "sqlite"),
-        ("postgres", "memory"),
+        pytest.param("sqlite", "postgres", marks=pytest.mark.long),
+        pytest.param("postgres", "sqlite", marks=pytest.mark.long),
+        pytest.param("postgres", "memory", marks=pytest.mark.long),
     ],
 )
 @in_asyncio

@@ -20,6 +20,7 @@ from signoff.flows import Execution, Executions, Interrupt
 from signoff.records import EntryKind
 from signoff.testing import Environment, MemoryStore, crash_everywhere
 from tests.flows.places import KINDS, PLACES, Case, answer_to, cases, register_all
+from tests.halves import sample
 from tests.support import in_asyncio, new_app, opened
 
 ALL = [case.name for case in cases()]
@@ -88,7 +89,7 @@ async def test_in_the_same_process(tmp_path: Path, name: str, at_once: bool) -> 
         await check(execution, made[name])
 
 
-@pytest.mark.parametrize("name", [f"{place}, {KINDS[index % 3]}" for index, place in enumerate(PLACES)])
+@pytest.mark.parametrize("name", sample(f"{place}, {KINDS[index % 3]}" for index, place in enumerate(PLACES)))
 @in_asyncio
 async def test_wherever_the_worker_dies(name: str) -> None:
     app = Signoff(MemoryStore())
@@ -152,6 +153,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_after_kill_9(tmp_path: Path) -> None:
     child = subprocess.Popen(

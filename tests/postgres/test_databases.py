@@ -13,6 +13,8 @@ from tests.postgres.databases import Databases, fresh_database, migrated_databas
 from tests.postgres.programs import program
 from tests.postgres.server import FAST, PostgresServer
 
+pytestmark = pytest.mark.long  # of the tests' own servers, which all other tests of Postgres use
+
 
 @pytest.mark.parametrize("major", versions())
 def test_a_database_is_empty_whatever_was_in_it_before(major: int) -> None:

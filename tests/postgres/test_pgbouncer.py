@@ -6,7 +6,7 @@ import pytest
 from tests.postgres.pgbouncer import PgBouncer, needs_pgbouncer
 from tests.postgres.server import FAST, PostgresServer
 
-pytestmark = needs_pgbouncer
+pytestmark = [needs_pgbouncer, pytest.mark.long]
 
 
 def test_clients_share_a_connection_and_what_was_set_on_it() -> None:

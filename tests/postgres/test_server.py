@@ -18,6 +18,8 @@ from tests.postgres.processes import wait_for_end
 from tests.postgres.programs import program
 from tests.postgres.server import DURABLE, FAST, PostgresServer
 
+pytestmark = pytest.mark.long  # of the tests' own servers, which all other tests of Postgres use
+
 SECONDS = 30.0
 
 

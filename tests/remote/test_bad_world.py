@@ -26,6 +26,7 @@ from signoff.stores.paging import RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from tests.crash import programs
+from tests.halves import sample
 from tests.remote.processes import Process, lines, slow_app
 from tests.remote.proxy import REPLY_LOST, Fate, Proxy, bad_network
 from tests.support import PATIENCE_SECONDS, in_asyncio
@@ -225,6 +226,7 @@ def check_effects(effects: Path, journals: Mapping[str, Sequence[Entry]]) -> int
     return sum(len(times) - 1 for times in executed.values() if times)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @in_asyncio
 async def test_killed_workers_killed_servers_and_a_bad_network_change_no_result_and_repeat_nothing(
@@ -247,7 +249,7 @@ async def test_killed_workers_killed_servers_and_a_bad_network_change_no_result_
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("verb", ["claim", "append", "pause", "complete", "settle"])
+@pytest.mark.parametrize("verb", sample(["append", "claim", "pause", "complete", "settle"]))
 @in_asyncio
 async def test_what_a_server_did_and_told_nobody_before_it_was_killed_is_not_done_again(
     tmp_path: Path, verb: str

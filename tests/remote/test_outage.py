@@ -19,6 +19,8 @@ from tests.postgres.server import FAST, PostgresServer
 from tests.remote.proxy import Proxy
 from tests.support import PATIENCE_SECONDS, in_asyncio
 
+pytestmark = pytest.mark.long  # minutes of outages: tests/remote/test_bad_world.py has one of each kind
+
 LEASE_SECONDS = 7.0
 FAIL_OVER_SECONDS = 9.0
 CUT_SECONDS = 13.0

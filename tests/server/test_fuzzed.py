@@ -226,6 +226,7 @@ def fuzz(
     assert not refused, "they only ever refuse:\n" + "\n".join(refused)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 + 60 * EXAMPLES)
 def test_on_a_laptop_nothing_comes_back_that_is_not_described(tmp_path: Path) -> None:
     app = app_in(tmp_path)
@@ -239,6 +240,7 @@ def test_on_a_laptop_nothing_comes_back_that_is_not_described(tmp_path: Path) ->
         fuzz(server, description, tmp_path, unanswered, phases=phases)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 + 60 * EXAMPLES)
 def test_behind_a_proxy_nothing_comes_back_that_is_not_described_whoever_asks(tmp_path: Path) -> None:
     app = app_in(tmp_path)

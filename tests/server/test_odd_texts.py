@@ -13,6 +13,7 @@ import pytest
 from signoff import Signoff
 from signoff.server import Server
 from signoff.stores.postgres import PostgresStore
+from tests.halves import sample
 from tests.postgres.databases import migrated_database
 from tests.server import workflows
 from tests.server.conftest import app_in, serving
@@ -47,7 +48,7 @@ NUMBERS = ["1e400", "-1e400", "9" * 400, "9" * 4_000, "9" * 5_000, "1.5", "NaN",
 OPTIONAL_NUMBERS = ("timeout_seconds", "delay_seconds", "start_at", "priority", "concurrency_limit", "limit")
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=sample(["postgres", "sqlite"]))
 def http(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with ExitStack() as stack:
         if request.param == "sqlite":

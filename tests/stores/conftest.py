@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stores.scene import STORES
+from tests.stores.scene import STORE_NAMES
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=STORE_NAMES)
 def store_name(request: pytest.FixtureRequest) -> str:
     return request.param

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from signoff.codec.ciphers import Ciphers, EncryptionKey
 from signoff.records import (
     AuditEvent,
@@ -260,6 +262,10 @@ STORES = {
     "postgres": postgres_scene,
     "remote": remote_scene,
 }
+STORE_NAMES = [
+    pytest.param(name, marks=pytest.mark.long) if name == "remote" else name for name in sorted(STORES)
+]
+"""For fixtures. A server has one of the other stores behind it, so what is tried through it, too, is long."""
 
 
 def rule(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

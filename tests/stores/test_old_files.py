@@ -79,6 +79,7 @@ def test_an_old_file_becomes_what_a_new_one_is(tmp_path: Path, recorded: Path) -
     assert schema_of(tmp_path / "old.db") == schema_of(tmp_path / "new.db")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)
 def test_a_migration_killed_at_any_statement_leaves_the_old_file_or_the_new_one(
     tmp_path: Path, recorded: Path

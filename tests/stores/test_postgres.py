@@ -37,6 +37,7 @@ from signoff.stores.postgres import PostgresStore
 from signoff.stores.postgres_link import Link, Statement
 from signoff.stores.postgres_writer import LOOP_WAITS
 from signoff.testing import VirtualClock
+from tests.halves import sample
 from tests.postgres.databases import fresh_database
 from tests.postgres.pgbouncer import PgBouncer, needs_pgbouncer
 from tests.postgres.server import PostgresServer
@@ -270,7 +271,7 @@ async def _everything_of(scene: Scene, id: str) -> str:
 
 
 @pytest.mark.usefixtures("lossy")
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", sample(OPERATIONS, every=6))
 @in_asyncio
 async def test_an_operation_whose_reply_was_lost_is_done_once(name: str, tmp_path: Path) -> None:
     outcomes: list[tuple[str, str]] = []

@@ -43,6 +43,7 @@ from signoff.stores.paging import (
 )
 from signoff.stores.postgres import PostgresStore
 from signoff.tokens import hash_of
+from tests.halves import sample
 from tests.postgres.databases import fresh_database, versions
 from tests.stores.scene import GROUP, KEPT_FAILURE, NO, SUCCESS, WORKFLOW, YES, entry
 
@@ -447,7 +448,7 @@ class Database:
 
 @pytest.fixture(
     scope="module",
-    params=KINDS.values(),
+    params=sample(KINDS.values()),
     ids=KINDS,
 )
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:

@@ -145,6 +145,7 @@ def test_several_processes_may_create_one_file_at_once(tmp_path: Path) -> None:
         command.__exit__(None, None, None)
 
 
+@pytest.mark.long
 def test_a_process_killed_at_any_statement_of_a_migration_leaves_a_file_that_opens_whole(
     tmp_path: Path,
 ) -> None:

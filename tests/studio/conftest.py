@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Final
 
 import httpx
 import pytest
@@ -14,12 +15,56 @@ from tests.chromium import ARGUMENTS, CHROMIUM
 from tests.server.conftest import app_in, serving
 from tests.support import OnThread
 
+WALKS: Final = {
+    "test_places": None,  # its own marks leave each page once
+    "test_inbox": None,
+    "test_all_like": ("test_what_is_said_before_is_what_is_approved_afterwards",),
+    "test_answer_links": ("test_axe_finds_nothing_serious_on_a_links_page[approval-dark phone]",),
+    "test_badge": ("test_the_tab_says_how_many_wait_for_me_whatever_others_are_asked",),
+    "test_bulk": ("test_all_that_are_shown_are_rejected_with_one_reason_by_keys",),
+    "test_crowded_inbox": ("test_all_are_scrolled_through_with_few_rows_in_the_page",),
+    "test_deciding": (
+        "test_a_question_is_claimed_and_released_by_a_key",
+        "test_a_question_is_delegated_by_keys_and_a_refusal_keeps_what_was_typed",
+        "test_of_several_who_decide_each_sees_who_has_voted",
+        "test_on_a_phone_nothing_is_wider_than_the_page",
+    ),
+    "test_forms": (
+        "test_a_form_is_filled_by_keyboard_and_told_at_once_what_is_wrong",
+        "test_changes_of_a_proposal_are_shown_as_they_are_typed_and_are_what_the_run_gets",
+    ),
+    "test_graph": ("test_a_chunk_that_waits_leads_to_its_question_and_goes_on_while_one_looks",),
+    "test_groups_said": ("test_what_a_group_is_asked_is_answered_by_who_says_that_they_are_in_it",),
+    "test_live": None,
+    "test_many_tabs": ("test_where_a_browser_has_no_locks_each_tab_has_its_own_stream",),
+    "test_origins": ("test_a_questions_page_says_from_where_it_was_answered_and_claimed",),
+    "test_palette": ("test_it_goes_to_a_question_approves_it_and_goes_to_its_run",),
+    "test_plain_pages": (
+        "test_the_navigation_has_what_a_role_allows",
+        "test_a_schedule_is_made_paused_resumed_and_deleted",
+        "test_a_group_is_paused_resumed_and_limited",
+        "test_a_keys_secret_is_shown_once_and_opens_what_was_chosen",
+    ),
+    "test_prefix": ("test_what_happens_is_told_there_and_what_is_decided_arrives[taken off]",),
+    "test_runs": (
+        "test_a_runs_timeline_grows_while_one_looks",
+        "test_a_run_is_cancelled_by_who_looks_at_it",
+        "test_a_failure_is_shown_with_its_traceback",
+    ),
+    "test_samples": (),
+    "test_start": ("test_a_run_gets_what_was_typed",),
+    "test_views": ("test_the_search_is_reached_by_a_key_and_finds_words_in_any_order",),
+}
+"""A walk through what a person does on each page, by file; None: all of it. The other tests of these files are long."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if CHROMIUM is not None:
-        return
     for item in filter(_is_here, items):
-        item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
+        walks = WALKS.get(item.path.stem)
+        if walks is not None and not {item.name, item.name.partition("[")[0]} & {*walks}:
+            item.add_marker(pytest.mark.long)
+        if CHROMIUM is None:
+            item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
 
 
 def _is_here(item: pytest.Item) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from signoff.server import Server
+from tests.halves import sample
 from tests.studio.axe import OF_COLOURS, serious
 from tests.studio.patience import patient
 from tests.studio.pictures import take_picture
@@ -23,7 +24,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "has_touch": True},
     "dark phone": {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}, "has_touch": True},
 }
-WINDOWS = ("light", "dark phone")
+WINDOWS = sample(["light", "dark phone"])
 """The looks that pages come in; there they are looked at by day and by night."""
 ADMIN = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": "admin"}
 SUMS_SHIFTS = """
@@ -107,7 +108,15 @@ def window(request: pytest.FixtureRequest, browser: Browser, rooms: Server) -> I
     context.close()
 
 
-@pytest.fixture(scope="module", params=PLACES)
+FIRST_OF_ROUTES = {place.route: name for name, place in reversed(PLACES.items())}.values()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in FIRST_OF_ROUTES else pytest.param(name, marks=pytest.mark.long) for name in PLACES
+    ],
+)
 def visit(request: pytest.FixtureRequest, window: Window) -> Visit:
     """Look at a page, by day and by night."""
     place, page = PLACES[request.param], window.page
@@ -200,7 +209,7 @@ def test_the_first_tab_leads_to_the_content_and_what_has_the_focus_shows_it(page
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", sample(["dark", "light"]))
 @pytest.mark.parametrize(
     ("address", "button"),
     [("/schedules", "New schedule"), ("/schedules", "Delete"), ("/workers", "Limit"), ("/keys", "New key")],
