@@ -22,11 +22,12 @@ from signoff.stores.base import Store
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.agents.chats import Chats
+from tests.halves import sample
 from tests.places import NewStore
 from tests.server.conftest import serving
 from tests.support import in_asyncio
 
-WAYS = pytest.mark.parametrize("way", ["store", "server"])
+WAYS = pytest.mark.parametrize("way", sample(["store", "server"]))
 
 
 class Talk:

@@ -18,6 +18,7 @@ from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, RunState
 from tests.engine import test_replay
 from tests.engine.test_replay import SEED, Program, Trace, World, a_program, interpreting, live, traces
+from tests.halves import sample
 from tests.support import (
     asked,
     comes,
@@ -713,7 +714,7 @@ def a_branch(chance: random.Random, *, is_within: bool) -> Program:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("is_within", [False, True], ids=["", "within another"])
+@pytest.mark.parametrize("is_within", sample([False, True]), ids=["", "within another"])
 @in_asyncio
 async def test_what_is_beside_a_branch_meets_the_same_without_it_at_any_length_of_the_journal(
     tmp_path: Path, is_within: bool

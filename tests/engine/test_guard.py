@@ -25,6 +25,7 @@ from signoff.errors import BusyLoop, NotInStep, WaitsForNothing
 from signoff.records import EntryKind
 from tests import forks
 from tests.engine.stubborn import LAYOUTS
+from tests.halves import sample
 from tests.support import fails, in_asyncio, journaled, new_app, running
 
 Code = Callable[[Context], Awaitable[Any]]
@@ -205,7 +206,9 @@ _FOR_C = {"frees_again_and_again", "catches_for_weak_references"}
 
 
 @pytest.mark.parametrize("lines", ["drive", "drive_on_one_line"])
-@pytest.mark.parametrize("layout", LAYOUTS if sys.version_info >= (3, 12) else sorted({*LAYOUTS} - _FOR_C))
+@pytest.mark.parametrize(
+    "layout", sample(LAYOUTS if sys.version_info >= (3, 12) else sorted({*LAYOUTS} - _FOR_C), every=6)
+)
 def test_code_that_catches_its_interruption_is_left_in_whatever_layout(
     tmp_path: Path, layout: str, lines: str
 ) -> None:
@@ -214,10 +217,12 @@ def test_code_that_catches_its_interruption_is_left_in_whatever_layout(
 
 @pytest.mark.parametrize(
     "layout",
-    [
-        *("catches_all", "suppresses_all", "goes_on_in_finally", "catches_at_each_level"),
-        *("catches_in_an_iterator", "never_frees", "logs_its_errors"),
-    ],
+    sample(
+        (
+            *("catches_all", "suppresses_all", "goes_on_in_finally", "catches_at_each_level"),
+            *("catches_in_an_iterator", "never_frees", "logs_its_errors"),
+        )
+    ),
 )
 def test_code_that_catches_its_interruption_and_goes_on_is_stopped_as_well(
     tmp_path: Path, layout: str

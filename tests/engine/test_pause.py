@@ -356,6 +356,7 @@ async def test_no_answer_is_lost_in_thousands_of_races_with_a_pause(tmp_path: Pa
     _reached.clear()
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_a_worker_holds_nothing_of_100_000_paused_runs_and_goes_on_with_any(tmp_path: Path) -> None:
     app = new_app(tmp_path)

@@ -263,9 +263,10 @@ STORES = {
     "remote": remote_scene,
 }
 STORE_NAMES = [
-    pytest.param(name, marks=pytest.mark.long) if name == "remote" else name for name in sorted(STORES)
+    pytest.param(name, marks=pytest.mark.long) if name in ("postgres", "remote") else name
+    for name in sorted(STORES)
 ]
-"""For fixtures. A server has one of the other stores behind it, so what is tried through it, too, is long."""
+"""For fixtures. `make test` tries the rules in memory and on files; on Postgres and through a server they are long."""
 
 
 def rule(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

@@ -158,7 +158,7 @@ def test_nothing_moves_while_the_page_comes(visit: Visit) -> None:
     assert visit.shifted <= GOOD_SHIFT
 
 
-@pytest.mark.parametrize("name", ["group", "run", "flow", "approval", "workers"])
+@pytest.mark.parametrize("name", sample(["approval", "group", "run", "flow", "workers"]))
 def test_nothing_moves_where_what_was_asked_for_first_comes_last(
     browser: Browser, rooms: Server, name: str
 ) -> None:
@@ -212,7 +212,12 @@ def test_the_first_tab_leads_to_the_content_and_what_has_the_focus_shows_it(page
 @pytest.mark.parametrize("scheme", sample(["dark", "light"]))
 @pytest.mark.parametrize(
     ("address", "button"),
-    [("/schedules", "New schedule"), ("/schedules", "Delete"), ("/workers", "Limit"), ("/keys", "New key")],
+    [
+        ("/schedules", "New schedule"),
+        pytest.param("/schedules", "Delete", marks=pytest.mark.long),
+        pytest.param("/workers", "Limit", marks=pytest.mark.long),
+        pytest.param("/keys", "New key", marks=pytest.mark.long),
+    ],
 )
 def test_axe_finds_nothing_serious_in_a_dialog(
     page: Page, scheme: Literal["light", "dark"], address: str, button: str
