@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -308,3 +310,54 @@ def test_a_file_that_no_disk_can_have_is_refused(here: Here, shop: Path) -> None
 def test_help_shows_only_ranges_that_have_a_bound(here: Here, tmp_path: Path) -> None:
     for command in ("answer", "start", "prune", "move-deadline", "worker", "server", "dev"):
         assert "<=None" not in here(command, "--help", cwd=tmp_path).out
+
+
+@pytest.mark.parametrize("command", ["runs", "runs --json", "audit export"])
+def test_a_reader_that_has_enough_is_no_failure(here: Here, shop: Path, command: str) -> None:
+    store = ("--store", "sqlite:///signoff.db")
+    assert here("start", "refund", "--arg", '"o-1"', *store, cwd=shop).code == 0
+    ended = subprocess.run(
+        f"{sys.executable} -m signoff {command} {' '.join(store)} | true; exit ${{PIPESTATUS[0]}}",
+        cwd=shop,
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "code"), [("runs >&-", 0), ("runs >&- 2>&- <&-", 0), ("answer q --approve <&- 2>&-", NOT_FOUND)]
+)
+def test_a_process_without_standard_streams_has_its_exit_code(
+    here: Here, shop: Path, line: str, code: int
+) -> None:
+    store = "--store sqlite:///signoff.db"
+    assert here("start", "refund", "--arg", '"o-1"', *store.split(), cwd=shop).code == 0
+    command, _, closed = line.partition(" ")
+    ended = subprocess.run(
+        f"{sys.executable} -m signoff {command} {store} {closed}",
+        cwd=shop,
+        shell=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == code
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"audit export --after {10**30}",
+        f"audit verify --expect {'9' * 5000}:{'0' * 64}",
+        "start add --arg \u202ea",
+        f"start add --arg {'x' * 5000}",
+    ],
+)
+def test_absurd_arguments_are_refused_in_one_short_line(here: Here, shop: Path, line: str) -> None:
+    ended = here(*line.split(), "--store", "sqlite:///signoff.db", cwd=shop)
+    assert (ended.code, ended.err.count("\n")) == (USAGE, 1)
+    assert ended.err.rstrip("\n").isprintable()

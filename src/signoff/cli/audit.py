@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import click
 from pydantic_core import from_json, to_json
@@ -19,6 +19,9 @@ from signoff.people.audit import AT_ONCE, verify
 from signoff.records import AuditEvent, Seal
 from signoff.wire import to_wire
 
+LAST_SEQ: Final = 2**63 - 1
+"""The largest seq that a store can have."""
+
 
 class HeadOption(click.ParamType[tuple[int, str]]):
     """An argument such as ``41:9f86d0...``: an event's seq and its hash."""
@@ -28,7 +31,7 @@ class HeadOption(click.ParamType[tuple[int, str]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, str]:
-        match = re.fullmatch(r"(\d+):([0-9a-f]{64})", value)
+        match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", value)
         if match is None:
             self.fail(f"{value!r} is no SEQ:HASH as `signoff audit verify` prints it", param, ctx)
         return int(match[1]), match[2]
@@ -70,7 +73,7 @@ async def list_events(client: AsyncClient, out: Output, after: str | None, limit
 
 
 @audit.command()
-@click.option("--after", type=int, default=-1, help="Only events after this seq.")
+@click.option("--after", type=click.IntRange(-1, LAST_SEQ), default=-1, help="Only events after this seq.")
 @on_client
 async def export(client: AsyncClient, out: Output, after: int) -> None:
     """Print all sealed events as JSON lines, with their hashes."""

@@ -97,8 +97,14 @@ def _write_json(file: TextIO, value: Any) -> None:
 def _console(file: TextIO) -> Console:
     from rich.console import Console
 
+    class Pipe(Console):
+        """Leaves it to the command line to end where the reader is gone: rich would end with 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     width = None if file.isatty() else _WIDE
-    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    return Pipe(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 def _print(console: Console, text: str, style: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -46,7 +47,22 @@ from signoff.errors import SignoffError, WrongAnswer
 from signoff.people.schemas import shorten
 
 
+class _NobodyReads(Exception):
+    """The reader of the output has enough, which is no failure."""
+
+
+class _Root(click.Group):
+    """Passes by click, which ends with 1 when the reader of the output is gone."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _NobodyReads from error
+
+
 @click.group(
+    cls=_Root,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Where commands look: --url or --store, else SIGNOFF_URL or SIGNOFF_STORE, else
@@ -120,6 +136,7 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
+    _open_closed_streams()
     tolerate_unencodable(sys.stdout, sys.stderr)
     out = Output("--json" in arguments)
     try:
@@ -136,7 +153,7 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(out, _usage(error), ExitCode.USAGE, {})
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has enough
+    except _NobodyReads:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except UnicodeEncodeError:
@@ -148,6 +165,13 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:  # a file or a store that cannot be opened
         named = "" if error.filename is None else f": {shorten(str(error.filename))}"
         return _fail(out, f"{error.strerror or error}{named}", ExitCode.UNAVAILABLE, {})
+
+
+def _open_closed_streams() -> None:
+    """Give a process that was started without standard streams (``>&-``, some supervisors) ones that go nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 for good
 
 
 def _is_text(argument: str) -> bool:

@@ -15,6 +15,7 @@ import click
 
 from signoff.client import KEY_VARIABLE
 from signoff.exact_json import read_exactly
+from signoff.people.schemas import shorten
 
 
 class JsonValue(click.ParamType[Any]):
@@ -84,11 +85,11 @@ def parse_json(text: str, param: click.Parameter | None = None, ctx: click.Conte
     except RecursionError:
         raise click.BadParameter("the JSON is nested too deep", ctx=ctx, param=param) from None
     except ValueError:
-        quoted = json.dumps(text, ensure_ascii=False)
+        quoted = shorten(json.dumps(text, ensure_ascii=False))
         named = re.fullmatch(r"([A-Za-z_]\w*)=.*", text, re.DOTALL)
         by_name = f"; an argument by name is written --kwargs '{{\"{named[1]}\": ...}}'" if named else ""
         raise click.BadParameter(
-            f"{text!r} is not JSON; a text is written '{quoted}'{by_name}", ctx=ctx, param=param
+            f"{shorten(repr(text))} is not JSON; a text is written '{quoted}'{by_name}", ctx=ctx, param=param
         ) from None
     try:
         read_exactly(text)
