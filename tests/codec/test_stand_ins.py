@@ -17,6 +17,7 @@ import requests
 
 from signoff import codec
 from signoff.errors import InvalidValue, StepFailed
+from tests.halves import sample
 
 LIBRARY = """
 class LibError(OSError):
@@ -182,7 +183,7 @@ if __name__ == "__main__": record() if sys.argv[1:] == ["record"] else check(sys
 """
 
 
-@pytest.mark.parametrize("by_module", [False, True])
+@pytest.mark.parametrize("by_module", sample([False, True]))
 def test_a_class_of_a_script_is_the_same_where_its_module_is_imported(
     tmp_path: Path, by_module: bool
 ) -> None:

@@ -31,6 +31,7 @@ def counting() -> Flow:
     return flow
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_a_thousand_interrupts_of_one_execution_are_open_at_once_and_each_gets_its_own_answer(
     tmp_path: Path,
@@ -60,6 +61,7 @@ async def test_a_thousand_interrupts_of_one_execution_are_open_at_once_and_each_
             assert state == {"answers": [number * 2 for number in range(1000)]}
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_what_an_idle_execution_is_rebuilt_from_stays_short_and_nothing_is_lost_by_it(
     tmp_path: Path,

@@ -81,9 +81,17 @@ def test_holidays_do_not_count() -> None:
     assert local(own.after(epiphany, 2 * HOUR)) == "2026-01-08 10:00"
 
 
+WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def minutes_of(time: str) -> int:
+    hour, minute = time.split(":")
+    return 60 * int(hour) + int(minute)
+
+
 @st.composite
 def calendars(draw: st.DrawFn) -> dict[str, Any]:
-    days = draw(st.lists(st.sampled_from(["mon", "tue", "wed", "thu", "fri", "sat", "sun"]), min_size=1))
+    days = draw(st.lists(st.sampled_from(WEEK), min_size=1))
     edges = sorted(draw(st.sets(st.integers(0, 96), min_size=2, max_size=6)))
     texts = [f"{edge // 4:02}:{edge % 4 * 15:02}" for edge in edges]
     return {
@@ -109,12 +117,14 @@ def minute_by_minute(
 ) -> float:
     """Look at the clock each minute; nothing opens or closes within one."""
     at, left, zone = start, seconds, ZoneInfo(timezone)
+    weekdays = {WEEK.index(day) for day in days}
+    times = [(minutes_of(opens), minutes_of(closes)) for opens, closes in hours]
     while True:
         next_minute = (math.floor(at / 60) + 1) * 60.0
         clock = datetime.fromtimestamp(at, zone)
-        shown = clock.strftime("%H:%M")
-        is_open = clock.strftime("%a").lower() in days and clock.date() not in holidays
-        if is_open and any(opens <= shown < closes for opens, closes in hours):
+        shown = 60 * clock.hour + clock.minute
+        is_open = clock.weekday() in weekdays and clock.date() not in holidays
+        if is_open and any(opens <= shown < closes for opens, closes in times):
             if left <= next_minute - at:
                 return at + left
             left -= next_minute - at

@@ -39,14 +39,15 @@ OPERATIONS = {f"{method} {path}": operation for method, path, operation in opera
 
 def check(described: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
     """Raise ValidationError unless a value is what a schema of the description says."""
+    assert described is LAPTOP or described is BEHIND_PROXY
     _validator(described is LAPTOP, json.dumps(schema)).validate(value)
 
 
 @functools.cache
 def _validator(is_laptop: bool, schema: str) -> jsonschema_rs.Draft202012Validator:
     """Made once for each schema: the same few problems are replies of every operation."""
-    described = LAPTOP if is_laptop else BEHIND_PROXY
-    return jsonschema_rs.Draft202012Validator({**json.loads(schema), "components": described["components"]})
+    components = (LAPTOP if is_laptop else BEHIND_PROXY)["components"]
+    return jsonschema_rs.Draft202012Validator({**json.loads(schema), "components": components})
 
 
 def replies(operation: dict[str, Any]) -> Iterator[tuple[int, str, dict[str, Any]]]:
