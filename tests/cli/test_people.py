@@ -171,12 +171,12 @@ def test_on_a_terminal_a_form_is_put_field_by_field_until_it_is_right(here: Here
     with on_terminal("answer", question, "--user", "ana", cwd=open_shop) as terminal:
         terminal.expect("Where to?")
         terminal.type("street:", "Main St")
-        terminal.type("parcels [integer]:", '"many"')
+        terminal.type("parcels [whole number]:", '"many"')
         terminal.type("express (optional) [y/n] [n]:", "y")
         terminal.type("Note:", "")
         terminal.expect('parcels: "many" is not of type "integer"')
         terminal.type("street:", "Main St")
-        terminal.type("parcels [integer]:", "3")
+        terminal.type("parcels [whole number]:", "3")
         terminal.type("express (optional) [y/n] [n]:", "y")
         terminal.expect("is answered")
         assert terminal.ends() == 0
@@ -234,7 +234,7 @@ def test_on_a_terminal_a_proposal_is_shown_with_help_and_attachments_and_edited_
         terminal.expect('"parcels": 2')
         terminal.type("[a]pprove, [e]dit and approve, [r]eject:", "e")
         terminal.type("street [Main St]:", "")
-        terminal.type("parcels [integer] [2]:", "3")
+        terminal.type("parcels [whole number] [2]:", "3")
         terminal.type("express (optional) [y/n] [n]:", "")
         terminal.type("Note:", "")
         terminal.expect("approved with 1 edit")
