@@ -684,3 +684,22 @@ def test_a_record_makes_nothing_but_exceptions_and_data(name: str) -> None:
 def test_what_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue, match="no record of an error"):
         codec.decode_error(text)
+
+
+class Empty(Exception):
+    def __len__(self) -> int:
+        return 0
+
+
+class Falsy(Exception):
+    def __bool__(self) -> bool:
+        raise RuntimeError("nobody may ask")
+
+
+@pytest.mark.parametrize("kind", [Empty, Falsy])
+def test_an_error_that_says_it_is_false_is_rebuilt(kind: type[Exception]) -> None:
+    error = ValueError("for")
+    error.__cause__ = kind("nothing in it")
+    rebuilt = codec.round_trip_error(error)[1]
+    assert type(rebuilt.__cause__) is kind
+    assert type(codec.round_trip_error(kind("nothing in it"))[1]) is kind

@@ -467,8 +467,15 @@ async def test_a_function_may_close_over_more_or_less() -> None:
     def made_with(**more: Any) -> Make:
         def make(id: str) -> Callable[[], Any]:
             if more:
-                return lambda: (pay(id), more)[0]
-            return lambda: pay(id)
+
+                def pays() -> Any:
+                    return (pay(id), more)[0]
+            else:
+
+                def pays() -> Any:
+                    return pay(id)
+
+            return pays
 
         return make
 

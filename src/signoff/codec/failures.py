@@ -274,7 +274,9 @@ def _traceback(error: BaseException) -> str:
 
 def _rebuild(record: dict[str, Any]) -> Exception:
     """Make the error that a record describes, its causes and its notes."""
-    error = _instance(record) or _stand_in(record)
+    error = _instance(record)
+    if error is None:  # not ``or``: its class may say that it is false, as one with a length does
+        error = _stand_in(record)
     if error is None:
         name = record["type"].replace(":", ".").removeprefix("builtins.")
         error = StepFailed(name, record["message"])

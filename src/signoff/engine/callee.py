@@ -18,7 +18,8 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from signoff import codec
-from signoff.engine.inputs import READABLE, argument_text, folded_object, own
+from signoff.engine.functions import PART, identity_of, named_by
+from signoff.engine.inputs import BRINGING, READABLE, argument_text, folded_object, own
 from signoff.engine.step_options import StepOptions
 
 _LARGEST: Final = 2**63
@@ -39,9 +40,12 @@ class Callee:
 
     __slots__ = (
         "_heads",
+        "_kind",
+        "_name",
         "_names",
         "_of",
         "_single",
+        "_tail",
         "is_async",
         "is_bound",
         "is_own",
@@ -70,6 +74,11 @@ class Callee:
         if code.co_kwonlyargcount > len(function.__kwdefaults__ or ()):
             self.most = -1
         self.options = StepOptions(returns=returns)
+        self._name = function.__name__ if named_by(function.__name__, function) else ""
+        self._tail = _tail(function)
+        self._kind: weakref.ref[type] | None = (
+            None  # of a method, the class whose object it was called on last
+        )
         self._names = names = code.co_varnames[int(is_bound) : code.co_argcount]
         self._heads = [f"{json.dumps(name)}:" for name in names]
         self._single = (
@@ -79,6 +88,21 @@ class Callee:
     def is_of(self, function: object) -> bool:
         """Whether this is known of that very function."""
         return self._of() is function
+
+    def tail_of(self, name: str, function: object) -> str | None:
+        """Return the end of the inputs of a step, which names its function; None if the step's name does.
+
+        Args:
+            name: The step's name.
+            function: What it calls: the function, or a method of which this is the function.
+        """
+        if not self.is_bound:
+            return None if name == self._name else self._tail
+        kind = type(cast("MethodType", function).__self__)
+        if self._kind is None or self._kind() is not kind:
+            self._kind = weakref.ref(kind)
+            self._tail = _tail(function)
+        return self._tail
 
     def inputs_of(self, call: str, args: Sequence[Any]) -> str | None:
         """Return the text of a call's inputs, as ``arguments_text`` makes it.
@@ -104,6 +128,8 @@ class Callee:
                 parts.append(head + _CONSTANTS[each])
             elif kind is str and (text := _readable(each)) is not None:
                 parts.append(head + text)
+            elif kind in BRINGING:
+                return None  # it may bring something along
             else:
                 others.append(len(parts))
                 parts.append(head + argument_text(call, self._of(), self._names[len(parts)], each))
@@ -116,6 +142,10 @@ class Callee:
                     text = argument_text(call, self._of(), self._names[index], each)
                     parts[index] = self._heads[index] + text
         return f'{{"args":{folded_object(parts)}}}'
+
+
+def _tail(function: object) -> str:
+    return f'"{PART}":{json.dumps(identity_of(function))}}}'
 
 
 def _readable(text: str) -> str | None:

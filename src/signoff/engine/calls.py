@@ -7,25 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from signoff import codec
 from signoff.engine.built import Built
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.callee import Callee
 from signoff.engine.captured import (
+    WITH_CODE,
+    argument_captures,
     brings_nothing,
     captured_texts,
     is_process_wide,
+    note_variables,
     warn_of_unstable_self,
 )
 from signoff.engine.copies import are_unchanging
+from signoff.engine.functions import PART as FUNCTION_PART
+from signoff.engine.functions import identity_of, is_setting, is_swap, named_by, wraps
 from signoff.engine.given import Given
 from signoff.engine.inputs import CAPTURED, arguments_text, compared_text, folded, inputs_text, own
 from signoff.engine.retry import RetryPolicy
@@ -162,6 +168,18 @@ class Call(Built, Generic[T]):
         """
         return False
 
+    def is_other(
+        self, functions: Sequence[tuple[str, str]], roots: Sequence[object], codes: Sequence[CodeType]
+    ) -> bool:
+        """Whether it is another call for functions that the journal has otherwise.
+
+        Args:
+            functions: Their identities, as the journal and this call have them.
+            roots: What all runs share, besides modules.
+            codes: The code of the run.
+        """
+        return False
+
     def settle(self, entry: Entry) -> None:
         """Give the code what the journal holds as this call's outcome."""
         assert self.future is not None
@@ -263,6 +281,14 @@ class StepCall(Call[Any]):
         """What all runs of the workflow share, besides modules."""
         return self._execution.shared
 
+    def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it is a step of the run whose code runs on a loop."""
+        return self._execution.loop is loop
+
+    def disturb(self, error: OutsideWorkflow) -> None:
+        """Stop the run, retryably: code of the step has woken code of the run, which a replay would not."""
+        self._execution.refuse(error)
+
     def voice_of(self, attempt: int) -> Voice | None:
         """Return the voice of an attempt; None if it has ended. From any thread."""
         return None if self.speech is None else self.speech.voice(self, attempt)
@@ -307,12 +333,15 @@ class StepCall(Call[Any]):
             and not self.kwargs
             and (not callee.is_bound or brings_nothing(self.function))
         ):
-            if callee.is_own or not self.args:
+            if callee.is_own:
                 return None
+            tail = callee.tail_of(self.name, self.function)
+            if not self.args:
+                return tail and "{" + tail
             if self.context_given is None:
                 text = callee.inputs_of(self.name, self.args)
                 if text is not None:
-                    return text
+                    return f"{text[:-1]},{tail}" if tail else text
         parts = dict[str, str]()
         if options.compare is not UNSAID:
             if options.compare is not None:
@@ -321,14 +350,41 @@ class StepCall(Call[Any]):
             text = arguments_text(self.name, self.function, self.args, self.kwargs, self.context_given)
             if text is not None:
                 parts["args"] = text
-            captured = captured_texts(self.function)
+            captured = captured_texts(self.function) | self._argument_captures()
             if captured:
                 parts[CAPTURED] = inputs_text(captured) or "{}"
             elif not isinstance(self.function, FunctionType):
                 warn_of_unstable_self(self.name, self.function, self._execution.shared)
+            if not named_by(self.name, self.function):
+                parts[FUNCTION_PART] = json.dumps(identity_of(self.function))
         if options.key is not None:
             parts["key"] = json.dumps(options.key)
         return inputs_text(parts)
+
+    def _argument_captures(self) -> dict[str, str]:
+        held = [*self.args, *self.kwargs.values()]
+        if isinstance(cast("object", self.function), functools.partial):
+            made = cast("functools.partial[Any]", self.function)
+            held += [*made.args, *made.keywords.values()]
+        found = False
+        for each in held:
+            if isinstance(each, WITH_CODE):
+                note_variables(cast("Any", each), self._execution.codes)
+                found = True
+        if not found:
+            return {}
+        return argument_captures(self.function, self.args, self.kwargs)
+
+    def is_other(
+        self, functions: Sequence[tuple[str, str]], roots: Sequence[object], codes: Sequence[CodeType]
+    ) -> bool:
+        own_function = identity_of(self.function)
+        for was, now in functions:
+            if now == own_function and (wraps(self.function, was) or is_setting(was, self.function, roots)):
+                continue
+            if is_swap(was, now, codes):
+                return True
+        return False
 
     def explains(
         self, found: Sequence[tuple[str, str]], recorded: Mapping[str, Any], roots: Sequence[object]
@@ -342,7 +398,7 @@ class StepCall(Call[Any]):
         if len(names) < len(found):
             return False
         captured: dict[str, Any] = recorded.get(CAPTURED, {})
-        return is_process_wide(self.function, names, captured, roots)
+        return is_process_wide(self.function, names, captured, roots, self.args, self.kwargs)
 
     def outcome(self, entry: Entry) -> Any:
         self.ends = self._execution.past.ends.get(self.n, ())

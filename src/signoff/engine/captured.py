@@ -13,14 +13,15 @@ import json
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 from weakref import WeakSet
 
 from signoff.codec.stable import GETTERS, Unstable, of_library, stable_text, state_text
 from signoff.engine import process_wide
 from signoff.engine.copies import UNCHANGING, Memo, copied, is_data
-from signoff.engine.inputs import folded, own, short_text
+from signoff.engine.functions import function_text
+from signoff.engine.inputs import FUNCTIONS, folded, names_of, own, short_text
 from signoff.own_logs import own_logger
 
 log = own_logger("signoff.workflow")
@@ -36,7 +37,7 @@ _NONE: Final = frozenset[str]()
 SCALARS: Final = UNCHANGING - {type, FunctionType, types.BuiltinFunctionType}
 """Types of values that surely have a stable form and nothing that could be changed in place."""
 
-_WITH_CODE: Final = (FunctionType, types.MethodType, functools.partial)
+WITH_CODE: Final = (FunctionType, types.MethodType, functools.partial)
 _SIZED: Final = (list, tuple, set, frozenset, dict)
 _WITHOUT_TEXT: Final = (type, FunctionType)
 
@@ -97,7 +98,7 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
             value = cell.cell_contents
         except ValueError:  # nothing is in it yet
             continue
-        if not isinstance(value, _WITH_CODE):
+        if not isinstance(value, WITH_CODE):
             continue
         inner = _plain_function(cast("object", value))
         if inner is not None and not _stands_alone(inner) and id(inner.__code__) not in _owned:
@@ -148,17 +149,33 @@ def changed_values(function: FunctionType, values: tuple[Any, ...]) -> bool:
 
 
 def captured_texts(function: Function) -> dict[str, str]:
-    """Return the texts of what a function brings along, by name."""
+    """Return the texts of what a function brings along, by name; of functions their identities."""
     if brings_nothing(function):
         return {}
     values = own_values(function)
     if values is not None and not process_wide.is_known(function):
         names = cast("FunctionType", function).__code__.co_freevars
         return {name: short_text(value) for name, value in zip(names, values, strict=True)}
+    return _texts_of(_held(function, "", set()))
+
+
+def argument_captures(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts of what the functions among the arguments of a step bring along: ``work.order`` and such.
+
+    Args:
+        function: The function of the step.
+        args: Its arguments by position.
+        kwargs: Its arguments by name.
+    """
+    return _texts_of(_held_by_arguments(function, args, kwargs))
+
+
+def _texts_of(held: Iterable[Held]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for held in _held(function, "", set()):
-        if (text := _text_of(held)) is not None:
-            found[held.name] = text
+    for each in held:
+        text = function_text(each.value) if type(each.value) in FUNCTIONS else _text_of(each)
+        if text is not None:
+            found[each.name] = text
     return found
 
 
@@ -241,7 +258,12 @@ def warn_of_unstable_self(step: str, function: Function, roots: Sequence[object]
 
 
 def is_process_wide(
-    function: Function, names: Iterable[str], recorded: Mapping[str, Any], roots: Sequence[object]
+    function: Function,
+    names: Iterable[str],
+    recorded: Mapping[str, Any],
+    roots: Sequence[object],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] = MappingProxyType({}),
 ) -> bool:
     """Whether values that a function brings along are those of the process, which a replay does not compare.
 
@@ -253,8 +275,11 @@ def is_process_wide(
         names: The names of the values.
         recorded: What the journal has under these names.
         roots: What the process has, besides modules.
+        args: The arguments of the step by position: functions among them bring values along, too.
+        kwargs: Its arguments by name.
     """
-    held = {each.name: each for each in _held(function, "", set())}
+    brought = [*_held(function, "", set()), *_held_by_arguments(function, args, kwargs)]
+    held = {each.name: each for each in brought}
     return all(name in held and _is_of_process(held[name], recorded.get(name), roots) for name in names)
 
 
@@ -445,6 +470,16 @@ def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
         yield Held(f"{prefix}self", bound, bound, False)
 
 
+def _held_by_arguments(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Held]:
+    while isinstance(function, functools.partial):
+        made = cast("functools.partial[Any]", function)
+        function, args, kwargs = made.func, (*made.args, *args), {**made.keywords, **kwargs}
+    named = [*zip(names_of(function, len(args)), args, strict=True), *kwargs.items()]
+    for name, value in named:
+        if isinstance(value, WITH_CODE):
+            yield from _held(cast("object", value), f"{name}.", set())
+
+
 def _held_by_function(function: FunctionType, prefix: str, seen: set[int]) -> Iterator[Held]:
     if _is_global(function):
         return
@@ -457,6 +492,8 @@ def _held_by_function(function: FunctionType, prefix: str, seen: set[int]) -> It
         if is_own and name not in _owned_by(function):
             continue  # of the code that made the workflow
         if callable(value):
+            if type(cast("object", value)) in FUNCTIONS:
+                yield Held(prefix + name, value, function, is_own)
             yield from _held(value, f"{prefix}{name}.", seen)
         else:
             yield Held(prefix + name, value, function, is_own)

@@ -29,7 +29,7 @@ from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
 from signoff.engine.inputs import KEY as INPUTS
-from signoff.engine.inputs import differing, said
+from signoff.engine.inputs import differing, other_functions, said
 from signoff.engine.loop import (
     UNKNOWN_LINE,
     Stuck,
@@ -341,7 +341,10 @@ class Execution:
             return
         was, now = inputs_in(recorded), json.loads(call.inputs or "{}")
         found = differing(was, now)
-        if found and not call.explains(found, was, self.shared):
+        functions = other_functions(was, now)
+        if (found and not call.explains(found, was, self.shared)) or (
+            functions and call.is_other(functions, self.shared, self.codes())
+        ):
             self._fail_for(call, was, now, self._here())
 
     def _here(self) -> str:

@@ -17,6 +17,7 @@ from pydantic_core import to_json
 
 from signoff.codec.refusals import name_of
 from signoff.codec.stable import LEFT_OUT, Unstable, stable_text
+from signoff.engine.functions import FUNCTION, PART, function_text, swapped
 from signoff.own_logs import own_logger
 
 log = own_logger("signoff.workflow")
@@ -39,6 +40,12 @@ _ABSENT: Final = object()
 
 _DIGEST_BYTES: Final = 12
 _MOST_WARNINGS: Final = 1_000
+
+FUNCTIONS: Final = frozenset({types.FunctionType, types.BuiltinFunctionType, types.MethodType, type})
+"""Types of values that are compared by their identity. A class with a metaclass has its name as its stable form."""
+
+BRINGING: Final = FUNCTIONS | {functools.partial}
+"""Types of arguments that may bring something along."""
 
 _EXACT: Final = frozenset({type(None), bool, int, str})
 
@@ -125,10 +132,12 @@ def differing(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> list[tu
     """Return what differs between two inputs, each as a part and, of what a function brings along, a name in it.
 
     The names of parameters do not matter, nor does what was left out, nor what a function brings along that the other
-    side does not have: code may have got or lost a variable.
+    side does not have: code may have got or lost a variable. Functions are looked at by ``other_functions``.
     """
     found: list[tuple[str, str]] = []
     for part in {**recorded, **issued}:
+        if part == PART:
+            continue
         was: Any = recorded.get(part, _ABSENT)
         now: Any = issued.get(part, _ABSENT)
         if part == CAPTURED:
@@ -142,6 +151,17 @@ def _differing_names(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     if DIGEST in was or DIGEST in now:
         return [] if was == now or not was or not now else [""]
     return [name for name in was if name in now and not _equal(was[name], now[name])]
+
+
+def other_functions(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the functions in which two inputs differ, those of the step itself first: by ``identity_of``."""
+    found: list[tuple[str, str]] = []
+    was, now = recorded.get(PART), issued.get(PART)
+    if was is not None and now is not None and was != now:
+        found.append((was, now))
+    for part in ("args", CAPTURED):
+        found += swapped(_unnamed(part, recorded.get(part)), _unnamed(part, issued.get(part)))
+    return found
 
 
 def said(inputs: Mapping[str, Any] | None) -> str:
@@ -189,6 +209,8 @@ def names_of(function: Callable[..., Any], count: int) -> list[str]:
 
 def argument_text(call: str, function: object, name: str, value: object) -> str:
     """Return the text for an argument. One that has no stable form is left out, with a warning."""
+    if type(value) in FUNCTIONS:
+        return function_text(value)
     try:
         return short_text(value)
     except Unstable as unstable:
@@ -237,6 +259,8 @@ def _equal(one: object, other: object) -> bool:
     if _is_left_out(one) or _is_left_out(other):
         return True
     if isinstance(one, dict) and isinstance(other, dict):
+        if FUNCTION in one and FUNCTION in other:
+            return True
         first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
         return first.keys() == second.keys() and all(_equal(each, second[key]) for key, each in first.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -251,6 +275,8 @@ def _is_left_out(value: object) -> bool:
 
 def _shown(name: str, value: object) -> str:
     prefix = "" if name.isdecimal() else f"{name}="
+    if isinstance(value, dict) and FUNCTION in value:
+        return f"{prefix}{cast('Any', value)[FUNCTION]}"
     if isinstance(value, dict) and DIGEST in value:
         folded_value = cast("dict[str, Any]", value)
         return f"{prefix}<{folded_value.get('characters')} characters, digest {folded_value[DIGEST]}>"

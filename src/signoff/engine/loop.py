@@ -37,7 +37,8 @@ from signoff import private_names
 from signoff.engine.branches import current_branch
 from signoff.engine.callbacks import Callback, TimerCallback, run
 from signoff.engine.generators import Generators, is_collecting
-from signoff.errors import NotInStep
+from signoff.engine.scope import current_attempt, refused
+from signoff.errors import NotInStep, OutsideWorkflow
 from signoff.own_logs import own_logger
 
 log = own_logger("signoff.workflow")
@@ -279,7 +280,24 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         ready = Callback(callback, args, context)
         self._ready.append(ready)
+        if self._entered_by is None:
+            self._refuse_steps()
         return ready
+
+    def _refuse_steps(self) -> None:
+        """Raise OutsideWorkflow in a step of this run, whose code has woken the run's. The run stops, retryably."""
+        attempt = current_attempt.get(None)
+        if attempt is None or not attempt[0].is_on(self):
+            return
+        step = attempt[0]
+        error = OutsideWorkflow(
+            "an asyncio object of the workflow",
+            why=f"step {step.name!r} has set a future, an event or a queue that run {step.run.id!r} waits for. A "
+            "replay does not run the step again, and the run would wait for ever. Return the value from the step, or "
+            "have it send the run a signal; then retry the run",
+        )
+        step.disturb(refused(error))
+        raise error
 
     def call_later(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
