@@ -45,6 +45,7 @@ def test_changed_code_is_loaded_on_the_same_port_and_broken_code_is_not(here: He
         assert "Traceback" not in dev.err
 
 
+@pytest.mark.long
 def test_a_reload_lets_a_running_step_finish_and_no_step_runs_twice(here: Here, shop: Path) -> None:
     with Running("dev", "orders:app", "--port", "0", cwd=shop) as dev:
         dev.wait_for("working")
@@ -58,6 +59,7 @@ def test_a_reload_lets_a_running_step_finish_and_no_step_runs_twice(here: Here, 
         assert (shop / "marks").read_text() == "begun\n"
 
 
+@pytest.mark.long
 def test_it_starts_with_broken_code_and_waits_for_it_to_be_mended(shop: Path) -> None:
     (shop / "orders.py").write_text("app = 1\n")
     with Running("dev", "orders:app", "--port", "0", cwd=shop) as dev:
@@ -92,6 +94,7 @@ async def paid(ctx: Context) -> dict:
 """
 
 
+@pytest.mark.long
 def test_callbacks_come_to_its_own_address_which_nothing_shows(here: Here, shop: Path) -> None:
     (shop / "orders.py").write_text(ORDERS + PAID)
     with Running("dev", "orders:app", "--port", "0", cwd=shop) as dev:

@@ -172,6 +172,7 @@ def test_a_step_whose_value_was_not_kept_is_not_run_again(here: Here, build: Pat
     assert here("replay", "orders:app", "--from", "forgetful.json", cwd=build).code == 1
 
 
+@pytest.mark.long
 def test_code_that_never_waits_is_interrupted(here: Here, build: Path) -> None:
     rewrite(build, "raise ValueError(why)", "\n    while True: pass")
     ended = here("replay", "orders:app", "--from", "failed.json", cwd=build)

@@ -17,6 +17,7 @@ from signoff import Client, Signoff
 from signoff.cli import target
 from tests.cli.commands import interpreted, signoff
 from tests.cli.conftest import Here
+from tests.halves import sample
 from tests.postgres.databases import fresh_database
 
 USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 2, 3, 4, 5
@@ -198,7 +199,11 @@ def test_wrong_input(here: Here, messy_shop: Path, line: str, code: int, message
 
 @pytest.mark.parametrize(
     ("line", "code"),
-    [("show missing", NOT_FOUND), ("start add --id known --arg 2", CONFLICT), ("worker syntax:app", USAGE)],
+    [
+        ("worker syntax:app", USAGE),
+        pytest.param("show missing", NOT_FOUND, marks=pytest.mark.long),
+        pytest.param("start add --id known --arg 2", CONFLICT, marks=pytest.mark.long),
+    ],
 )
 def test_a_process_says_the_same(messy_shop: Path, line: str, code: int) -> None:
     ended = signoff(*line.split(), cwd=messy_shop)
@@ -264,7 +269,7 @@ def test_texts_of_others_cannot_command_the_terminal(here: Here, shop: Path) -> 
         assert "\x1b" not in here(*command, cwd=shop).out
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "latin-1:strict"])
+@pytest.mark.parametrize("encoding", sample(["cp1252", "ascii", "latin-1:strict"]))
 def test_a_terminal_that_cannot_show_an_emoji_shows_its_code(shop: Path, encoding: str) -> None:
     store = ("--store", "sqlite:///signoff.db")
     terminal = {"PYTHONIOENCODING": encoding}
