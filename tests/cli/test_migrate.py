@@ -111,6 +111,7 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(here: Here, tmp_path: 
     assert here("runs", "--json", cwd=tmp_path).json["items"]
 
 
+@pytest.mark.long
 def test_of_many_at_once_one_migrates_and_all_succeed(tmp_path: Path) -> None:
     with fresh_database() as url:
         command = [sys.executable, "-m", "signoff", "migrate", "--store", url]

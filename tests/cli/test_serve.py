@@ -15,6 +15,7 @@ from examples.website_summary.processes import free_port
 from signoff.engine.collector import YOUNG_OBJECTS
 from tests.cli.commands import ORDERS, Running, signoff, until
 from tests.cli.conftest import Here
+from tests.halves import sample
 
 
 def journal(here: Here, shop: Path, run_id: str) -> list[str]:
@@ -135,8 +136,8 @@ def test_waiting_for_postgres_is_told_of_and_ends_when_asked_to(shop: Path, comm
         assert "Traceback" not in waiting.err
 
 
-@pytest.mark.parametrize("command", [["server"], ["dev", "orders:app"]], ids=["server", "dev"])
-@pytest.mark.parametrize("by", ["option", "environment"])
+@pytest.mark.parametrize("command", sample([["server"], ["dev", "orders:app"]]), ids=["server", "dev"])
+@pytest.mark.parametrize("by", sample(["option", "environment"]))
 def test_a_server_hides_what_it_is_told_to(here: Here, shop: Path, command: list[str], by: str) -> None:
     paths = ["--redact", "order", "--redact", "['x','y']"] if by == "option" else []
     variables = {} if paths else {"SIGNOFF_REDACT": " order , ['x','y']"}

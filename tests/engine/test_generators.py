@@ -180,6 +180,7 @@ async def _server_process(folder: Path) -> AsyncIterator[AsyncClient]:
 PARAMS = {"usable_id": "example", "url": "https://example.org", "email": "ana@example.org"}
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_download_and_summarize_runs_as_it_stands(tmp_path: Path) -> None:
     web = _Web()

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from tests.chromium import ARGUMENTS, CHROMIUM
+from tests.halves import sample
 from tests.server.conftest import app_in, asked, ended, path_of, serving, start
 from tests.support import OnThread
 
@@ -37,7 +38,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(scope="module", params=["light", "dark"])
+@pytest.fixture(scope="module", params=sample(["light", "dark"]))
 def phone(request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
     with sync_playwright() as playwright, ExitStack() as closing:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
