@@ -110,6 +110,7 @@ def test_a_server_that_is_killed_while_it_sends_has_another_one_send_it_again(
         assert sql(tmp_path, "SELECT attempts FROM deliveries") == [(2,)]
 
 
+@pytest.mark.long
 def test_three_servers_at_once_tell_once_of_what_is_open_also_if_one_is_killed_meanwhile(
     tmp_path: Path, hook: Hook
 ) -> None:
@@ -168,6 +169,7 @@ def test_what_was_given_up_is_listed_and_sent_again(tmp_path: Path, hook: Hook) 
             assert secret not in server.err
 
 
+@pytest.mark.long
 def test_signoff_dev_tells_of_what_is_asked_and_loads_changed_channels(tmp_path: Path, hook: Hook) -> None:
     (tmp_path / "orders.py").write_text(ORDERS)
     channels = tmp_path / "channels.toml"
