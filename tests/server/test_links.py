@@ -535,6 +535,50 @@ def test_what_is_no_form_is_refused(place: Place, body: bytes, kind_of: str, sta
     assert place.question(question)["state"] == "pending"
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "kind_of", "status", "title"),
+    [
+        ("", b"note=" + b"x" * 1_200_000, "application/x-www-form-urlencoded", 413, "This is too long"),
+        ("", b"decision=0", "text/plain", 415, "This was refused"),
+        ("/", b"decision=0", "application/x-www-form-urlencoded", 404, "This link is not known"),
+    ],
+)
+def test_people_get_a_page_of_every_refusal_and_programs_get_problem_details(
+    place: Place, path: str, content: bytes, kind_of: str, status: int, title: str
+) -> None:
+    at = place.link(place.ask())["path"] + path
+    page = place.http.post(at, content=content, headers={"content-type": kind_of, "accept": "text/html"})
+    assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert f"<h1>{title}" in page.text or f">{title}<" in page.text
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    told = place.http.post(
+        at, content=content, headers={"content-type": kind_of, "accept": "application/problem+json"}
+    )
+    assert (told.status_code, told.json()["status"]) == (status, status)
+
+
+@pytest.mark.parametrize("behind", [".", ")", ">", ").", "\u201d"])
+def test_what_stands_behind_an_address_in_a_sentence_is_no_part_of_it(place: Place, behind: str) -> None:
+    question = place.ask()
+    path = place.link(question)["path"] + behind
+    assert place.send(path, decision="1").status_code == 200
+    assert place.question(question)["state"] == "resolved"
+
+
+def test_a_decision_is_no_skip_unless_somebody_says_so(place: Place) -> None:
+    question = place.ask("put", "Well?", skippable=True)
+    path = place.link(question)["path"]
+    assert place.send(path, decision="1", skip="").status_code == 200
+    assert place.question(question)["value"] == {"approved": False}
+
+
+def test_lines_that_end_as_on_windows_are_lines(place: Place) -> None:
+    path = place.link(place.ask("put", "First\r\nsecond", help="a\r\nb"))["path"]
+    page = place.http.get(path).text
+    assert "\\r" not in page
+    assert "First\nsecond" in page
+
+
 @pytest.mark.parametrize("origin", ["null", "https://mail.example", PUBLIC])
 def test_a_form_is_taken_whatever_its_origin_since_the_secret_is_what_lets_in(
     place: Place, origin: str

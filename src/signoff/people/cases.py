@@ -443,7 +443,9 @@ class Case:
         needed -= sum(vote.approved for vote in votes)
         able = most_voters(names, (user_name(vote.user_id) for vote in votes))
         if able is not None and able < needed:
-            raise InvalidValue("to", f"{able} people cannot give the {needed} approvals that it needs")
+            people = "1 person" if able == 1 else f"{able} people"
+            missing = "1 approval" if needed == 1 else f"{needed} approvals"
+            raise InvalidValue("to", f"{people} who may still vote cannot give the {missing} that it needs")
         if names == self.question.assignees:
             return None
         question = replace(self.question, assignees=names)

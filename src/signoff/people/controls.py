@@ -183,6 +183,7 @@ def visible(text: str) -> str:
     """Show what nobody would see, or what turns the direction of writing, as an escape such as ``\\u202e``."""
     if text.isprintable():
         return text
+    text = text.replace("\r\n", "\n")  # lines end so on Windows and in mails
     return "".join(letter if _is_seen(letter) else ascii(letter)[1:-1] for letter in text)
 
 

@@ -141,7 +141,7 @@ def answer_of(question: Question, filled: Filled, *, can_edit: bool) -> tuple[An
     Returns:
         The answer, and ``(field, message)`` for each part that no value can be made of.
     """
-    if filled.get("skip"):
+    if any(filled.get("skip", ())):
         return None, []
     if question.input_type != "approval":
         return read(controls_of(question), filled)

@@ -172,7 +172,8 @@ def shown(text: str, most: int) -> str:
 
 def spelled(text: str) -> str:
     """Return text with its invisible characters, and those that turn the direction of writing, spelled out."""
-    return "".join(each if each.isprintable() or each == "\n" else _spelled(each) for each in text)
+    lines = text.replace("\r\n", "\n")  # as they end on Windows and in mails
+    return "".join(each if each.isprintable() or each == "\n" else _spelled(each) for each in lines)
 
 
 def _spelled(character: str) -> str:

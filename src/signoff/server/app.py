@@ -62,6 +62,7 @@ from signoff.server.ids import EncodedPaths
 from signoff.server.inbox import Inboxes
 from signoff.server.keyring import Keyring
 from signoff.server.keys import WorkerKeys
+from signoff.server.link_refusals import LinkRefusals
 from signoff.server.login_door import LoginDoor
 from signoff.server.openapi import DescribedAPI
 from signoff.server.openid import OpenIdConnect
@@ -219,6 +220,7 @@ def create_server_app(
         middleware=[
             *([Middleware(Prefix, root_path=root)] if root else []),
             Middleware(SafeHeaders),
+            Middleware(LinkRefusals),
             Middleware(HeadLimit),
             Middleware(
                 HostCheck,

@@ -154,7 +154,9 @@ class _Page:
 
     def row(self, control: Control) -> Row:
         shown = begin(control) if self._filled is None else returned(control, self._filled)
-        errors = (message for field, message in self._problems if _is_of(field, control))
+        errors = (
+            _within(field, message, control) for field, message in self._problems if _is_of(field, control)
+        )
         return Row(control, shown, tuple(errors))
 
     def listed(self, rows: list[Row], *more: Row | None) -> list[dict[str, str | None]]:
@@ -163,9 +165,17 @@ class _Page:
         listed: list[dict[str, str | None]] = []
         for field, message in self._problems:
             row = next((row for row in shown if _is_of(field, row.control)), None)
-            said = message if row is not None or not field else f"{field}: {message}"
+            said = message if not field else f"{field}: {message}"
+            if row is not None:
+                said = _within(field, message, row.control)
             listed.append({"id": row and row.id, "label": row and row.control.label, "message": said})
         return listed
+
+
+def _within(field: str, message: str, control: Control) -> str:
+    """Say what is wrong, and in which part of a control's value if it has parts."""
+    part = field.removeprefix(".".join(control.path)).removeprefix(".")
+    return f"{part}: {message}" if part else message
 
 
 def _is_of(field: str, control: Control) -> bool:

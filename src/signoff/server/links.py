@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 from fastapi import APIRouter, Header, Request
 from pydantic import Field
@@ -76,6 +76,8 @@ class RevokeLink(Body, json_schema_extra=example(by="user:req")):
 
 _SECRET: Final = f"{FORMS}6tLx0lSWd6h3v0fW0v3V5pM9b8hUuWkqX1o2r4t5y6E"
 
+_BEHIND: Final = ".,;:!?)]}>'\"\u2019\u201d "
+
 # What makes and revokes links
 
 
@@ -135,14 +137,14 @@ async def show_page(
     secret: str, request: Request, services: ServicesOf, accept: Annotated[str, Header()] = ""
 ) -> Response:
     """Show a link's question. Nothing is changed by looking."""
-    store = services.store
+    store, secret = services.store, secret_in(secret)
     try:
         _admit(services, request, secret)
         link = await _find(services, request, secret)
         check_usable(link, store.clock.now())
         return question_page(link, await services.shown(link.question), store.clock.now())
     except SignoffError as error:
-        return refusal(error, words(error), as_page=not _wants_problem(accept))
+        return refusal(error, words(error), as_page=not wants_problem(accept))
 
 
 @router.post(f"{PATH}/{{secret}}", include_in_schema=False)
@@ -150,7 +152,7 @@ async def answer_page(
     secret: str, request: Request, services: ServicesOf, accept: Annotated[str, Header()] = ""
 ) -> Response:
     """Answer a link's question with the form of its page."""
-    store = services.store
+    store, secret = services.store, secret_in(secret)
     try:
         _admit(services, request, secret)
         address = services.address_of(request.scope)
@@ -163,17 +165,22 @@ async def answer_page(
         try:
             question = await answer_by_form(store, link, filled, services.redaction, address)
         except (WrongAnswer, InvalidValue, NotSerializable, PayloadTooLarge) as error:
-            if _wants_problem(accept):
+            if wants_problem(accept):
                 raise
             link = await find_link(store, secret)
             check_usable(link, store.clock.now())
             shown, now = await services.shown(link.question), store.clock.now()
             return question_page(link, shown, now, filled, _problems(error), status_of(type(error)))
     except SignoffError as error:
-        return refusal(error, words(error), as_page=not _wants_problem(accept))
+        return refusal(error, words(error), as_page=not wants_problem(accept))
     if question.state is PromiseState.PENDING:
         return message_page("Your vote is recorded", "Others have to agree yet. You can close this page.")
     return message_page("Your answer is recorded", "Thank you. You can close this page.")
+
+
+def secret_in(segment: str) -> str:
+    """Return the secret in an address, without what a sentence has behind it and programs take for a part of it."""
+    return unquote(segment).rstrip(_BEHIND)
 
 
 async def _find(services: Services, request: Request, secret: str) -> Any:
@@ -214,7 +221,7 @@ def _problems(error: SignoffError) -> list[tuple[str, str]]:
     return [("", str(error))]
 
 
-def _wants_problem(accept: str) -> bool:
+def wants_problem(accept: str) -> bool:
     """Whether a program asks, which wants problem details and not a page."""
     return "json" in accept and "html" not in accept
 
