@@ -588,4 +588,5 @@ async def test_how_it_was_answered_is_told_where_that_is_asked_for() -> None:
 
 def test_text_is_shown_without_what_nobody_sees() -> None:
     assert shown("a\tb\nc\x00\u200b\u202e😀", 100) == "a b\nc\\x00\\u200b\\u202e😀"
+    assert shown("a\r\nb\rc", 100) == "a\nb\\rc"
     assert shown("x" * 20, 10) == "x" * 9 + "…"
