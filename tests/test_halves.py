@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.grouping import ROOT
+from tests.studio.conftest import WALKS
 
 CONFTEST = "from tests.conftest import *\n"
 TESTS = """
@@ -80,3 +81,27 @@ def test_ci_runs_both_halves_and_nothing_else_of_it_leaves_tests_out() -> None:
     halves = [re.findall(r"^attempt .* (make test\S*)$", line) for line in steps]
     assert sorted(each for found in halves for each in found) == ["make test", "make test-long"]
     assert not [line for line in steps if re.search(r"-m\b.*long|--deselect|--ignore", line)]
+
+
+@pytest.mark.long  # to collect takes seconds
+def test_every_walk_through_studio_is_found_by_make_test() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n0",
+        "-q",
+        "--collect-only",
+        "-m",
+        "not long",
+        "tests/studio",
+    ]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = {line.rpartition("/")[2] for line in ran.stdout.splitlines() if "::" in line}
+    found |= {test.partition("[")[0] for test in found}
+    assert [
+        f"{file}.py::{name}"
+        for file, names in WALKS.items()
+        for name in names or ()
+        if f"{file}.py::{name}" not in found
+    ] == []

@@ -19,7 +19,7 @@ WALKS: Final = {
     "test_places": None,  # its own marks leave each page once
     "test_inbox": None,
     "test_all_like": ("test_what_is_said_before_is_what_is_approved_afterwards",),
-    "test_answer_links": ("test_axe_finds_nothing_serious_on_a_links_page[approval-dark phone]",),
+    "test_answer_links": ("test_axe_finds_nothing_serious_on_a_links_page[dark phone-approval]",),
     "test_badge": (),
     "test_bulk": ("test_all_that_are_shown_are_rejected_with_one_reason_by_keys",),
     "test_crowded_inbox": (),
