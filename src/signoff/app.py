@@ -18,6 +18,7 @@ from signoff import forks, private_names
 from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
 from signoff.client import AsyncClient, Workflow
 from signoff.concurrency import Concurrency
+from signoff.engine import own_tasks
 from signoff.engine.calls import group_of
 from signoff.engine.worker import Worker
 from signoff.errors import InvalidValue, RegistrationError
@@ -498,7 +499,7 @@ class RunningWorker:
         await self._app.store.open()
         worker = Worker(self._app.store, self._app.registry, **self._options)
         self._worker = worker
-        self._task = asyncio.create_task(worker.run(), name="signoff worker")
+        self._task = own_tasks.own_task(worker.run(), name="signoff worker")
         return worker
 
     async def __aexit__(self, *error: object) -> None:
@@ -506,7 +507,8 @@ class RunningWorker:
             return
         assert self._task is not None
         await self._worker.drain(self._grace_seconds)
-        self._task.cancel()
+        if not self._worker.is_leaving:
+            self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
@@ -533,7 +535,7 @@ class RunningWorker:
 
     def _run(self, started: threading.Event) -> None:
         try:
-            asyncio.run(self._serve(started))
+            own_tasks.run(self._serve(started))
         except BaseException as failure:
             if self._is_over and isinstance(failure, RuntimeError):
                 return  # at the end of a process Python 3.12 starts no thread, such as the one that ends an executor's

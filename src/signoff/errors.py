@@ -333,6 +333,21 @@ class OutsideWorkflow(SignoffError, RuntimeError):
         self.why = why
 
 
+class BeyondStep(SignoffError, RuntimeError):
+    """Code of a step would have ended or changed its worker: it cancelled the worker's tasks, or stopped its loop.
+
+    The step fails with it, also if its code catches it. It is not retried.
+    """
+
+    def __init__(self, step: str, what: str) -> None:
+        super().__init__(
+            f"step {step!r} {what}, which belongs to its worker and serves other runs. Use only what the step has made "
+            "itself, or a loop of its own: asyncio.run(...) in a step that is a plain function"
+        )
+        self.step = step
+        self.what = what
+
+
 class RegistrationError(SignoffError, ValueError):
     """A workflow that cannot be registered, or a call with options that contradict each other."""
 

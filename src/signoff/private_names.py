@@ -72,6 +72,8 @@ def contain_callbacks(
 ) -> Callable[[], None]:
     """Have a loop go on when a callback raises ``SystemExit`` or ``KeyboardInterrupt``, which end asyncio's loops.
 
+    What a signal's handler raises while the loop waits ends it, too.
+
     Loops of other libraries (uvloop) have no such method: there it changes nothing (docs/operating.md).
 
     Args:
@@ -88,7 +90,7 @@ def contain_callbacks(
     def run_once_contained() -> None:
         try:
             run_once()
-        except (SystemExit, KeyboardInterrupt) as error:
+        except BaseException as error:
             if not contain(error, _context_of_callback(error)):
                 raise
 

@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from signoff import Context, Signoff
@@ -38,16 +39,26 @@ def make_app(database: Path) -> Signoff:
         await ctx.step("alarm", alarm)
 
     @app.workflow
+    async def alarms_and_raises(ctx: Context) -> None:
+        await ctx.step("alarm", alarm, out_of_time)
+
+    @app.workflow
     async def exits_at_once(ctx: Context) -> None:
         os._exit(1)
 
     return app
 
 
-async def alarm() -> None:
-    """Have the kernel end the process, as a forgotten ``signal.alarm`` does."""
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
+async def alarm(handler: Callable[..., None] | None = None) -> None:
+    """Have the kernel end the process, as a forgotten ``signal.alarm`` does, or have a handler raise."""
+    if handler is not None:
+        signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     await asyncio.sleep(60)
+
+
+def out_of_time(number: int, frame: object) -> None:
+    raise TimeoutError("out of time")
 
 
 def work(database: Path) -> None:

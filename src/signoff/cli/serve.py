@@ -28,6 +28,7 @@ from signoff.cli.stopping import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
 from signoff.cli.values import Number
 from signoff.cli.working import WorkerOptions, opened, work
+from signoff.engine import own_tasks
 from signoff.engine.collector import relax_collector
 from signoff.engine.worker import HOT_RUNS
 from signoff.errors import InvalidValue
@@ -411,7 +412,7 @@ def _run(
             _leave(ExitCode.OK)
 
     relax_collector()
-    asyncio.run(until_asked())
+    own_tasks.run(until_asked())
     return ExitCode.OK
 
 

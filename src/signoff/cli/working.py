@@ -12,6 +12,7 @@ from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.output import Output
 from signoff.cli.stopping import StopSignals
+from signoff.engine.own_tasks import own_task
 from signoff.engine.worker import HOT_RUNS, Worker
 
 
@@ -96,7 +97,7 @@ async def _answering(worker: Worker, options: WorkerOptions, out: Output) -> Asy
 
 async def _work(worker: Worker, app: Signoff, options: WorkerOptions, stop: StopSignals, out: Output) -> None:
     group = options.group or app.group
-    working = asyncio.create_task(worker.run(), name="signoff worker")
+    working = own_task(worker.run(), name="signoff worker")
     names = app.registry.names()
     out.event(
         "working",
@@ -111,7 +112,8 @@ async def _work(worker: Worker, app: Signoff, options: WorkerOptions, stop: Stop
         draining = asyncio.create_task(worker.drain(options.grace_seconds))
         await stop.urged(draining, working)
         draining.cancel()
-        working.cancel()
+        if not worker.is_leaving:
+            working.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await working
     out.event("stopped", "the worker has stopped")

@@ -38,10 +38,10 @@ from signoff.engine.retry import RetryPolicy
 from signoff.engine.step_options import UNSAID, Effect, StepOptions
 from signoff.engine.voices import Speech, Voice
 from signoff.errors import (
+    BeyondStep,
     CircularWait,
     IdConflict,
     InvalidValue,
-    OutsideWorkflow,
     PromiseCancelled,
     PromiseRejected,
     PromiseTimeout,
@@ -211,6 +211,7 @@ class StepCall(Call[Any]):
     __slots__ = (
         "args",
         "attempt",
+        "blamed",
         "callee",
         "computed",
         "context",
@@ -230,7 +231,8 @@ class StepCall(Call[Any]):
     )
 
     task: asyncio.Task[Any]  # of the attempt, once one was made
-    fatal: BaseException  # with which a callback of the attempt would have ended the process, if one did
+    blamed: BeyondStep  # if its code did what ends its worker
+    fatal: BaseException  # with which the attempt fails wherever its code waits, if something has ended it
 
     def __init__(
         self,
@@ -256,7 +258,7 @@ class StepCall(Call[Any]):
         self.attempt = 0  # that is made, or was last
         self.thread_wait = 0.0  # for how many seconds that attempt has waited for a thread
         self.has_tasks = False  # made by its code
-        self.refused: OutsideWorkflow | None = None  # a question that its code could not ask here
+        self.refused: SignoffError | None = None  # what its code may not do, such as to ask a question here
         self.speech: Speech | None = None  # while it is made
         self.voice: Voice | None = None  # of that attempt, once it is asked for
         self.ends: Sequence[tuple[float, Entry]] = ()  # of its attempts, see ``Past.ends``

@@ -22,13 +22,14 @@ from signoff.engine.branches import GROWN_FROM
 from signoff.engine.calls import SignalCall, StepCall, TimerCall
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
-from signoff.engine.fatal import as_failure, encode_failure, ends_task, text_of
+from signoff.engine.fatal import as_failure, encode_failure, ends_task, signal_of, text_of
 from signoff.engine.replay import replay
 from signoff.engine.report import Report
 from signoff.engine.scope import current_run
 from signoff.engine.steps import Attempt, create_step_task
 from signoff.engine.voices import Voice
 from signoff.errors import (
+    BeyondStep,
     CannotRunHere,
     LeaseLost,
     NotAwaited,
@@ -177,15 +178,19 @@ class Driver:
             self.lost = True
             raise
         except Exception as error:
+            if signal_of(error) is not None:  # it has hit the engine here by chance
+                self.lost = True
+                raise
             await self._give_up_after(error)
         except BaseException as error:  # of code that the engine calls: decoders, policies, subscribers
-            if ends_task(error, asyncio.current_task()):
+            if ends_task(error, asyncio.current_task()) or signal_of(error) is not None:
                 raise
             await self._give_up_after(as_failure("code of the run", error))
         finally:
             if not self.paused and not self.ended:
                 self._report.let_go(lost=self.lost)
-            for task in self._running.values():
+            running, self._running = self._running, {}
+            for task in running.values():
                 task.cancel()
             if not self.paused and self.execution is not None:
                 self.execution.discard()
@@ -203,6 +208,20 @@ class Driver:
         """Have the driver look at what came, at the clock and at ``draining`` again."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def fail_blamed(self) -> bool:
+        """Have its running steps fail that have ended their worker. Returns whether there are any."""
+        execution, found = self.execution, False
+        for n, task in list(self._running.items()):
+            call = None if execution is None else execution.open.get(n)
+            blamed: BeyondStep | None = getattr(call, "blamed", None)
+            if isinstance(call, StepCall) and blamed is not None:
+                found = True
+                del self._running[n]
+                task.cancel()
+                self._events.append(Attempt(call, call.attempt, error=blamed, started_at=self._draft.now))
+                self.poke()
+        return found
 
     # One pass
 
@@ -510,12 +529,21 @@ class Driver:
             if ends_task(error, asyncio.current_task()):
                 raise
             attempt = Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
-        except asyncio.CancelledError:
-            if call.hush() is not None:
-                self._draft.unpublishes.append(call.n)
-            raise
+        except asyncio.CancelledError as error:
+            if self._running.get(call.n) is not asyncio.current_task():
+                if call.hush() is not None:
+                    self._draft.unpublishes.append(call.n)
+                raise
+            # Not the driver has cancelled it, but code of the step, or the app, by the step's task.
+            failure = call.refused or RuntimeError(f"step {call.name!r} was cancelled: {error}")
+            attempt = Attempt(call, number, error=failure)
         if (voice := call.hush()) is not None:
-            await self._end_live(call, voice)
+            try:
+                await self._end_live(call, voice)
+            except asyncio.CancelledError:  # of a step that has cancelled itself, or by the driver
+                if self._running.get(call.n) is not asyncio.current_task():
+                    raise
+                self._draft.unpublishes.append(call.n)
         attempt.started_at = started_at + call.thread_wait
         self._events.append(attempt)
         self.poke()

@@ -464,7 +464,7 @@ class Execution:
         self.loop.fire(call.timer)
 
     def fail_for(self, error: BaseException) -> None:
-        if fatal.is_ctrl_c(error):
+        if fatal.is_stop(error):
             raise error
         self.failure = self.failure or CallbackFailed(self.run.id, str(fatal.as_failure("it", error)))
 
@@ -539,7 +539,7 @@ class Execution:
         else:
             error = main.exception()
         if isinstance(error, SystemExit | KeyboardInterrupt | GeneratorExit):
-            if fatal.is_ctrl_c(error):
+            if fatal.is_stop(error):
                 raise error
             error = fatal.as_failure("workflow code", error)
         error = _only_continuation(error) or error

@@ -6,6 +6,8 @@ They are kept from a thread of its own, so that a step which hogs the loop does 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +26,7 @@ log = own_logger("signoff.worker")
 BEAT_SECONDS = 3.0
 BUSY_SECONDS = 5.0
 STALLED_SECONDS = 60.0
+ASK_SECONDS = 1.0
 
 
 class Held(Protocol):
@@ -144,8 +147,9 @@ class LeaseKeeper:
         self._loop = leases.loop
         self._loop_thread = threading.get_ident()
         self._turned_at = time.monotonic()
-        self._asked_to_turn = False
+        self._asked_at = -math.inf
         self._stopped = threading.Event()
+        self._ended = asyncio.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"signoff leases {leases.worker_id}", daemon=True
         )
@@ -157,9 +161,17 @@ class LeaseKeeper:
     async def stop(self) -> None:
         """End keeping; returns when the thread has ended."""
         self._stopped.set()
-        await asyncio.to_thread(self._thread.join)
+        await self._ended.wait()  # not in another thread: the loop's may have been shut down
+        self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._keep()
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _keep(self) -> None:
         next_beat = time.monotonic() + self._beat_seconds
         look_seconds = min(self._beat_seconds, self._busy_seconds / 2, self._stalled_seconds / 2)
         with asyncio.Runner() as runner:
@@ -172,13 +184,14 @@ class LeaseKeeper:
                         runner.run(self._leases.extend())
 
     def _ask_for_a_turn(self) -> None:
-        if not self._asked_to_turn and not self._loop.is_closed():
-            self._asked_to_turn = True
+        now = time.monotonic()
+        # Again after a while: a signal's handler that raises in the callback ends it.
+        if now - self._asked_at > ASK_SECONDS and not self._loop.is_closed():
+            self._asked_at = now
             self._loop.call_soon_threadsafe(self._turn)
 
     def _turn(self) -> None:
-        self._turned_at = time.monotonic()
-        self._asked_to_turn = False
+        self._asked_at, self._turned_at = -math.inf, time.monotonic()
 
     def _stalled(self) -> bool:
         since = time.monotonic() - self._turned_at

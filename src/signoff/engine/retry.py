@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from signoff.errors import (
+    BeyondStep,
     NotSerializable,
     OutsideWorkflow,
     PayloadTooLarge,
@@ -21,6 +22,7 @@ from signoff.errors import (
 from signoff.own_logs import own_logger
 
 NEVER_RETRIED: tuple[type[BaseException], ...] = (
+    BeyondStep,
     NotSerializable,
     OutsideWorkflow,
     PayloadTooLarge,

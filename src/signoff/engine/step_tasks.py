@@ -1,16 +1,19 @@
-"""What steps do to their worker's loop: SystemExit in a task or callback, or ``loop.stop()``, ends the step alone."""
+"""Contains what steps do to their worker's loop: ``SystemExit`` in a task, or ``loop.stop()``, ends the step alone."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import Context
-from typing import Any, NoReturn
+from types import CoroutineType
+from typing import Any, Final, NoReturn
 
 from signoff import private_names
-from signoff.engine.fatal import as_failure, is_ctrl_c
+from signoff.engine.fatal import as_failure, is_asked_for, is_in_stop_handler, is_stop
+from signoff.engine.own_tasks import OwnTask, fail_attempt, refuse
 from signoff.engine.scope import current_attempt, fields_of
 from signoff.own_logs import own_logger
 
@@ -24,75 +27,140 @@ async def let_begin() -> None:
         await asyncio.sleep(0)
 
 
-@contextmanager
-def contained(loop: asyncio.AbstractEventLoop) -> Generator[None]:
-    """Have steps end nothing but themselves on a loop, while a worker runs there.
+_REFUSED: Final = (
+    "set_default_executor",
+    "set_task_factory",
+    "shutdown_asyncgens",
+    "shutdown_default_executor",
+    "stop",
+)
+"""Methods of a loop that would end or change it for all that runs there."""
+
+
+class Containment:
+    """Has steps end nothing but themselves on a loop, while workers run there.
 
     The tasks that they make keep what they raise, a callback that would end the process fails its step, and
-    ``loop.stop()`` raises a RuntimeError in a step.
+    ``loop.stop()`` and the like fail the step that calls them.
+
+    Attributes:
+        ended_by: What has ended the loop, if it is not what the process's owner wanted.
     """
-    before = loop.get_task_factory()
-    outer = current_attempt.get(None)  # the worker itself may run in a step, on a loop of its own
-    stop = loop.stop
 
-    def stop_outside_of_steps() -> None:
-        if current_attempt.get(None) is not outer:
-            raise RuntimeError("a step called loop.stop(): the loop is its worker's, which runs other steps")
-        stop()
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.ended_by: BaseException | None = None
+        self._loop = loop
+        self._workers = 0
 
-    with contextlib.suppress(AttributeError):  # of a loop whose methods cannot be replaced
-        setattr(loop, "stop", stop_outside_of_steps)  # noqa: B010
-    factory = _Factory(before)
-    loop.set_task_factory(factory)
-    end = private_names.contain_callbacks(loop, _contain)
+    def begin(self) -> None:
+        """Begin, for one more worker."""
+        self._workers += 1
+        if self._workers > 1:
+            return
+        loop = self._loop
+        self._outer = current_attempt.get(None)  # the worker itself may run in a step, on a loop of its own
+        self._before = loop.get_task_factory()
+        self._factory = _Factory(self._before, self._outer)
+        loop.set_task_factory(self._factory)
+        self._end_callbacks = private_names.contain_callbacks(loop, self._contain)
+        self._replaced: dict[str, Any] = {}
+        for name in _REFUSED:
+            method = self._refusing(name, getattr(loop, name, None))
+            with contextlib.suppress(AttributeError):  # of a loop whose methods cannot be replaced
+                setattr(loop, name, method)
+                self._replaced[name] = method
+
+    def end(self) -> bool:
+        """End, for one worker. Returns whether that was the last."""
+        self._workers -= 1
+        if self._workers:
+            return False
+        loop = self._loop
+        for name, method in self._replaced.items():
+            if loop.__dict__.get(name) is method:
+                delattr(loop, name)
+        self._end_callbacks()
+        if loop.get_task_factory() is self._factory:
+            loop.set_task_factory(self._before)
+        self._factory.is_over = True
+        return True
+
+    def _refusing(self, name: str, method: Any) -> Any:
+        def refusing(*args: Any, **kwargs: Any) -> Any:
+            attempt = current_attempt.get(None)
+            if attempt is not None and attempt is not self._outer and not is_in_stop_handler():
+                raise refuse(*attempt, f"called loop.{name}()", self._loop)
+            return method(*args, **kwargs)
+
+        return refusing
+
+    def _contain(self, error: BaseException, context: Context | None) -> bool:
+        """Fail the step whose callback raised ``error``. Returns False if none did so: the loop ends."""
+        attempt = None if context is None else context.get(current_attempt)
+        if attempt is None or not isinstance(error, SystemExit | KeyboardInterrupt) or is_stop(error):
+            if not is_asked_for(error):
+                self.ended_by = error
+            return False
+        call, number = attempt
+        is_failed = fail_attempt(call, number, error)
+        log.error(
+            "a callback of step %r of run %s%s: %s",
+            call.name,
+            call.run.id,
+            "" if is_failed else ", which had ended before,",
+            as_failure("it", error),
+            extra=fields_of(call.run),
+        )
+        return True
+
+
+_containments: dict[asyncio.AbstractEventLoop, Containment] = {}
+
+
+@contextmanager
+def contained(loop: asyncio.AbstractEventLoop) -> Generator[Containment]:
+    """Contain what steps do to a loop, while a worker runs there. See ``Containment``."""
+    containment = _containments.setdefault(loop, Containment(loop))
+    containment.begin()
     try:
-        yield
+        yield containment
     finally:
-        end()
-        if loop.get_task_factory() is factory:
-            loop.set_task_factory(before)
-        factory.is_over = True
-        if loop.__dict__.get("stop") is stop_outside_of_steps:
-            del loop.stop
-
-
-def _contain(error: BaseException, context: Context | None) -> bool:
-    """Fail the step whose callback raised ``error``. Returns False if none did so."""
-    attempt = None if context is None else context.get(current_attempt)
-    if attempt is None or is_ctrl_c(error):
-        return False
-    call, number = attempt
-    task: asyncio.Task[object] | None = getattr(call, "task", None)
-    is_over = task is None or task.done() or call.attempt != number
-    log.error(
-        "a callback of step %r of run %s%s: %s",
-        call.name,
-        call.run.id,
-        ", which had ended before," if is_over else "",
-        as_failure("it", error),
-        extra=fields_of(call.run),
-    )
-    if task is not None and not is_over:
-        call.fatal = error
-        task.cancel()
-    return True
+        if containment.end():
+            del _containments[loop]  # which would never be freed
 
 
 class _Factory:
     """Makes tasks as the loop did before; those made by steps are contained."""
 
-    def __init__(self, before: Any) -> None:
+    def __init__(self, before: Any, outer: Any) -> None:
         self._before = before
+        self.outer = outer
         self.is_over = False
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
         attempt = None if self.is_over else current_attempt.get(None)
-        if attempt is not None and asyncio.iscoroutine(coro):
+        if attempt is not None and attempt is not self.outer and asyncio.iscoroutine(coro):
             attempt[0].has_tasks = True
             coro = _Contained(coro)
+        elif _is_own(coro) and not _is_simulated(loop):
+            return OwnTask(coro, loop=loop, **more)
         if self._before is not None:
             return self._before(loop, coro, **more)
         return asyncio.Task(coro, loop=loop, **more)
+
+
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OWN: Final = tuple(os.path.join(_PACKAGE, folder, "") for folder in ("engine", "stores"))
+"""Where the code of a worker is. What else Signoff has may be in the hands of steps, such as clients."""
+
+
+def _is_own(coro: object) -> bool:
+    return isinstance(coro, CoroutineType) and coro.cr_code.co_filename.startswith(_OWN)
+
+
+def _is_simulated(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether a loop is that of a simulation, which has a kind of tasks of its own."""
+    return type(loop).run_forever is asyncio.AbstractEventLoop.run_forever
 
 
 class _Contained(Coroutine[Any, Any, Any]):
@@ -124,6 +192,6 @@ class _Contained(Coroutine[Any, Any, Any]):
 
 
 def _raise(error: BaseException) -> NoReturn:
-    if is_ctrl_c(error):
+    if is_stop(error):
         raise error
     raise as_failure("a task of a step", error) from error

@@ -15,6 +15,7 @@ from signoff import codec, telemetry
 from signoff.engine.calls import StepCall
 from signoff.engine.fatal import as_failure, ends_task
 from signoff.engine.given import Given
+from signoff.engine.own_tasks import OwnTask
 from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.engine.scope import current_attempt
 from signoff.engine.threads import StepThreads
@@ -144,8 +145,8 @@ def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio
     context = call.context.copy()
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):  # it may end without a turn of the loop
-        return asyncio.Task(running, loop=loop, name="signoff step", context=context, eager_start=True)
-    return asyncio.Task(running, loop=loop, name="signoff step", context=context)
+        return OwnTask(running, loop=loop, name="signoff step", context=context, eager_start=True)
+    return OwnTask(running, loop=loop, name="signoff step", context=context)
 
 
 def run_attempt(

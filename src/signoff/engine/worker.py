@@ -20,6 +20,7 @@ from signoff.engine.announcer import Announcer
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
+from signoff.engine.fatal import as_failure, is_asked_for
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
 from signoff.engine.live import Publisher
 from signoff.engine.retention import Retention
@@ -46,6 +47,8 @@ TRIAL_SECONDS = 3.0
 """For how long a worker claims nothing beside suspects that have made no progress, so that nothing else ends it."""
 LEAVES_WHILE_BUSY = 100
 """The same while other workers hold runs, and so may have no room for it yet: about five minutes."""
+BLAME_SECONDS = 5.0
+"""For how long a worker that leaves writes that steps have ended it."""
 AVOIDS_SECONDS = 3.0
 """For how long a worker claims no run of a workflow after it has left one to others."""
 
@@ -188,6 +191,7 @@ class Worker:
         self._left_until: dict[str, float] = {}  # until when runs of a workflow are not claimed
         self._wake = asyncio.Event()
         self._leases: Leases | None = None  # while it works
+        self._is_leaving = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
@@ -204,21 +208,39 @@ class Worker:
         keeper = self._keeper(leases, **self._keeping)
         stop_listening = self.store.listen(self._noticed)
         keeper.start()
+        ended_by: BaseException | None = None
+        with contained(self._loop) as containment:
+            try:
+                await self._serve()
+            except BaseException as error:
+                ended_by = error
+                raise
+            finally:
+                self._leases = None
+                self._is_leaving = True
+                stop_listening()
+                ended_by = containment.ended_by or ended_by
+                await self._leave(keeper, None if ended_by is None or is_asked_for(ended_by) else ended_by)
+                await self._publisher.close()
+
+    async def _serve(self) -> None:
+        timers = TimerService(self.store, look_seconds=self._look_seconds, duties=self._duties)
+        services = [timers.run(), self._take_over(), self._announcer.run(), self._work()]
+        if self._retention is not None:
+            services.append(self._retention.run())
+        tasks = [asyncio.create_task(service, name="signoff worker") for service in services]
         try:
-            with contained(self._loop):
-                async with asyncio.TaskGroup() as services:
-                    timers = TimerService(self.store, look_seconds=self._look_seconds, duties=self._duties)
-                    services.create_task(timers.run())
-                    services.create_task(self._take_over())
-                    services.create_task(self._announcer.run())
-                    if self._retention is not None:
-                        services.create_task(self._retention.run())
-                    services.create_task(self._work())
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)  # none ends by itself
         finally:
-            self._leases = None
-            stop_listening()
-            await self._leave(keeper)
-            await self._publisher.close()
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+        errors = [end for end in ends if isinstance(end, Exception)]
+        if len(errors) == 1:
+            raise errors[0]
+        raise BaseExceptionGroup(
+            "a worker has ended", [end for end in ends if isinstance(end, BaseException)]
+        )
 
     async def drain(self, grace_seconds: float = 30.0) -> None:
         """Claim nothing more and let running steps finish and be journaled.
@@ -231,6 +253,14 @@ class Worker:
             driver.poke()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
+        await self._fail_blamed()
+
+    async def _fail_blamed(self) -> None:
+        """Have steps fail that ended their worker and still run: the next worker would begin them again."""
+        self.draining = True
+        blamed = [task for driver, task in self._tasks.items() if driver.fail_blamed()]
+        if blamed:
+            await asyncio.wait(blamed, timeout=BLAME_SECONDS)
 
     @property
     def is_ready(self) -> bool:
@@ -243,6 +273,11 @@ class Worker:
         return replace(
             self.info, threads=threads.count, threads_busy=threads.busy, threads_waiting=threads.waiting
         )
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it ends, or has ended: it need not be cancelled."""
+        return self._is_leaving
 
     @property
     def is_full(self) -> bool:
@@ -520,7 +555,20 @@ class Worker:
                 log.error("take-over waits: %s", trouble)
             await asyncio.sleep(self._beat_seconds)
 
-    async def _leave(self, keeper: Keeper) -> None:
+    async def _leave(self, keeper: Keeper, lost_by: BaseException | None) -> None:
+        """Let go of all runs. Not to be cancelled.
+
+        Args:
+            keeper: What extends the leases.
+            lost_by: What ended the worker, if nobody asked for it: one of its runs may have. Each counts a takeover.
+        """
+        if lost_by is not None:
+            log.error(
+                "the worker ends, and nobody has asked it to. Each of its runs counts a lost worker: %s",
+                as_failure("its code", lost_by),
+                exc_info=lost_by,
+            )
+        await self._fail_blamed()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -529,7 +577,7 @@ class Worker:
         self.evict()
         self._threads.shutdown(wait=False, cancel_futures=True)
         try:
-            await self.store.release(self.info.id)
+            await self.store.release(self.info.id, dead=lost_by is not None)
         except StoreUnavailable as trouble:
             log.error("leases could not be given back, they run out by themselves: %s", trouble)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from signoff.errors import NotFound
@@ -33,7 +34,9 @@ class Lookups:
         return self._turns.do(_Lookup(namespace, run_id))
 
     def _begin(self, lookups: list[_Lookup]) -> None:
-        task = asyncio.get_running_loop().create_task(self._look(lookups), name="signoff lookups")
+        loop = asyncio.get_running_loop()
+        # In no context of a step that is the first to ask: it serves others, which steps cannot cancel.
+        task = contextvars.Context().run(loop.create_task, self._look(lookups), name="signoff lookups")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
