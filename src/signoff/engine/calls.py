@@ -287,7 +287,7 @@ class StepCall(Call[Any]):
         """Whether it is a step of the run whose code runs on a loop."""
         return self._execution.loop is loop
 
-    def disturb(self, error: OutsideWorkflow) -> None:
+    def disturb(self, error: SignoffError) -> None:
         """Stop the run, retryably: code of the step has woken code of the run, which a replay would not."""
         self._execution.refuse(error)
 
