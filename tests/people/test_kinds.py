@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, Tag, TypeAdapter
 
 from signoff.errors import WrongAnswer
-from signoff.people.checks import check_answer
+from signoff.people.checks import check_answer, read_value
 from signoff.people.controls import controls_of
 from signoff.people.questions import Question
 
@@ -179,3 +180,23 @@ def test_a_wrong_answer_is_explained_by_the_kind_that_it_says_it_is(
     with pytest.raises(WrongAnswer) as refused:
         check_answer("q", question, whole)
     assert refused.value.problems == [(field, message)]
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "value"),
+    [
+        (Old, OldCash(cents=5)),
+        (list[Old], [OldCash(cents=5), OldCard(number="7")]),
+        (dict[str, list[Old]], {"a": [OldCash(cents=5)]}),
+        (Wallet, Wallet(ways=[OldCard(number="7")], main=OldCash(cents=5))),
+    ],
+)
+def test_instances_answer_by_the_names_that_their_form_has_also_within_lists(
+    answer_type: Any, value: Any
+) -> None:
+    question = Question.make("How?", input_type="form", answer_type=answer_type, default=value)
+    plain = read_value(question, value)
+    check_answer("q", question, plain)
+    assert plain == question.default
+    assert "typeOf" in json.dumps(plain)
+    assert TypeAdapter(answer_type).validate_python(plain) == value

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from pydantic import BaseModel
-
 from signoff import codec
-from signoff.codec.annotations import has_aliases
 from signoff.codec.ciphers import MARK
 from signoff.errors import InvalidValue, RegistrationError, WrongAnswer
 from signoff.names import check_text
 from signoff.people.edits import edits_between
 from signoff.people.questions import Question
 from signoff.people.schemas import problems
-from signoff.people.shown import show
+from signoff.people.shown import written
 from signoff.request_ids import check_length
 
 LONGEST_NOTE = 10_000
@@ -48,11 +45,7 @@ def written_answer(value: Any) -> str:
         NotSerializable: It is not JSON, or would not come back as its own type.
         PayloadTooLarge: It is over the limit.
     """
-    text = codec.encode_for("the question", value, path="value", warns=False)
-    kind = cast("object", type(value))
-    if not isinstance(value, BaseModel) or not has_aliases(kind):
-        return text
-    return codec.encode(show(cast("object", value), declared=kind, bytes_as="base64").value, path="value")
+    return written(value, codec.encode_for("the question", value, path="value", warns=False), "value")
 
 
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:

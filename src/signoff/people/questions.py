@@ -18,6 +18,7 @@ from signoff.people.callbacks import Callback, Terms
 from signoff.people.policies import Policy
 from signoff.people.proposals import Proposal
 from signoff.people.schemas import listed, problems
+from signoff.people.shown import written
 from signoff.question_text import packed, unpacked
 from signoff.records import Promise
 
@@ -320,7 +321,7 @@ def _fitting(text: str, what: str, value: Any, schema: dict[str, Any]) -> Any:
     """Return a value as plain data, if it fits."""
     if value is None:
         return None
-    plain = _plain(value, what)
+    plain = json.loads(written(value, codec.encode(value, path=what), what))
     wrong = problems(schema, plain)
     if wrong:
         raise RegistrationError(f"question {text!r}: its {what} does not fit: {listed(wrong, what)}")

@@ -34,6 +34,8 @@ from pydantic import (
 )
 from pydantic.types import Secret
 
+from signoff import codec
+from signoff.codec.annotations import has_aliases
 from signoff.people.edits import is_same
 from signoff.people.slots import (
     Place,
@@ -79,6 +81,27 @@ def show(value: object, sent: Any = ABSENT, declared: Any = None, *, bytes_as: s
     writer = _Writer(bytes_as)
     writer.shown.value = writer.write(value, sent, declared, ())
     return writer.shown
+
+
+def written(value: object, text: str, path: str) -> str:
+    """Return the JSON of a value as a form of its type has it: ``text``, unless models in it have other names there.
+
+    Args:
+        value: The value.
+        text: Its JSON by the names in Python.
+        path: What the value is called in errors.
+    """
+    if not _holds_aliases(value):
+        return text
+    return codec.encode(show(value, declared=cast("object", type(value)), bytes_as="base64").value, path=path)
+
+
+def _holds_aliases(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_aliases, cast("dict[Any, object]", value).values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_holds_aliases, cast("list[object]", value)))
+    return (isinstance(value, BaseModel) or is_dataclass(value)) and has_aliases(cast("object", type(value)))
 
 
 def show_slots(slots: Sequence[Slot], values: Mapping[str, Any], sent: Mapping[str, Any]) -> Shown:
