@@ -55,15 +55,10 @@ def test_each_test_is_in_one_half_and_what_is_left_out_is_said(
     [command] = commands_of(target)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_some.py").write_text(TESTS)
-    options = [
-        "-v",
-        "-n1",
-        f"--config-file={ROOT / 'pyproject.toml'}",
-        f"--rootdir={tmp_path}",
-        str(tmp_path),
-    ]
+    processes = "-n1" if left_out else "-n0"  # which leaves tests out, and another one says so
+    places = [f"--config-file={ROOT / 'pyproject.toml'}", f"--rootdir={tmp_path}", str(tmp_path)]
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *shlex.split(command)[1:], *options],
+        [sys.executable, "-m", "pytest", *shlex.split(command)[1:], "-rp", processes, *places],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -85,17 +80,8 @@ def test_ci_runs_both_halves_and_nothing_else_of_it_leaves_tests_out() -> None:
 
 @pytest.mark.long  # to collect takes seconds
 def test_every_walk_through_studio_is_found_by_make_test() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-n0",
-        "-q",
-        "--collect-only",
-        "-m",
-        "not long",
-        "tests/studio",
-    ]
+    options = ["-n0", "-q", "--collect-only", "-m", "not long", "tests/studio"]
+    command = [sys.executable, "-m", "pytest", *options]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = {line.rpartition("/")[2] for line in ran.stdout.splitlines() if "::" in line}
     found |= {test.partition("[")[0] for test in found}

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from signoff.testing.simulation import Faults
+from tests.halves import sample
 from tests.simulation import mutants
 from tests.simulation.play import Played, play
 
@@ -111,13 +112,13 @@ def test_what_can_go_wrong_does() -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", mutants.STORES)
+@pytest.mark.parametrize("mutant", sample(mutants.STORES, every=4))
 def test_a_store_that_breaks_a_rule_is_found(mutant: type[Any]) -> None:
     assert any(play(seed, store=mutants.store_of(mutant)).problems for seed in range(MUTANT_SEEDS))
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutate", mutants.ENGINES)
+@pytest.mark.parametrize("mutate", sample(mutants.ENGINES, every=4))
 def test_an_engine_that_breaks_a_rule_is_found(
     mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
