@@ -86,7 +86,8 @@ def is_set_aside(run: Run) -> bool:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    "killers", sample([("exits",), ("crashes",), ("exits", "alarms", "exits_at_once"), ("alarms_and_raises",)])
+    "killers",
+    sample([("exits",), ("crashes",), ("exits", "alarms", "exits_at_once"), ("alarms_and_raises",)]),
 )
 @in_asyncio
 async def test_only_the_runs_that_end_their_workers_are_set_aside(
