@@ -502,13 +502,13 @@ class Gate:
             validating = Edited(sent)
             held().edits[call.tool_call_id] = validating
             try:
-                validated = await self.tools.validate_tool_call(
-                    replace(call, args=json.dumps(sent) if isinstance(call.args, str) else sent),
-                    approved=True,
-                    metadata={ASSIGNEES: tuple(decision.get("assignees", ()))},
-                    wrap_validation_errors=False,
-                )
-                arguments = await self.seen(replace(call, args=sent), validated.validated_args or {})
+                arguments = await self._validated(call, sent, decision)
+                if arguments.made:
+                    sent = validating.sent = await self._made(call, arguments)
+                    if is_same(sent, arguments.repeatable):
+                        arguments = replace(arguments, sent=sent)
+                    else:  # another process has made it
+                        arguments = await self._validated(call, sent, decision)
             except (ValidationError, ModelRetry, ToolFailed, UnexpectedModelBehavior) as error:
                 problem, is_valid = f"These arguments are not taken: {error}", False
                 arguments = Arguments(sent, sent, answer.proposal)
@@ -525,6 +525,22 @@ class Gate:
                 problem = MADE_OTHERWISE
                 continue
             return Agreed(arguments, edited_by)
+
+    async def _validated(self, call: ToolCallPart, sent: dict[str, Any], decision: Decision) -> Arguments:
+        """Return what the tool makes of an edit."""
+        validated = await self.tools.validate_tool_call(
+            replace(call, args=json.dumps(sent) if isinstance(call.args, str) else sent),
+            approved=True,
+            metadata={ASSIGNEES: tuple(decision.get("assignees", ()))},
+            wrap_validation_errors=False,
+        )
+        return await self.seen(replace(call, args=sent), validated.validated_args or {})
+
+    async def _made(self, call: ToolCallPart, arguments: Arguments) -> dict[str, Any]:
+        """Journal an edit with what its tool has made anew, such as ids: people see it, so it stays as it is."""
+        return await self.context.step(
+            f"{self.durable.name}.{call.tool_name}:made", lambda: arguments.repeatable, returns=Any
+        )
 
     async def _result_from_outside(
         self, call: ToolCallPart, definition: ToolDefinition, arguments: Arguments, decision: Decision

@@ -170,7 +170,10 @@ def rows_from(old: list[Any], edit: list[Any]) -> list[int | None]:
 
 
 def is_kept(old: Any, edit: Any, new: Any) -> bool:
-    """Whether everything that an edit left as it was came out as it was.
+    """Whether everything that an edit left as it was came out as it was, with nothing beside it that nobody has seen.
+
+    What an edit leaves out may come out as it was shown. Another value of it, such as the default of another kind of
+    object, was not seen. If fields of the edit are not in what came out, it was converted, and says the rest otherwise.
 
     Args:
         old: What was shown.
@@ -189,14 +192,25 @@ def is_kept(old: Any, edit: Any, new: Any) -> bool:
         ):  # rows came, went or were moved
             return is_same(edit, new)
         return all(map(is_kept, before_rows, after_rows, rows))
-    if isinstance(old, dict) and isinstance(edit, dict) and isinstance(new, dict):
-        before, after = cast("dict[str, Any]", old), cast("dict[str, Any]", edit)
-        made = cast("dict[str, Any]", new)
-        return all(
-            name in made and is_kept(before[name], after[name], made[name])
-            for name in before.keys() & after.keys()
-        )
+    if isinstance(edit, list) and isinstance(new, list):
+        pairs = zip(cast("list[Any]", edit), cast("list[Any]", new), strict=False)
+        return all(is_kept(None, after, made) for after, made in pairs)
+    if isinstance(edit, dict) and isinstance(new, dict):
+        before = cast("dict[str, Any]", old) if isinstance(old, dict) else {}
+        return _are_kept(before, cast("dict[str, Any]", edit), cast("dict[str, Any]", new))
     return True
+
+
+def _are_kept(before: dict[str, Any], after: dict[str, Any], made: dict[str, Any]) -> bool:
+    for name in after.keys() & before.keys():
+        if name not in made or not is_kept(before[name], after[name], made[name]):
+            return False
+    for name in (after.keys() & made.keys()) - before.keys():
+        if not is_kept(None, after[name], made[name]):
+            return False
+    if not after.keys() <= made.keys():
+        return True
+    return all(name in before and is_same(before[name], made[name]) for name in made.keys() - after.keys())
 
 
 def _under(path: str, key: str | int) -> str:
