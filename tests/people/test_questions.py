@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NotRequired
 
 import pytest
 from pydantic import BaseModel, field_validator
+from typing_extensions import TypedDict
 
-from signoff.errors import NotSerializable, PayloadTooLarge, RegistrationError
+from signoff.errors import NotSerializable, PayloadTooLarge, RegistrationError, WrongAnswer
+from signoff.people.checks import check_answer
+from signoff.people.forms import form_of
 from signoff.people.questions import Question
+from signoff.people.schemas import problems
 
 
 class Mail(BaseModel):
@@ -155,3 +160,42 @@ def test_ten_thousand_options_can_be_asked_and_a_million_are_too_much() -> None:
 def test_an_address_is_shown_in_the_form_in_which_it_was_checked() -> None:
     [shown] = Question.make("?", attachments=[{"name": "x", "url": " https://Bücher.example\n"}]).attachments
     assert shown["url"] == "https://xn--bcher-kva.example/"
+
+
+class Parcel(BaseModel):
+    street: str
+    is_express: bool = False
+    lines: list[dict[str, int]] = []
+
+
+@dataclass
+class Plain:
+    street: str
+    is_express: bool = False
+
+
+class Named(TypedDict):
+    street: str
+    is_express: NotRequired[bool]
+
+
+class Lax(BaseModel, extra="ignore"):
+    street: str
+
+
+@pytest.mark.parametrize("kind", [Parcel, Plain, Named])
+def test_a_misspelt_field_is_refused_and_not_lost(kind: Any) -> None:
+    answer = {"street": "x", "is_expres": True}
+    asked = Question.make("Where to?", input_type="form", answer_type=kind)
+    with pytest.raises(WrongAnswer, match="is_expres: there is no such field"):
+        check_answer("q", asked, answer)
+    proposed = Question.make("Send it?", proposal={"street": "x"}, proposal_type=kind)
+    with pytest.raises(WrongAnswer, match=r"edited\.is_expres: there is no such field"):
+        check_answer("q", proposed, {"approved": True, "edited": answer})
+
+
+def test_a_type_that_says_what_becomes_of_other_fields_has_its_way() -> None:
+    asked = Question.make("Where to?", input_type="form", answer_type=Lax)
+    check_answer("q", asked, {"street": "x", "more": 1})
+    of_a_callback = form_of("", "answer_type", Parcel)
+    assert problems(of_a_callback, {"street": "x", "more": 1}) == [], "others send what they like"

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import DatetimeSchema, DecimalSchema, TaggedUnionSchema
+from pydantic_core.core_schema import (
+    DataclassSchema,
+    DatetimeSchema,
+    DecimalSchema,
+    ModelSchema,
+    TaggedUnionSchema,
+    TypedDictSchema,
+)
 
 from signoff import codec
 from signoff.codec.annotations import readable
@@ -83,13 +90,15 @@ def _with_other(values: Sequence[str]) -> Form:
     }
 
 
-def form_of(text: str, what: str, annotation: Any) -> Form:
+def form_of(text: str, what: str, annotation: Any, *, is_closed: bool = False) -> Form:
     """Return the JSON Schema of a type, or the schema itself if it is one.
 
     Args:
         text: The question's text, for the error.
         what: What the type is called there.
         annotation: A type, or a JSON Schema.
+        is_closed: Whether fields that a type does not have are refused. It would leave them out without a word, unless
+            its config says what becomes of them (``extra``).
 
     Raises:
         RegistrationError: There is no such schema, or it is none, or it refers to something outside of it.
@@ -99,7 +108,8 @@ def form_of(text: str, what: str, annotation: Any) -> Form:
         schema = json.loads(codec.encode(cast("object", annotation), path=what))
     else:
         try:
-            schema = TypeAdapter(readable(annotation)).json_schema(schema_generator=_Generator)
+            generator = _Closed if is_closed else _Generator
+            schema = TypeAdapter(readable(annotation)).json_schema(schema_generator=generator)
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             raise RegistrationError(f"question {text!r}: {what} has no JSON Schema: {error}") from None
         except RecursionError:
@@ -137,4 +147,26 @@ class _Generator(GenerateJsonSchema):
         tag = written.get("discriminator", {}).get("propertyName")
         if tag is not None and "oneOf" in written:  # needed also where a kind has a default for it
             written.setdefault("required", [tag])
+        return written
+
+
+class _Closed(_Generator):
+    """Has fields refused that a type does not have: a misspelt one would be lost."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        config = cast("dict[str, Any]", getattr(schema["cls"], "model_config", {}))
+        return self._closed(super().model_schema(schema), config)
+
+    def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+        config = cast("dict[str, Any]", getattr(schema["cls"], "__pydantic_config__", {}))
+        return self._closed(super().dataclass_schema(schema), config)
+
+    def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
+        return self._closed(
+            super().typed_dict_schema(schema), cast("dict[str, Any]", schema.get("config", {}))
+        )
+
+    def _closed(self, written: JsonSchemaValue, config: Mapping[str, Any]) -> JsonSchemaValue:
+        if "extra" not in config and "properties" in written:
+            written.setdefault("additionalProperties", False)
         return written

@@ -165,7 +165,7 @@ class Question:
                     values, with_other=with_other, min_choices=min_choices, max_choices=max_choices
                 )
             case "form":
-                schema = forms.form_of(text, "answer_type", answer_type)
+                schema = forms.form_of(text, "answer_type", answer_type, is_closed=True)
             case "external":
                 schema = forms.form_of(text, "answer_type", Callback if answer_type is None else answer_type)
         if callback is not None:
@@ -297,7 +297,9 @@ def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Proposal | 
         if proposal_type is not None:
             raise RegistrationError(f"question {text!r}: there is a proposal_type, but no proposal")
         return None, forms.approval_form()
-    schema = {} if proposal_type is None else forms.form_of(text, "proposal_type", proposal_type)
+    schema = (
+        {} if proposal_type is None else forms.form_of(text, "proposal_type", proposal_type, is_closed=True)
+    )
     try:
         proposed = Proposal.of(proposal, proposal_type)
     except InvalidValue as error:
