@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 from signoff import AsyncClient, Context, Signoff
+from signoff.engine.worker import Worker
 
 
 def step(number: int) -> int:
@@ -67,6 +68,13 @@ async def park(client: AsyncClient, run_ids: Iterable[str], steps: int) -> None:
             *(client.start("time_of_answer", steps, id=id) for id in ids[first : first + 500])
         )
     await until_none(client, "ready", "running")
+
+
+async def evict_all(worker: Worker) -> None:
+    """Have a worker forget all paused runs, once it has heard that they paused: their rows say so a moment before."""
+    while worker.held:
+        await asyncio.sleep(0.005)
+    worker.evict()
 
 
 async def until_none(client: AsyncClient, *states: str) -> None:

@@ -9,6 +9,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from benchmarks.programs import evict_all
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import COMMIT
 from signoff import AsyncClient, Context, Signoff
@@ -61,7 +62,7 @@ async def _resumed(place: Place, at_once: int, *, replayed: bool, workflow: str 
         while len((await client.questions(limit=1_000)).items) < place.sizes.answers:
             await asyncio.sleep(0.01)
         if replayed:
-            worker.evict()
+            await evict_all(worker)
         questions = (await client.questions(limit=1_000)).items
         with place.measured():
             for question in questions:

@@ -6,7 +6,7 @@ import time
 from itertools import pairwise
 from statistics import median
 
-from benchmarks.programs import new_app, park, question_of
+from benchmarks.programs import evict_all, new_app, park, question_of
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import COMMIT, MANY_ROUND_TRIPS
 from signoff import AsyncClient
@@ -33,7 +33,7 @@ async def replay(place: Place) -> Figures:
     steps = place.sizes.long_steps
     async with app.worker() as worker, AsyncClient(app) as client:
         await park(client, ["long"], steps)
-        worker.evict()
+        await evict_all(worker)
         began = time.time()
         with place.measured():
             await client.answer(question_of("long", steps), True)

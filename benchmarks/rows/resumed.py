@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from benchmarks.processes import command, url_of
-from benchmarks.programs import new_app, park, question_of
+from benchmarks.programs import evict_all, new_app, park, question_of
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import COMMIT
 from signoff import AsyncClient
@@ -44,7 +44,7 @@ async def resumed_replayed(place: Place) -> Figures:
     ids = [f"run-{number}" for number in range(place.sizes.answers)]
     async with app.worker() as worker, AsyncClient(app) as client:
         await park(client, ids, REPLAYED)
-        worker.evict()
+        await evict_all(worker)
         with place.measured():
             waits = await answer_one_by_one(client, ids, REPLAYED)
     await app.store.close()
