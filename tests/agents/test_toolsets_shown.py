@@ -8,10 +8,16 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
-from pydantic_ai import Agent, RunContext
+from pydantic_ai import Agent, RunContext, ToolDefinition
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.output import ToolOutput
-from pydantic_ai.toolsets import AbstractToolset, DynamicToolset, FunctionToolset, WrapperToolset
+from pydantic_ai.toolsets import (
+    AbstractToolset,
+    CombinedToolset,
+    DynamicToolset,
+    FunctionToolset,
+    WrapperToolset,
+)
 
 from signoff import Context, Signoff
 from signoff.agents import Durable, ToolCall
@@ -432,3 +438,50 @@ async def test_a_call_beside_the_output_is_asked_about(barrier: bool) -> None:
         await env.client.answer(question.id, True, user_id="ana")
         assert await run.result() == "done"
     assert paid == [(100, "")]
+
+
+def fails(ctx: RunContext[Any], tool: ToolDefinition, args: dict[str, Any]) -> bool:
+    return args["cents"] > 10_000
+
+
+def around_all(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+    return toolset.approval_required(fails)
+
+
+def fails_within(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+    return CombinedToolset([toolset.approval_required(fails).prefixed("bank").renamed({"pay": "bank_pay"})])
+
+
+@pytest.mark.parametrize("approves", [True, False])
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("around", [around_all, fails_within])
+@in_asyncio
+async def test_a_predicate_of_a_toolset_that_fails_has_people_asked(
+    around: Callable[[AbstractToolset[Any]], AbstractToolset[Any]], is_dynamic: bool, approves: bool
+) -> None:
+    paid: list[Any] = []
+    scene = Paying(paying(paid), {"euros": 70}, paid, around=around, is_dynamic=is_dynamic, approvals=())
+    async with environment(scene.app) as env:
+        run = await env.start(scene.work)
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        assert asked(question)["metadata"]["policy_failed"] == "KeyError: 'cents'"
+        assert paid == []
+        await env.client.answer(question.id, approves, user_id="ana")
+        await env.idle()
+        await run.result()
+        assert paid == ([(7_000, "")] if approves else [])
+
+
+@in_asyncio
+async def test_a_predicate_of_a_toolset_that_fails_outside_of_workflows_raises_as_before() -> None:
+    toolset = FunctionToolset[Any](id="tools")
+    toolset.add_function(paying([]), name="pay")
+    agent = Agent(
+        Script(calls(("pay", {"euros": 70}))).model,
+        toolsets=[toolset.approval_required(fails)],
+        name="a",
+        capabilities=[Durable()],
+    )
+    with pytest.raises(KeyError, match="cents"):
+        await agent.run("go")

@@ -224,11 +224,7 @@ async def decide(policy: Policy | None, call: ToolCall, operators: Sequence[str]
         verdict, has_looked = await _verdict(policy, call)
         decision = _decision_of(verdict, call)
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
-        log.exception(
-            "agent %r: the approvals policy failed for a call of %r: people are asked", call.agent, call.tool
-        )
-        return _ask_instead(operators, policy_failed=problem)
+        return failed(error, call.agent, call.tool, operators)
     if decision is None:
         given = f"it returned {verdict!r}: return approve(), deny(reason), ask(...), a bool or None"
         log.error("agent %r: the approvals policy for a call of %r: %s", call.agent, call.tool, given)
@@ -236,6 +232,20 @@ async def decide(policy: Policy | None, call: ToolCall, operators: Sequence[str]
     if has_looked and call.unseen and decision.get("verdict") == "approve":
         return _ask_instead(operators, policy_could_not_see=list(call.unseen))
     return decision
+
+
+def failed(error: Exception, agent: str, tool: str, operators: Sequence[str]) -> Decision:
+    """Log that a policy has failed, and have people asked.
+
+    Args:
+        error: The error.
+        agent: The agent's name.
+        tool: The tool's name.
+        operators: The people who are asked; empty: anybody.
+    """
+    text = "agent %r: the approvals policy failed for a call of %r: people are asked"
+    log.error(text, agent, tool, exc_info=error)
+    return _ask_instead(operators, policy_failed=f"{type(error).__name__}: {error}")
 
 
 def _ask_instead(operators: Sequence[str], **details: Any) -> Decision:

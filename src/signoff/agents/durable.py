@@ -48,6 +48,7 @@ from signoff.agents.dynamic import facts_of, witness
 from signoff.agents.gate import ASSIGNEES, Gate
 from signoff.agents.held import GIVEN_MODEL, held, hold, let_go
 from signoff.agents.pausing import INSTEAD, without_pauses
+from signoff.agents.predicates import asking_on_failure
 from signoff.agents.ran import EDITED, as_edited
 from signoff.agents.record import note_call
 from signoff.agents.speaking import speaking
@@ -295,7 +296,9 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Return the toolset with tools that run as steps, with the arguments that were decided on."""
         if not self.in_durable_context:
             return super().get_wrapper_toolset(toolset)
-        checked = toolset.visit_and_replace(AsApproved[AgentDepsT])
+        checked = asking_on_failure(toolset, self.name, self.operators).visit_and_replace(
+            AsApproved[AgentDepsT]
+        )
         return super().get_wrapper_toolset(checked) or checked
 
     async def prepare_tools(
