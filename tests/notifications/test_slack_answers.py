@@ -164,7 +164,10 @@ async def test_the_same_click_sent_again_changes_nothing_and_another_one_is_told
         assert (await on.told())["replace_original"] is True
         await on.click(value, "signoff_reject", user="U2", ts="2.5")
         await until(lambda: len([got for got in on.slack.got if got.path == "/response"]) == 3)
-        assert "already resolved by ana" in (await on.told())["text"]
+        told = await on.told()
+        assert told["text"] == "The question is answered: Pay 70? ana was first. Nothing was changed."
+        assert told["replace_original"] is True
+        assert [block["type"] for block in told["blocks"]] == ["section"]  # no buttons any more
         [refused] = await on.trail(AuditKind.REFUSED)
         assert refused.by == "bob"
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from signoff import moments
 from signoff.deliveries import Delivery
+from signoff.errors import AlreadySettled
 from signoff.people.actions import shown_beside
 from signoff.people.cases import TIMEOUT, Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
@@ -178,3 +179,22 @@ def spelled(text: str) -> str:
 
 def _spelled(character: str) -> str:
     return " " if character == "\t" else character.encode("unicode_escape").decode()
+
+
+def settled_in_words(error: AlreadySettled) -> tuple[str, str]:
+    """Return a title and a text for a person whose answer came too late.
+
+    Example::
+
+        ("The question is answered", "ana was first. Nothing was changed.")
+    """
+    match error.state:
+        case "timed_out":
+            return "The time for an answer is over", "Nothing was changed."
+        case "cancelled":
+            return "The question was withdrawn", "Nothing was changed."
+        case _:
+            return (
+                "The question is answered",
+                f"{error.settled_by or 'Somebody'} was first. Nothing was changed.",
+            )

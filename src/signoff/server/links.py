@@ -36,6 +36,7 @@ from signoff.people.links import (
     find_link,
     record_ended,
 )
+from signoff.people.notices import settled_in_words
 from signoff.people.responders import Responder
 from signoff.records import PromiseState, Token
 from signoff.server.actors import ActorOf
@@ -259,12 +260,8 @@ def words(error: SignoffError) -> tuple[str, str]:
             return "This link was withdrawn", "If you are still asked, ask for another."
         case LinkEnded():
             return "There is nothing to answer any more", "The question was deleted."
-        case AlreadySettled(state="timed_out"):
-            return "The time for an answer is over", "Nothing was changed."
-        case AlreadySettled(state="cancelled"):
-            return "The question was withdrawn", "Nothing was changed."
-        case AlreadySettled(settled_by=by):
-            return "The question is answered", f"{by or 'Somebody'} was first. Nothing was changed."
+        case AlreadySettled():
+            return settled_in_words(error)
         case NotAllowed():
             return "The question is not yours to answer any more", "Nothing was changed."
         case TooManyRequests(retry_after_seconds=seconds):

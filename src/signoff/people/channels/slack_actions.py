@@ -11,7 +11,15 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import from_json, to_json
 from slack_sdk.signature import SignatureVerifier
 
-from signoff.errors import AccessDenied, InvalidValue, NotAllowed, NotFound, SignoffError, StoreError
+from signoff.errors import (
+    AccessDenied,
+    AlreadySettled,
+    InvalidValue,
+    NotAllowed,
+    NotFound,
+    SignoffError,
+    StoreError,
+)
 from signoff.own_logs import own_logger
 from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
@@ -27,7 +35,7 @@ from signoff.people.channels.slack import (
     fitted,
     section,
 )
-from signoff.people.notices import LONGEST_TEXT, shown
+from signoff.people.notices import LONGEST_TEXT, settled_in_words, shown
 from signoff.people.questions import Question
 from signoff.records import Origin, OriginWay, Promise, PromiseState
 from signoff.redaction import Redaction, Redactor
@@ -163,18 +171,24 @@ async def react(
     Raises:
         StoreError: The store is not available.
     """
-    responder = answering.responder(click.team, click.user)
     store = stated(store, Origin(OriginWay.SLACK, f"{click.team}:{click.user}", address=address))
     try:
-        if responder is None or responder.user_id is None:
-            question = await get_question(store, click.question_id)
-            stranger = NotAllowed(
-                question.id, f"slack:{click.user}", "nobody has configured who this user of Slack is"
-            )
-            await record_refusal(
-                store, question, f"slack:{click.user}", stranger, request_id=click.request_id
-            )
-            raise stranger
+        return await _taken(store, answering, click, Redactor(store, redaction))
+    except StoreError:
+        raise
+    except SignoffError as error:
+        return Reaction(click.response_url, shown(f"Not taken: {error}", 1_000))
+
+
+async def _taken(store: Store, answering: Answering, click: Click, redactor: Redactor) -> Reaction:
+    responder = answering.responder(click.team, click.user)
+    if responder is None or responder.user_id is None:
+        question = await get_question(store, click.question_id)
+        user = f"slack:{click.user}"
+        stranger = NotAllowed(question.id, user, "nobody has configured who this user of Slack is")
+        await record_refusal(store, question, user, stranger, request_id=click.request_id)
+        raise stranger
+    try:
         question = await answer(
             store,
             click.question_id,
@@ -185,11 +199,15 @@ async def react(
             request_id=click.request_id,
             digest=click.digest,
         )
-    except StoreError:
-        raise
-    except SignoffError as error:
-        return Reaction(click.response_url, shown(f"Not taken: {error}", 1_000))
-    return _accepted(click, await Redactor(store, redaction).shown(question), responder.user_id)
+    except AlreadySettled as error:
+        return _too_late(click, await redactor.shown(await get_question(store, click.question_id)), error)
+    return _accepted(click, await redactor.shown(question), responder.user_id)
+
+
+def _too_late(click: Click, question: Promise, error: AlreadySettled) -> Reaction:
+    title, said = settled_in_words(error)
+    text = f"{title}: {Question.from_json(question.data or 'null').text} {said}"
+    return Reaction(click.response_url, shown(text, LONGEST_TEXT), closes=True)
 
 
 def _accepted(click: Click, question: Promise, user_id: str) -> Reaction:
