@@ -234,7 +234,7 @@ async def test_who_may_not_answer_or_are_too_few_are_not_assigned(to: Any) -> No
 async def test_who_has_said_no_is_not_counted_on_when_others_are_asked() -> None:
     async with asking(quorum=Quorum(2, of=3)) as (env, id):
         await env.client.answer(id, False, user_id="ana")
-        with pytest.raises(InvalidValue, match="1 people cannot give the 2 approvals"):
+        with pytest.raises(InvalidValue, match="1 person who may still vote cannot give the 2 approvals"):
             await env.client.inbox.reassign(id, ["user:ana", "user:bob"])
         await env.client.inbox.reassign(id, ["user:bob", "user:eva"])
 
