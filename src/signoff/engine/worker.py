@@ -53,6 +53,14 @@ AVOIDS_SECONDS = 3.0
 """For how long a worker claims no run of a workflow after it has left one to others."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """How often a run was left to other workers: while they had runs, and while they had none."""
+
+    to_busy: int = 0
+    to_free: int = 0
+
+
 class Programs(Protocol):
     """The registry of workflows, as the engine sees it."""
 
@@ -187,7 +195,7 @@ class Worker:
         self._may_claim = True
         self._on_trial: set[Driver] = set()  # suspects that have made no progress yet
         self._trial_until = 0.0
-        self._left: dict[str, int] = {}  # how often each run was left to others
+        self._left: dict[str, _Left] = {}  # how often each run was left to others
         self._left_until: dict[str, float] = {}  # until when runs of a workflow are not claimed
         self._wake = asyncio.Event()
         self._leases: Leases | None = None  # while it works
@@ -411,18 +419,19 @@ class Worker:
 
     async def leaves_to_others(self, run: Run) -> bool:
         """Whether a run that cannot be run here is left to other workers, which claim it while this one does not."""
-        times = self._left.pop(run.id, 0)
+        left = self._left.pop(run.id, _Left())
         try:
             workers = await self.store.list_workers()
         except AccessDenied:  # a worker for some groups sees no others
             workers = ()
         others = [each for each in workers if each.group == self._group and each.id != self.info.id]
         is_busy = any(each.held for each in others)  # with all slots taken, maybe: they claim it later
-        if not others or times >= (LEAVES_WHILE_BUSY if is_busy else LEAVES_AT_MOST):
+        left = replace(left, to_busy=left.to_busy + 1) if is_busy else replace(left, to_free=left.to_free + 1)
+        if not others or left.to_busy > LEAVES_WHILE_BUSY or left.to_free > LEAVES_AT_MOST:
             return False
         if len(self._left) >= 10_000:  # they went on elsewhere
             self._left.clear()
-        self._left[run.id] = times + 1
+        self._left[run.id] = left
         loop = asyncio.get_running_loop()
         self._left_until[run.workflow] = loop.time() + AVOIDS_SECONDS
         loop.call_later(AVOIDS_SECONDS + 0.01, self._claim_again)
