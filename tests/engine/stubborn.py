@@ -617,6 +617,8 @@ def _use_all_tools() -> None:
 
 def forks_meanwhile() -> None:
     """Fork while stubborn code is interrupted. In the child nothing is."""
+    # Not stderr: the child of a process that is writing to it can never write to it.
+    logging.getLogger().addHandler(_Handler())
     over, ended = threading.Event(), threading.Event()
 
     def goes_on_until_over() -> None:
@@ -646,10 +648,33 @@ def forks_meanwhile() -> None:
     goes_on()
 
 
+def forks_within_an_interruption() -> None:
+    """Fork in the midst of an interruption. The child has the switch interval that the process had before."""
+    usual, children = sys.getswitchinterval(), list[int]()
+
+    class Forking:
+        looks = 0
+
+        @property
+        def thread(self) -> int | None:
+            self.looks += 1
+            if self.looks == 2:
+                assert sys.getswitchinterval() < usual
+                children.append(os.fork())
+                if children[0] == 0:
+                    os._exit(0 if sys.getswitchinterval() == usual else 1)
+            return None if self.looks > 1 else threading.get_ident()
+
+    assert not interruptions.interrupt(Forking())  # pyright: ignore[reportArgumentType]
+    assert os.waitpid(children[0], 0)[1] == 0
+    assert sys.getswitchinterval() == usual
+
+
 PROGRAMS: dict[str, Callable[..., None]] = {
     "drive": functools.partial(drive, is_on_one_line=False),
     "drive_on_one_line": functools.partial(drive, is_on_one_line=True),
     "work": work,
+    "forks_within_an_interruption": forks_within_an_interruption,
     "several": several,
     "nested": nested,
     "without_tools": without_tools,

@@ -239,6 +239,10 @@ def test_code_that_catches_its_interruption_is_left_whatever_else_the_process_do
     _in_process(tmp_path, program)
 
 
+def test_a_child_forked_within_an_interruption_has_the_switch_interval_of_its_parent(tmp_path: Path) -> None:
+    _in_process(tmp_path, "forks_within_an_interruption")
+
+
 class _Watched:
     def __init__(self) -> None:
         self.made = 0

@@ -21,6 +21,7 @@ from signoff.engine.interruptions import (
     new_kind,
     release_handlers,
     relent,
+    restore_switches,
     use_up,
 )
 from signoff.engine.loop import calling_line
@@ -102,6 +103,7 @@ class _Watch:
         """Forget the parent's drives: the child may give the numbers of their threads to its own."""
         self.lock = threading.RLock()
         _drives.clear()
+        restore_switches()
 
 
 _watch = _Watch()

@@ -60,6 +60,9 @@ _BEGINNINGS = 20
 _BEGINNING_SECONDS = 0.002
 
 
+_usual_switches: list[float] = []
+"""The process's own switch interval, while an interruption has set another one."""
+
 _RLOCK = type(threading.RLock())
 
 
@@ -95,7 +98,7 @@ def interrupt(target: Target, error: type[Interrupted] = Interrupted, *, anywher
     thread = target.thread
     if thread is None:
         return False
-    switches = sys.getswitchinterval()
+    _usual_switches.append(sys.getswitchinterval())
     # Or this thread would mostly run when the other does I/O: a handler's, under its lock.
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
@@ -104,8 +107,14 @@ def interrupt(target: Target, error: type[Interrupted] = Interrupted, *, anywher
                 return next(_interruptions(target, error, 1), _LEFT) is not _LEFT
             time.sleep(_MOMENT_SECONDS)
     finally:
-        sys.setswitchinterval(switches)
+        restore_switches()
     return False
+
+
+def restore_switches() -> None:
+    """Set the process's own switch interval again, also in a child that was forked while another one was set."""
+    while _usual_switches:
+        sys.setswitchinterval(_usual_switches.pop())
 
 
 def use_up(thread: int) -> None:
