@@ -37,7 +37,7 @@ def test_of_several_processes_that_load_it_at_once_one_does(here: Here, shop: Pa
     load = ("load", "r.json", "--store", "sqlite:///other.db")
     with ThreadPoolExecutor(4) as beside:
         ended = list(beside.map(lambda _: signoff(*load, cwd=shop), range(4)))
-    assert sorted(each.code for each in ended) == [0, 4, 4, 4], [each.err for each in ended]
+    assert sorted(each.code for each in ended) == [0, 4, 4, 4], "".join(each.err for each in ended)
     assert all("is in this store" in each.err for each in ended if each.code)
     trail = here("audit", "list", "--json", *load[2:], cwd=shop).json["items"]
     assert [each["kind"] for each in trail] == ["loaded"]

@@ -109,7 +109,8 @@ async def test_an_execution_waits_for_the_worker_that_knows_it_and_is_busy(
             async with running(new):
                 await execution.continue_with("q", {"approved": True})
                 await comes(left_often)
-                monkeypatch.setattr("signoff.engine.worker.AVOIDS_SECONDS", 30)  # for the old worker to claim it
+                # For the old worker to claim it.
+                monkeypatch.setattr("signoff.engine.worker.AVOIDS_SECONDS", 30)
                 is_free.set()
                 assert await execution.result(120) == {"paid": ["old", True]}
 

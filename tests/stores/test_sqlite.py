@@ -644,6 +644,25 @@ def test_opening_waits_for_a_process_that_creates_the_file(
     assert len(attempts) == 2
 
 
+@pytest.mark.parametrize("beginning", ["PRAGMA user_version", "BEGIN IMMEDIATE"])
+def test_opening_tries_again_when_others_were_first_again_and_again(
+    tmp_path: Path, opened: list[Watched], monkeypatch: pytest.MonkeyPatch, beginning: str
+) -> None:
+    """SQLite gives up after it has lost the race for a new log's locks dozens of times."""
+    lost: list[str] = []
+
+    def lose_twice(statement: str) -> None:
+        if statement.startswith(beginning) and len(lost) < 2:
+            lost.append(statement)
+            error = sqlite3.OperationalError("locking protocol")
+            error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
+            raise error
+
+    monkeypatch.setattr(Watched, "before", staticmethod(lose_twice))
+    open_once(tmp_path / "x.db")
+    assert len(lost) == 2
+
+
 def locked_once_at(writer: Watched, beginning: str) -> list[str]:
     """Let the next such statement find the file locked. Returns what is filled with the statement."""
     failed: list[str] = []

@@ -191,7 +191,8 @@ def _learn(function: object, known: dict[int, Callee], *, is_bound: bool) -> Cal
     if not is_settled or (is_bound and not function.__code__.co_argcount):
         return None
     key = id(function)
-    reference = weakref.ref(function, lambda gone: _forget(known, key))
+    # By a default, as functions are collected also when this module's names are gone.
+    reference = weakref.ref(function, lambda gone, forget=_forget: forget(known, key))
     known[key] = callee = Callee(function, reference, returns, is_bound=is_bound)
     return callee
 

@@ -272,7 +272,10 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
         context.run(_note_wait, call, seconds)
 
     if seconds is None:
-        return await _with_rest(threads.run_step(what, work, None, waited))
+        outcome = threads.run_step(what, work, None, waited)
+        if outcome.done():  # from Python 3.14 on; callbacks that its thread has sent to the loop come first
+            await asyncio.sleep(0)
+        return await _with_rest(outcome)
     loop = asyncio.get_running_loop()
     begun = loop.create_future()
     outcome = threads.run_step(

@@ -6,9 +6,11 @@ import os
 import re
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
 from signoff.errors import (
     InvalidValue,
@@ -19,6 +21,8 @@ from signoff.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+
+T = TypeVar("T")
 
 APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512
@@ -104,9 +108,9 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
     except sqlite3.Error as error:
         raise translate(error, location) from error
     try:
-        _use_write_ahead_log(connection, busy_seconds)
-        applied = _migrate(connection, location)
-        _try_to_write(connection)
+        _patiently(busy_seconds, lambda: connection.execute("PRAGMA journal_mode = WAL"))
+        applied = _patiently(busy_seconds, lambda: _migrate(connection, location))
+        _patiently(busy_seconds, lambda: _try_to_write(connection))
     except sqlite3.Error as error:
         raise translate(error, location) from error
     finally:
@@ -140,13 +144,12 @@ def _of_another_program(location: str) -> StoreUnavailable:
     return StoreUnavailable(location, "it is the database of another program; choose another file")
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    # SQLite does not wait for locks here when several processes switch a new file at once.
+def _patiently(busy_seconds: float, attempt: Callable[[], T]) -> T:
+    """Try again while others are busy where SQLite does not wait: it switches a new file's log, or loses a race."""
     give_up_at = time.monotonic() + busy_seconds
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
+            return attempt()
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() > give_up_at:
                 raise
@@ -246,8 +249,8 @@ def _statements(script: str) -> list[str]:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds the lock that was needed."""
-    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    """Whether another connection holds the lock that was needed, or was first too often when both began to read."""
+    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
 def is_busy_or_interrupted(error: sqlite3.Error) -> bool:
