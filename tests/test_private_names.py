@@ -138,6 +138,37 @@ def test_the_frame_of_another_thread_is_found() -> None:
     assert private_names.frame_of(thread.ident or 0) is None
 
 
+# CPython until 3.11.8 hangs when a collection begins within sys._current_frames() and frees a threading.local.
+FINDS_FRAMES = """
+import gc, threading
+from signoff import private_names
+
+class Cycle: pass
+
+over = threading.Event()
+for _ in range(20):
+    threading.Thread(target=over.wait, daemon=True).start()
+for allocations in range(1, 200):
+    gc.collect()
+    cycle = Cycle()
+    cycle.itself, cycle.local = cycle, threading.local()
+    cycle.local.value = 1
+    del cycle
+    gc.set_threshold(allocations)
+    private_names.frame_of(0)
+    gc.set_threshold(700)
+gc.disable()
+private_names.frame_of(0)
+assert not gc.isenabled()
+over.set()
+"""
+
+
+def test_a_look_at_the_frame_of_another_thread_never_hangs() -> None:
+    done = subprocess.run([sys.executable, "-c", FINDS_FRAMES], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_is_suspended_is_freed_without_running_its_finally() -> None:
     ran: list[str] = []
 

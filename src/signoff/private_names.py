@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -132,7 +133,14 @@ def frame_of(thread: int) -> FrameType | None:
 
     ``sys._current_frames`` is documented. ``faulthandler`` can write such frames into files only.
     """
-    return sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+    # CPython makes its result under a lock. A collection that began there may need that lock: the process would hang.
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 def before_threads_end(call: Callable[[], object]) -> None:
