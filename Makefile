@@ -1,7 +1,7 @@
 # Needs Python 3.11 to 3.15, pip and make: .ci/bootstrap installs everything else into $(VENV).
 #
 #   make demo [URL=https://...]   summarise a web page and let a person decide, then Studio with samples
-#   make test                     lint, types, and the tests of every rule, in under 10 minutes on two cores
+#   make test                     lint, types, and the tests of every rule, in some ten minutes on two cores
 #   make test-long                the other tests: the same rules at ever more places; CI runs both
 #   make pytest [ARGS=...]        all tests, or those that ARGS names
 #   make cover [ARGS=...]         all tests, and which branches they take: a third slower

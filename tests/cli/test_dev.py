@@ -76,6 +76,7 @@ def test_what_it_started_ends_when_it_is_killed(shop: Path) -> None:
         until(lambda: dev.events("stopped"))
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_ends_it(shop: Path) -> None:
     with Running("server", "--port", "0", cwd=shop) as server:
         port = server.wait_for("listening")["port"]

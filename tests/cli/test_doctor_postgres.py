@@ -112,6 +112,7 @@ def test_a_pooler_that_swallows_notifications_is_recognised_and_left_as_it_was(
             assert connection.execute("SELECT count(*) FROM pg_listening_channels()").fetchone() == (0,)
 
 
+@pytest.mark.long
 @needs_pgbouncer
 def test_a_database_that_stands_still_is_given_up_and_the_command_ends(tmp_path: Path) -> None:
     with PostgresServer(settings=FAST) as server, PgBouncer(server.url()) as bouncer:

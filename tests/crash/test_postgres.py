@@ -248,6 +248,7 @@ async def test_hundreds_of_runs_end_rightly_while_workers_are_killed_and_the_ser
     )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @in_asyncio
 async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settles_nothing(

@@ -299,7 +299,7 @@ async def _values(store: PostgresStore, run_id: str) -> list[str | None]:
     return [message.value for message, _ in await store.read_messages([run_id])]
 
 
-@pytest.mark.parametrize("mode", ["fast", "immediate", "kill"])
+@pytest.mark.parametrize("mode", sample(["kill", "fast", "immediate"]))
 @in_asyncio
 async def test_a_restart_of_the_server_is_waited_for_and_nothing_is_done_twice(
     mode: Any, server: PostgresServer
@@ -358,6 +358,7 @@ async def test_back_ends_that_are_killed_again_and_again_lose_and_double_nothing
         assert sorted(await _values(store, "r"), key=str) == sorted(str(n) for n in range(100))
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_who_has_no_more_patience_is_told_and_can_go_on_when_the_server_is_back(
     server: PostgresServer,

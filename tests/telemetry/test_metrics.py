@@ -239,6 +239,7 @@ def test_step_names_made_at_run_time_are_bounded(monkeypatch: pytest.MonkeyPatch
     assert names == {"fetch-0", "fetch-1", metrics.OTHER}
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_two_servers_of_a_process_count_once(tmp_path: Path) -> None:
     app = new_app(tmp_path)
@@ -342,6 +343,7 @@ def test_signoff_worker_answers_on_its_port_and_logs_json(tmp_path: Path) -> Non
     assert SECRET not in worker.err
 
 
+@pytest.mark.long
 def test_signoff_dev_shows_the_metrics_of_its_worker(tmp_path: Path) -> None:
     (tmp_path / "orders.py").write_text(ORDERS)
     with Running("dev", "orders:app", "--port", "0", cwd=tmp_path) as dev:
