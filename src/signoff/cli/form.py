@@ -162,7 +162,7 @@ def _value(
         whole: The schema that its references are in.
         required: Whether there must be a value.
         default: The value that an empty line stands for.
-        edits: Whether a proposal is edited: what is not in it, it does not have.
+        edits: Whether a proposal is edited. Fields that it lacks stay absent.
 
     Returns:
         The value; ``MISSING`` where none was given.

@@ -48,7 +48,7 @@ from signoff.people.schemas import shorten
 
 
 class _NobodyReads(Exception):
-    """The reader of the output has enough, which is no failure."""
+    """The reader of the output has closed it, which is not a failure."""
 
 
 class _Root(click.Group):

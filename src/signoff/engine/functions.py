@@ -1,8 +1,8 @@
-"""Which function a call is made with, as the journal has it: a replay that has another one there is told apart by it.
+"""The functions that steps call, as the journal names them: a replay notices another function in their place.
 
 A function is named by its module and its qualified name. Lambdas of one function have one name, so a digest of their
-code goes with it. Names and code change with deploys, so another name alone is no other function: it is one if the
-function that the journal names is still there, and the run's code does not simply name another one in its place.
+code goes with it. Names and code change with deploys, so a changed name alone is not enough: it is another function if
+the one that the journal names is still there, and the run's code does not simply name another in its place.
 """
 
 from __future__ import annotations

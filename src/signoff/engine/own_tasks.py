@@ -65,7 +65,7 @@ def _own_outside_of_steps(loop: asyncio.AbstractEventLoop, coro: Any, **more: An
 
 
 def refuse(call: StepCall, number: int, what: str, loop: asyncio.AbstractEventLoop) -> BeyondStep:
-    """Return the error for code of a step that reaches for what is its worker's, and have its attempt fail.
+    """Return the error for a step whose code reaches for its worker's tasks or loop, and have its attempt fail.
 
     Args:
         call: The step.

@@ -309,7 +309,7 @@ def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tupl
 def _meant(
     error: jsonschema_rs.ValidationError, branches: list[list[jsonschema_rs.ValidationError]]
 ) -> list[jsonschema_rs.ValidationError] | None:
-    """Return what is wrong by the only branch that is for values of this type (a model, null), or of this kind."""
+    """Return the problems of the only branch for values of this type (a model, null), or of this kind."""
     import jsonschema_rs
 
     def is_other(each: jsonschema_rs.ValidationError) -> bool:
@@ -325,7 +325,7 @@ def _meant(
 def _meant_by_tag(
     depth: int, branches: list[list[jsonschema_rs.ValidationError]]
 ) -> list[jsonschema_rs.ValidationError] | None:
-    """Return what is wrong by the only kind of a union whose fixed fields have the values that they are given."""
+    """Return the problems of the only kind of a union whose fixed fields match the value."""
     meant = [branch for branch in branches if not _wrong_tags(depth, branch)]
     return meant[0] if len(meant) == 1 else None
 
@@ -345,7 +345,7 @@ def _unknown_tag(
 
 
 def _wrong_tags(depth: int, branch: list[jsonschema_rs.ValidationError]) -> dict[str | int, list[Any]]:
-    """Return the fields right in an object that have another value than they must have, each with what it must be."""
+    """Return the top-level fields of an object whose fixed value differs, each with its allowed values."""
     import jsonschema_rs
 
     found: dict[str | int, list[Any]] = {}

@@ -172,7 +172,7 @@ _BETWEEN_ANY: Final = re.compile(_BETWEEN)
 
 
 def _rewritten(text: str, secrets: frozenset[str]) -> Iterator[re.Pattern[str]]:
-    """Yield what finds the hidden texts that are in another in another letter case, or in groups."""
+    """Yield patterns for hidden texts that stand in `text` in another letter case, or in groups."""
     if len(text) < SHORTEST_SPREAD:
         return
     lowered = text.lower()
@@ -184,7 +184,7 @@ def _rewritten(text: str, secrets: frozenset[str]) -> Iterator[re.Pattern[str]]:
 
 @lru_cache(maxsize=256)
 def _rewritings(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
-    """Return what is looked for in small letters, the longest first; whether without what is between its groups."""
+    """Return the texts to look for, in lower case, the longest first, each with whether separators are left out."""
     found: set[tuple[str, bool]] = set()
     for text in secrets:
         if len(text) < SHORTEST_CASELESS:

@@ -173,7 +173,7 @@ class _Page:
 
 
 def _within(field: str, message: str, control: Control) -> str:
-    """Say what is wrong, and in which part of a control's value if it has parts."""
+    """Return a problem with the part of a control's value that it is about."""
     part = field.removeprefix(".".join(control.path)).removeprefix(".")
     return f"{part}: {message}" if part else message
 
