@@ -123,7 +123,7 @@ def test_a_port_that_is_taken_is_named(here: Here, shop: Path) -> None:
         assert f"cannot listen on 127.0.0.1 port {port}" in ended.err
 
 
-@pytest.mark.parametrize("command", ["server --port 0", "worker there:app"])
+@pytest.mark.parametrize("command", sample(["server --port 0", "worker there:app"]))
 def test_waiting_for_postgres_is_told_of_and_ends_when_asked_to(shop: Path, command: str) -> None:
     address = f"postgresql://127.0.0.1:{free_port()}/shop"
     (shop / "there.py").write_text(f"from signoff import Signoff\napp = Signoff({address!r})\n")

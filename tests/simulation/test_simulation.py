@@ -57,6 +57,7 @@ def test_without_faults_nothing_goes_wrong_and_nothing_is_late() -> None:
         assert not played.problems, _report(played)
 
 
+@pytest.mark.long
 def test_the_same_seed_does_the_same_in_any_process() -> None:
     """Sets of texts are in another order in each process: nothing may depend on that."""
     program = "from tests.simulation.play import play\nprint([play(seed).digest for seed in range(200, 212)])"
@@ -112,14 +113,16 @@ def test_what_can_go_wrong_does() -> None:
     assert missing == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", sample(mutants.STORES, every=4))
+@pytest.mark.parametrize("mutant", mutants.STORES)
 def test_a_store_that_breaks_a_rule_is_found(mutant: type[Any]) -> None:
     assert any(play(seed, store=mutants.store_of(mutant)).problems for seed in range(MUTANT_SEEDS))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutate", sample(mutants.ENGINES, every=4))
+@pytest.mark.parametrize("mutate", mutants.ENGINES)
 def test_an_engine_that_breaks_a_rule_is_found(
     mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -342,6 +342,7 @@ async def test_a_run_that_ended_is_loaded_as_it_ended(scene: Scene, outcome: Any
         assert EntryKind.RETRIED in await there.journal()
 
 
+@pytest.mark.long
 @rule
 async def test_a_run_of_twenty_thousand_entries_is_saved_and_loaded(scene: Scene) -> None:
     run = await scene.run()

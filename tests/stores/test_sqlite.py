@@ -779,6 +779,7 @@ def test_a_paused_run_with_a_question_costs_five_small_rows(tmp_path: Path) -> N
     assert {name: count for name, count in counts.items() if count} == once
 
 
+@pytest.mark.long
 def test_among_100_000_paused_runs_one_is_answered_and_claimed(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         await scene.paused("r0")
