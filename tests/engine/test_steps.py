@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import dataclasses
+import gc
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import signoff
 from signoff import Context, RetryPolicy, RunState, StepTimeout
+from signoff.engine.threads import StepThreads
 from signoff.errors import OutsideWorkflow
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, VirtualClock, after_step, environment
@@ -431,3 +433,32 @@ async def test_a_step_that_raises_stop_iteration_does_not_hang(tmp_path: Path) -
 
     async with running(app) as client:
         assert await (await client.start(flow)).result(60) == "RuntimeError"
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+@in_asyncio
+async def test_a_plain_step_that_ends_while_its_attempt_is_cancelled_leaves_no_error_to_asyncio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, timeout: float | None
+) -> None:
+    """On Python 3.14 and in simulations a plain step can end before its attempt awaits it."""
+    app = new_app(tmp_path)
+
+    def ended(*_: Any) -> asyncio.Future[None]:
+        attempt, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert attempt is not None
+        loop.call_soon(attempt.cancel)
+        outcome: asyncio.Future[None] = loop.create_future()
+        outcome.set_exception(Flaky("was cancelled meanwhile"))
+        return outcome
+
+    monkeypatch.setattr(StepThreads, "run_step", ended)
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("plain", lambda: None, timeout=timeout, retry=ONCE)
+
+    async with running(app) as client:
+        with pytest.raises(RuntimeError, match="cancelled"):
+            await (await client.start(flow)).result(60)
+        gc.collect()
+    assert not [each for each in caplog.messages if "never retrieved" in each]

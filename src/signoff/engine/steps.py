@@ -274,6 +274,8 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
     if seconds is None:
         outcome = threads.run_step(what, work, None, waited)
         if outcome.done():  # from Python 3.14 on; callbacks that its thread has sent to the loop come first
+            if not outcome.cancelled():
+                outcome.exception()  # else asyncio logs it as never retrieved, if this attempt is cancelled now
             await asyncio.sleep(0)
         return await _with_rest(outcome)
     loop = asyncio.get_running_loop()
