@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import AwareDatetime, BaseModel, ConfigDict, RootModel, field_serializer
 
@@ -90,8 +90,15 @@ def test_a_zone_and_a_fold_come_back(shape: str) -> None:
 zones = st.sampled_from(sorted(available_timezones())).map(ZoneInfo)
 
 
+ABIDJAN = ZoneInfo("Africa/Abidjan")  # 16 minutes and 8 seconds behind UTC, up to the first of January 1912
+
+
 @settings(deadline=None, max_examples=200)
 @given(st.datetimes(timezones=st.none() | zones | st.just(UTC), allow_imaginary=True))
+@example(datetime(1911, 12, 31, 23, 44, tzinfo=ABIDJAN))  # what UTC shows then is a time that never came there
+@example(datetime(1912, 1, 1, 0, 0, 8, tzinfo=ABIDJAN))  # which this is
+@example(datetime(1912, 1, 1, 0, 0, 8, tzinfo=ABIDJAN, fold=1))
+@example(datetime(1, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo")))  # there is no such time in UTC
 def test_any_datetime_comes_back(value: datetime) -> None:
     again = codec.normalize(value, datetime)[1]
     assert again == value

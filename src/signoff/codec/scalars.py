@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue
 from pydantic_core import to_json, to_jsonable_python
@@ -105,10 +106,16 @@ def _decimal(value: Decimal, _depth: int) -> JsonValue:
 def _datetime(value: datetime, _depth: int) -> JsonValue:
     if not _has_seconds(value.utcoffset()):
         return datetime.isoformat(value) + zones.suffix(value)
+    marks = zones.suffix(value)
     try:
-        return datetime.isoformat(value.astimezone(UTC)) + zones.suffix(value)  # the same instant
+        text = datetime.isoformat(value.astimezone(UTC)) + marks  # the same instant
     except OverflowError:
-        raise Unfit(f"is {value}, which has no UTC time; choose a later or earlier year") from None
+        text = None
+    if isinstance(value.tzinfo, ZoneInfo):
+        return text if text is not None and zones.reads_as(value, text) else zones.clock_time(value)
+    if text is None:
+        raise Unfit(f"is {value}, which has no UTC time; choose a later or earlier year")
+    return text
 
 
 def _time(value: time, _depth: int) -> JsonValue:

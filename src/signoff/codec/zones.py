@@ -48,6 +48,20 @@ def suffix(value: datetime | time) -> str:
     )
 
 
+def clock_time(value: datetime) -> str:
+    """Write what the clocks of a datetime's zone show, without an offset: ISO 8601 has none with seconds."""
+    return (
+        f"{datetime.isoformat(value.replace(tzinfo=None))}[{cast('ZoneInfo', value.tzinfo).key}]"
+        f"{_FOLD if value.fold else ''}"
+    )
+
+
+def reads_as(value: datetime, text: str) -> bool:
+    """Whether a text is read as a datetime with the clock time and the fold of ``value``."""
+    again = read(datetime, text)
+    return (again.replace(tzinfo=None), again.fold) == (value.replace(tzinfo=None), value.fold)
+
+
 def with_suffix(value: datetime | time, written: Any) -> Any:
     """Append the suffix to what another serializer wrote, if that is ISO 8601."""
     return (
@@ -171,7 +185,7 @@ def _with_suffix(value: datetime | time, marks: str) -> datetime | time:
 
 
 def _in_zone(value: datetime | time, zone: ZoneInfo) -> datetime | time:
-    if isinstance(value, time):
+    if isinstance(value, time) or value.tzinfo is None:
         return value.replace(tzinfo=zone)
     for fold in (0, 1):
         there = value.replace(tzinfo=zone, fold=fold)
