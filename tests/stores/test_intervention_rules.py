@@ -334,6 +334,7 @@ async def test_a_run_that_failed_for_good_goes_on_as_planned(scene: Scene) -> No
             await scene.store.retry("r", how=wrong)
     retried = await scene.store.retry("r", how=how, event=event("e", AuditKind.RETRIED), token="t")
     assert (retried.state, retried.error, retried.deadline_at) == (RunState.READY, None, None)
+    assert retried == await scene.store.get_run("r")
     again = await scene.store.retry("r", how=how, event=event("f", AuditKind.RETRIED), token="t")
     assert again.state is RunState.READY
     [*_, last] = await scene.store.read_journal("r")

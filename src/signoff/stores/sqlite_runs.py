@@ -209,6 +209,8 @@ def retry(
         for row in tx.db.execute(OPEN_CHILD, (namespace, run_id, n)).fetchall():
             child = to_run(row)
             _tell(tx, namespace, run_id, n, child.id, Outcome(child.state, child.result, child.error))
+    if how is not None:
+        retried = get_run(tx.db, namespace, run_id)  # each call told of an outcome has woken it
     return _recorded(tx, namespace, retried, event)
 
 
