@@ -280,6 +280,23 @@ def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_bus
     assert watched.busy == [31.0]
 
 
+def test_a_thread_that_is_gone_is_not_asked_what_it_has_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``pthread_getcpuclockid`` may end the process for such a thread."""
+
+    def refuse(thread: int) -> float:
+        raise AssertionError(thread)
+
+    monkeypatch.setattr(guard, "_processor_time", refuse)
+    watched, numbers = _Watched(), list[int]()
+    thread = threading.Thread(target=lambda: numbers.append(threading.get_ident()))
+    thread.start()
+    thread.join()
+    drives = guard._drives  # pyright: ignore[reportPrivateUsage]
+    drives[numbers[0]] = guard._Drive(watched, numbers[0], 0.0)  # pyright: ignore[reportPrivateUsage]
+    guard.interrupt_busy(5.0)
+    assert numbers[0] not in drives
+
+
 @pytest.mark.parametrize(
     ("made", "computed", "is_busy"),
     [

@@ -173,6 +173,10 @@ def interrupt_busy(limit_seconds: float) -> None:
     now = time.monotonic()
     with _watch.lock:
         for thread, busy in list(_drives.items()):
+            frame = private_names.frame_of(thread)
+            if frame is None:  # the thread is gone: to ask for its time could end the process
+                del _drives[thread]
+                continue
             computed = _processor_time(thread)
             if busy.computed_before is None:
                 busy.computed_before = computed
@@ -180,7 +184,7 @@ def interrupt_busy(limit_seconds: float) -> None:
             lasted = now - busy.since
             if max(lasted, computed - busy.computed_before) < limit_seconds:
                 continue
-            where = calling_line(private_names.frame_of(thread))
+            where = calling_line(frame)
             made_seconds = (busy.watched.made - busy.made_before) * _SECONDS_OF_EACH
             may_compute = min(limit_seconds + made_seconds, limit_seconds * _MAKING_PATIENCE)
             if computed - busy.computed_before < may_compute and lasted < may_compute * _IDLE_PATIENCE:
