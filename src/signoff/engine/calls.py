@@ -253,7 +253,7 @@ class StepCall(Call[Any]):
         self.kwargs = kwargs
         self.step_options = step_options
         self.given: Given | None = None  # what its attempts get, once it is issued
-        self.computed: list[Any] = []  # the value just computed here, so that it need not be decoded again
+        self.computed: Any = UNSAID  # the value just computed here, so that it need not be decoded again
         self.context: contextvars.Context | None = None  # of the code that awaits it, for the step to see
         self.attempt = 0  # that is made, or was last
         self.thread_wait = 0.0  # for how many seconds that attempt has waited for a thread
@@ -406,8 +406,9 @@ class StepCall(Call[Any]):
         self.ends = self._execution.past.ends.get(self.n, ())
         if entry.error is not None:
             raise self._execution.error_of(entry.error)
-        if self.computed:
-            return self.computed.pop()
+        if self.computed is not UNSAID:
+            value, self.computed = self.computed, UNSAID
+            return value
         assert entry.value is not None
         return codec.decode(entry.value, self.step_options.returns)
 

@@ -106,21 +106,32 @@ class Draft:
 
     def take(self, run: Run, first_seq: int | None = None) -> Write:
         """Return all of it as one write of ``run``, and go on with an empty draft."""
+        # Most writes have entries alone, and the collector looks at each list that a worker's runs make.
         write = Write(
             run.id,
             run.epoch,
             self._entries,
-            self.opens,
-            self.closes,
-            self.starts,
-            self.cancels,
-            self.taken,
+            self.opens or (),
+            self.closes or (),
+            self.starts or (),
+            self.cancels or (),
+            self.taken or (),
             first_seq,
-            self.unpublishes,
+            self.unpublishes or (),
         )
         self._entries = []
-        self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
-        self.unpublishes = []
+        if self.opens:
+            self.opens = []
+        if self.closes:
+            self.closes = []
+        if self.starts:
+            self.starts = []
+        if self.cancels:
+            self.cancels = []
+        if self.taken:
+            self.taken = []
+        if self.unpublishes:
+            self.unpublishes = []
         return write
 
 

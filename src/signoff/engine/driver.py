@@ -356,7 +356,7 @@ class Driver:
             value = attempt.text
             if not call.step_options.durable:
                 value, details = None, {**(details or {}), "durable": False}
-            call.computed.append(attempt.value)
+            call.computed = attempt.value
             entry = self._draft.record(EntryKind.COMPLETED, call, value=value, details=details)
             execution.past.note_end(before, entry)
             execution.deliver(entry)

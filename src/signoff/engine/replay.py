@@ -82,7 +82,7 @@ async def _deliver(
             if attempt.error is not None:
                 execution.failure = ReplayFailed(execution.run.id, call.n, call.name, repr(attempt.error))
                 return execution
-            call.computed.append(attempt.value)
+            call.computed = attempt.value
         index = _deliver_slice(execution, deliveries, index)
         execution.forget_settled()
         if index < len(deliveries):
