@@ -24,9 +24,12 @@ def test_a_folder_is_there_until_its_last_holder_is_gone() -> None:
     assert one.path not in held_folders()
 
 
-def test_a_folder_that_was_removed_as_it_was_joined_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_was_removed_as_it_was_joined_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,  # where no other keeper clears up
+) -> None:
     name = secrets.token_hex(4)
-    path = on_disk() / f"held-{name}"
+    path = tmp_path / f"held-{name}"
     lock = fcntl.flock
 
     def wait_while_it_is_removed(file: IO[bytes], operation: int) -> None:
@@ -38,7 +41,7 @@ def test_a_folder_that_was_removed_as_it_was_joined_is_made_anew(monkeypatch: py
     with (path / "held").open("wb") as keeper:
         lock(keeper, fcntl.LOCK_SH)
         monkeypatch.setattr(fcntl, "flock", wait_while_it_is_removed)
-        folder = HeldFolder.hold(name, on_disk())
+        folder = HeldFolder.hold(name, tmp_path)
     assert (folder.path / "held").exists()
     folder.release()
 

@@ -534,3 +534,37 @@ def _remove_since(keeper: psycopg.Connection, since: int) -> None:
 
 def _tables(keeper: psycopg.Connection) -> list[Identifier]:
     return [Identifier("signoff", name) for (name,) in keeper.execute(TABLES).fetchall()]
+
+
+@pytest.mark.parametrize("by", ["workflow", "group", "parent"])
+def test_a_list_is_read_by_its_own_index_however_large_that_is_before_postgres_has_counted(by: str) -> None:
+    """All estimates are alike then, and the smallest index would win."""
+    statement = postgres_reads.list_runs_statement(
+        frozenset({RunState.PAUSED}),
+        workflow=by == "workflow",
+        group=by == "group",
+        parent=by == "parent",
+        session=False,
+    )
+    values = {
+        "namespace": "default",
+        "before": 10**6,
+        "limit": 6,
+        "workflow": "w",
+        "group": "w",
+        "parent_id": "w",
+    }
+    with fresh_database() as url, asyncio.Runner() as runner, psycopg.connect(url, autocommit=True) as db:
+        store = PostgresStore(url)
+        runner.run(store.open())
+        runner.run(store.close())
+        db.execute("ALTER TABLE signoff.runs SET (autovacuum_enabled = false)")
+        db.execute(
+            "INSERT INTO signoff.runs (id, namespace, workflow, group_name, parent_id, state, arguments, "
+            "arguments_digest, created_at, ready_at) SELECT n, 'default', repeat('w', 50) || n, repeat('g', 50) || n, "
+            "repeat('p', 50) || n, 'paused', '{}', '', 0, 0 FROM generate_series(1, 7000) AS n"
+        )
+        plan = "\n".join(
+            row for (row,) in psycopg.ClientCursor(db).execute("EXPLAIN " + statement, values).fetchall()
+        )
+    assert f"using runs_by_{by} " in plan

@@ -50,7 +50,7 @@ WHERE schema.nspname = 'signoff'
 """
 
 NEXT_NAMESPACE = """
-SELECT namespace FROM signoff.runs WHERE state = 'ready' AND namespace > %s ORDER BY namespace LIMIT 1
+SELECT namespace FROM signoff.runs WHERE '' || state = 'ready' AND namespace > %s ORDER BY namespace LIMIT 1
 """
 
 LATE = """

@@ -243,7 +243,8 @@ def list_runs_statement(
         filters += "AND session_id || '' = %(session_id)s AND session_id IS NOT NULL "
     if suspended is not None:
         filters += f"AND suspended_at IS {'NOT ' if suspended else ''}NULL "
-    of_state = "state || ''" if session else "state"  # as the index of sessions has it
+    # each as its index has it
+    of_state = "state || ''" if session else "state" if group or workflow or parent else "'' || state"
     branches = [LIST_RUNS.format(of_state=of_state, state=state, filters=filters) for state in sorted(states)]
     return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number DESC LIMIT %(limit)s"
 
