@@ -62,6 +62,7 @@ def test_what_is_named_is_there() -> None:
     assert [path for path in (*named, *SPREAD) if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.long
 def test_a_fixture_of_a_module_is_made_once_by_all_processes_together(tmp_path: Path) -> None:
     """With the scheduler of these tests, as pytest and xdist are installed."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

@@ -45,6 +45,7 @@ def commands_of(target: str) -> list[str]:
     return [line for line in made.stdout.splitlines() if line.startswith(".none/bin/pytest")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "tried", "left_out"),
     [("test", QUICK, len(LONG)), ("test-long", LONG, 0), ("pytest", QUICK | LONG, 0)],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from signoff import Context, RunState, Signoff, interventions
+from tests.halves import sample
 from tests.places import place
 from tests.support import opened, until
 
@@ -37,7 +38,7 @@ class Blocking:
         return self.attempts
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "remote"])
+@pytest.mark.parametrize("kind", sample(["sqlite", "postgres", "remote"]))
 def test_a_step_that_blocks_one_worker_after_the_other_ends_with_an_operator(
     kind: str, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_question_without_the_newer_parts_is_what_it_always_was() -> None:
     }
 
 
+@pytest.mark.long
 def test_ten_thousand_options_can_be_asked_and_a_million_are_too_much() -> None:
     assert Question.from_json(
         Question.make("Which?", input_type="select", options=[f"option {n}" for n in range(10_000)]).to_json()

@@ -387,6 +387,7 @@ async def test_a_stream_is_open_once_it_knows_where_it_begins(
     assert not was_open
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_500_readers_cost_one_query_for_a_change_and_not_one_each(tmp_path: Path) -> None:
     store = Counted(tmp_path / "signoff.db")
