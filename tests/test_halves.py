@@ -83,7 +83,8 @@ def test_ci_runs_both_halves_and_nothing_else_of_it_leaves_tests_out() -> None:
 def test_every_walk_through_studio_is_found_by_make_test() -> None:
     options = ["-n0", "-q", "--collect-only", "-m", "not long", "tests/studio"]
     command = [sys.executable, "-m", "pytest", *options]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    ran = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     found = {line.rpartition("/")[2] for line in ran.stdout.splitlines() if "::" in line}
     found |= {test.partition("[")[0] for test in found}
     assert [
