@@ -95,10 +95,8 @@ ABIDJAN = ZoneInfo("Africa/Abidjan")  # 16 minutes and 8 seconds behind UTC, up 
 
 @settings(deadline=None, max_examples=200)
 @given(st.datetimes(timezones=st.none() | zones | st.just(UTC), allow_imaginary=True))
-@example(
-    datetime(1911, 12, 31, 23, 44, tzinfo=ABIDJAN)
-)  # what UTC shows then is a time that never came there
-@example(datetime(1912, 1, 1, 0, 0, 8, tzinfo=ABIDJAN))  # which this is
+@example(datetime(1911, 12, 31, 23, 44, tzinfo=ABIDJAN))  # UTC shows a time then that never came there:
+@example(datetime(1912, 1, 1, 0, 0, 8, tzinfo=ABIDJAN))
 @example(datetime(1912, 1, 1, 0, 0, 8, tzinfo=ABIDJAN, fold=1))
 @example(datetime(1, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo")))  # there is no such time in UTC
 def test_any_datetime_comes_back(value: datetime) -> None:

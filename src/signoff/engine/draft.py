@@ -60,11 +60,15 @@ class Draft:
         """Forget what is not durable."""
         self.seq = self._durable
         self._entries = []
-        self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
-        self.unpublishes = []
+        self._empty()
+
+    @property
+    def _has_others(self) -> bool:
+        """Whether there is more to write than entries."""
+        return bool(self.taken or self.opens or self.closes or self.starts or self.cancels)
 
     def __bool__(self) -> bool:
-        return bool(self._entries or self.taken or self.opens or self.closes or self.starts or self.cancels)
+        return bool(self._entries) or self._has_others
 
     def record(
         self,
@@ -106,33 +110,28 @@ class Draft:
 
     def take(self, run: Run, first_seq: int | None = None) -> Write:
         """Return all of it as one write of ``run``, and go on with an empty draft."""
-        # Most writes have entries alone, and the collector looks at each list that a worker's runs make.
+        entries, self._entries = self._entries, []
+        if not (self._has_others or self.unpublishes):  # most: the collector looks at each list that is made
+            return Write(run.id, run.epoch, entries, first_seq=first_seq)
         write = Write(
             run.id,
             run.epoch,
-            self._entries,
-            self.opens or (),
-            self.closes or (),
-            self.starts or (),
-            self.cancels or (),
-            self.taken or (),
+            entries,
+            self.opens,
+            self.closes,
+            self.starts,
+            self.cancels,
+            self.taken,
             first_seq,
-            self.unpublishes or (),
+            self.unpublishes,
         )
-        self._entries = []
-        if self.opens:
-            self.opens = []
-        if self.closes:
-            self.closes = []
-        if self.starts:
-            self.starts = []
-        if self.cancels:
-            self.cancels = []
-        if self.taken:
-            self.taken = []
-        if self.unpublishes:
-            self.unpublishes = []
+        self._empty()
         return write
+
+    def _empty(self) -> None:
+        """Begin anew with all but entries."""
+        self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
+        self.unpublishes = []
 
 
 def _is_of_a_step(entry: Entry) -> bool:
