@@ -17,7 +17,8 @@ import pytest
 
 @pytest.fixture(scope="module")
 def shared():
-    Path(__file__).with_name(f"{Path(__file__).stem}.made").open("a").write("x")
+    with Path(__file__).with_name(f"{Path(__file__).stem}.made").open("a") as file:
+        file.write("x")
 
 @pytest.mark.parametrize("number", range(20))
 def test(shared, number): ...
@@ -65,15 +66,45 @@ def test_what_is_named_is_there() -> None:
 @pytest.mark.long
 def test_a_fixture_of_a_module_is_made_once_by_all_processes_together(tmp_path: Path) -> None:
     """With the scheduler of these tests, as pytest and xdist are installed."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text((ROOT / "tests/grouping.py").read_text() + SCHEDULER)
     for name in ("one", "two"):
         (tmp_path / f"test_{name}.py").write_text(WHO)
-    command = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist=loadscope", "-p", "no:schemathesis"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ran = _run(tmp_path)
     assert "40 passed" in ran.stdout, ran.stdout + ran.stderr
     for name in ("one", "two"):
         assert (tmp_path / f"test_{name}.made").read_text() == "x"
+
+
+CRASHING = """
+import os
+
+import pytest
+
+@pytest.mark.parametrize("number", range(20))
+def test(number):
+    if number == 15:
+        os.abort()
+"""
+
+
+@pytest.mark.long
+def test_a_process_that_crashes_ends_the_tests_and_the_test_is_named(tmp_path: Path) -> None:
+    (tmp_path / "test_crashing.py").write_text(CRASHING)
+    ran = _run(tmp_path)
+    assert "crashed while running 'test_crashing.py::test[15]'" in ran.stdout, ran.stdout + ran.stderr
+
+
+def _run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder with the scheduler and the options of these, but in two processes."""
+    (folder / "conftest.py").write_text((ROOT / "tests/grouping.py").read_text() + SCHEDULER)
+    places = [f"--config-file={ROOT / 'pyproject.toml'}", f"--rootdir={folder}", str(folder)]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-n2", *places],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
 
 
 SCHEDULER = """
