@@ -75,6 +75,7 @@ class Context:
     Attributes:
         run_id: The run's id.
         session_id: The session that the run belongs to, if any.
+        started_by: The user who started the run, if known.
         version: The workflow's version when this run began.
     """
 
@@ -83,6 +84,7 @@ class Context:
         self._names = names
         self.run_id = execution.run.id
         self.session_id = execution.run.session_id
+        self.started_by = execution.run.started_by
         self.version = execution.version
 
     @cached_property

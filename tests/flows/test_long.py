@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from signoff.flows import Data, Flow, machine
+from signoff import RetryPolicy, Signoff, codec
+from signoff.flows import ChunkHeld, Data, Executions, Flow, machine
 from signoff.flows.machine import COMPACT_AFTER
 from signoff.records import Entry, EntryKind
+from signoff.testing import MemoryStore, environment
 from tests.flows.worlds import WORLDS, world
 from tests.support import comes, in_asyncio, new_app, opened
 
@@ -24,7 +26,7 @@ def counting() -> Flow:
 
     @flow.chunk
     def join(data: Data[Any]) -> None:
-        data.append_state("joined", data.input)
+        data.append_state("joined", data.input if len(str(data.input)) < 100 else len(data.input["a"]))
 
     flow.when("tick").to(count)
     flow.when("a", "b").to(join)
@@ -146,3 +148,91 @@ async def test_what_a_chunk_changes_in_place_changes_no_state(tmp_path: Path) ->
     app.register(flow)
     async with opened(app), app.worker():
         assert await (await flow.start(id="e")).result(60) == {"list": [[1]], "seen": [["list"]]}
+
+
+@in_asyncio
+async def test_what_waits_for_a_partner_may_be_more_than_a_journal_begins_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "COMPACT_AFTER", 5)
+    monkeypatch.setattr(codec, "MAX_CARRIED", 1_000_000)
+    async with world("sqlite", tmp_path, counting()) as executions:
+        execution = await executions.start(id="e")
+        for number in range(20):
+            await execution.emit("a", str(number) * 100_000)
+        for _ in range(20):
+            await execution.emit("b")
+        state = await execution.close()
+    assert state["joined"] == [100_000] * 10 + [200_000] * 10
+
+
+def filling() -> Flow:
+    flow = Flow("filling", auto_close_timeout=None)
+
+    @flow.chunk
+    async def ask(data: Data[Any]) -> Any:
+        return await data.pause_for("approval", {"question": "?"}, interrupt_id="q")
+
+    @flow.chunk
+    def keep(data: Data[Any]) -> None:
+        data.set_state("approved", data.input)
+
+    @flow.chunk(retry=RetryPolicy(max_attempts=1))
+    async def fill(data: Data[int]) -> None:
+        await asyncio.sleep(0)  # beside others
+        data.set_state(f"key {data.input}", "é" * 50_000)
+        data.append_state("all", "y" * 1_000)
+
+    @flow.chunk
+    def empty(data: Data[Any]) -> None:
+        for key in list(data.state):
+            data.del_state(key)
+
+    flow.to(ask).to(keep)
+    flow.when("many").for_each().to(fill).end_for_each()
+    flow.when("few").to("fill")
+    flow.when("empty").to(empty)
+    return flow
+
+
+@in_asyncio
+async def test_the_chunk_that_would_make_a_state_too_large_is_held_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(codec, "MAX_CARRIED", 1_000_000)
+    app = Signoff(MemoryStore())
+    app.register(filling())
+    async with environment(app) as env:
+        execution = await Executions(env.client, "filling").start(id="e")
+        await env.idle()
+        await execution.continue_with("q", {"approved": True})
+        await execution.emit("many", list(range(20)))  # 20 * 101 kB at once: 9 have room
+        await env.idle()
+        with pytest.raises(ChunkHeld, match="state: 1,0.* over the limit"):
+            await execution.result()
+        assert (await env.client.backend.get_run("e")).retryable
+        monkeypatch.setattr(codec, "MAX_CARRIED", 3_000_000)
+        await execution.retry()
+        await env.idle()
+        await execution.emit("empty")
+        await env.idle()
+        for number in range(3):
+            await execution.emit("few", number)
+        await env.idle()
+        state = await execution.close()
+    assert sorted(state) == ["all", *(f"key {number}" for number in range(3))]
+    assert len(state["all"]) == 3
+
+
+@in_asyncio
+async def test_a_state_of_constant_size_is_written_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "MAX_CARRIED", 200_000)
+    app = Signoff(MemoryStore())
+    app.register(filling())
+    async with environment(app) as env:
+        execution = await Executions(env.client, "filling").start(id="e")
+        for _ in range(20):
+            await execution.emit("few", 1)
+            await env.idle()
+        state = await execution.close(pending_interrupts="cancel")
+    assert len(state["all"]) == 20

@@ -103,6 +103,33 @@ async def test_a_repeated_vote_counts_for_no_other_instalment() -> None:
 
 
 @in_asyncio
+async def test_an_event_that_votes_again_votes_on_nothing_else() -> None:
+    flow = Flow("loan", auto_close_timeout=None)
+
+    @flow.chunk
+    async def ask(data: Data[Any]) -> None:
+        await data.pause_for("approval", {"question": "?"}, resume_event="paid", quorum=2)
+
+    @flow.chunk
+    def pay(data: Data[Any]) -> None:
+        data.append_state("paid", data.input)
+
+    flow.when("go").to(ask)
+    flow.when("paid").to(pay)
+    app = Signoff(MemoryStore())
+    app.register(flow)
+    async with environment(app) as env:
+        execution = await Executions(env.client, "loan").start(id="e")
+        vote: dict[str, Any] = {"value": {"approved": True}, "user_id": "ana", "request_id": "w"}
+        for number in range(1, 3):  # the second time two interrupts wait
+            await execution.emit("go")
+            await env.idle()
+            assert await execution.emit("paid", **vote) is (number == 1)
+            assert await execution.emit("paid", **vote) is False
+            assert len(await execution.get_pending_interrupts()) == number
+
+
+@in_asyncio
 async def test_a_request_id_that_emitted_an_event_answers_nothing() -> None:
     app = Signoff(MemoryStore())
     app.register(looping())

@@ -88,6 +88,10 @@ class Host(Interviewer, Protocol):
         """Whether a run that cannot be run here is left to other workers, which claim it while this one does not."""
         ...
 
+    async def leaves_version(self, run: Run, version: str) -> bool:
+        """Whether a run of a version that is not here is left to other workers, which may have it."""
+        ...
+
     def cleared(self, driver: Driver) -> None:
         """Note that a suspect has made progress."""
         ...
@@ -166,7 +170,10 @@ class Driver:
         self._report.claimed(self._store.clock.now())
         try:
             if self.execution is None:
-                self.execution = await self._rebuild()
+                entries = await self._read()
+                if await self._leaves_version(entries):
+                    return
+                self.execution = await self._rebuild(entries)
             else:
                 self._agenda.remind_of_all(self.execution)
             while await self._go_on(self.execution):
@@ -336,7 +343,7 @@ class Driver:
         self._agenda.clear()
         held, self._held = self._held, []
         self._events.extendleft(reversed(held))
-        self.execution = await self._rebuild()
+        self.execution = await self._rebuild(await self._read())
 
     # What came
 
@@ -581,14 +588,14 @@ class Driver:
         assert failure is not None
         may_leave = isinstance(failure, CannotRunHere) and failure.may_run_elsewhere
         if may_leave and await self._insist(self._host.leaves_to_others, self.run):
-            await self._leave(execution)
+            await self._leave(str(failure))
             return
         log.error("%s", failure)
         await self._fail(codec.encode_error(failure))
 
-    async def _leave(self, execution: Execution) -> None:
+    async def _leave(self, why: str) -> None:
         """Leave the run as it was claimed to another worker, which claims it in a moment."""
-        log.warning("run %s is left to another worker: %s", self.run.id, execution.failure)
+        log.warning("run %s is left to another worker: %s", self.run.id, why)
         self._stop_steps()
         write, wake_at = Write(self.run.id, self.epoch), self._store.clock.now() + LEFT_SECONDS
         while not self.paused:
@@ -599,8 +606,9 @@ class Driver:
                 for _, wakes in await self._insist(self._store.read_messages, [self.run.id]):
                     self.wakes = max(self.wakes, wakes)
         self._report.paused()
-        execution.discard()
-        self.execution = None
+        if self.execution is not None:
+            self.execution.discard()
+            self.execution = None
 
     async def _fail(self, error: str) -> None:
         self._draft.add(EntryKind.FAILED, error=error, details={"retryable": True})
@@ -655,13 +663,28 @@ class Driver:
         program = self._host.program(self.run.workflow, begin.fact("version"))
         return Execution(self.run, program, begin, replaying=replaying)
 
-    async def _rebuild(self) -> Execution:
+    async def _read(self) -> Sequence[Entry]:
+        """Read the journal of the run's generation."""
         entries: Sequence[Entry] = ()
         if self.epoch > 1 or self.execution is not None:
             after = self.run.first_seq - 1
             entries = await self._insist(self._store.read_journal, self.run.id, after=after)
         self._draft.now = self._store.clock.now()
         self._is_read = True
+        return entries
+
+    async def _leaves_version(self, entries: Sequence[Entry]) -> bool:
+        """Leave the run if it began with a version that is not here, and others may have it."""
+        begin = next((entry for entry in entries if not _is_before_begin(entry)), None)
+        version: str | None = None if begin is None else begin.fact("version")
+        if version is None or self._host.program(self.run.workflow, version).version == version:
+            return False
+        if not await self._insist(self._host.leaves_version, self.run, version):
+            return False
+        await self._leave(f"it began with version {version!r} of workflow {self.run.workflow!r}")
+        return True
+
+    async def _rebuild(self, entries: Sequence[Entry]) -> Execution:
         end = entries[-1] if entries else None
         entries = list(dropwhile(_is_before_begin, without_dropped(entries)))
         if not entries:

@@ -23,13 +23,14 @@ from signoff.engine.execution import Execution, Program
 from signoff.engine.fatal import as_failure, is_asked_for
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
 from signoff.engine.live import Publisher
+from signoff.engine.others import OtherWorkers
 from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
 from signoff.engine.step_tasks import contained
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.threads import StepThreads
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
-from signoff.errors import AccessDenied, LeaseLost, MissingKey, StoreUnavailable
+from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
@@ -41,24 +42,10 @@ log = own_logger("signoff.worker")
 CLAIM_AT_ONCE = 100
 HOT_RUNS = 5000
 MAX_TAKEOVERS = 8
-LEAVES_AT_MOST = 3
-"""How often a worker leaves one run that it cannot run to others, before the run fails and can be retried."""
 TRIAL_SECONDS = 3.0
 """For how long a worker claims nothing beside suspects that have made no progress, so that nothing else ends it."""
-LEAVES_WHILE_BUSY = 100
-"""The same while other workers hold runs, and so may have no room for it yet: about five minutes."""
 BLAME_SECONDS = 5.0
 """For how long a worker that leaves writes that steps have ended it."""
-AVOIDS_SECONDS = 3.0
-"""For how long a worker claims no run of a workflow after it has left one to others."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """How often a run was left to other workers: while they had runs, and while they had none."""
-
-    to_busy: int = 0
-    to_free: int = 0
 
 
 class Programs(Protocol):
@@ -195,8 +182,7 @@ class Worker:
         self._may_claim = True
         self._on_trial: set[Driver] = set()  # suspects that have made no progress yet
         self._trial_until = 0.0
-        self._left: dict[str, _Left] = {}  # how often each run was left to others
-        self._left_until: dict[str, float] = {}  # until when runs of a workflow are not claimed
+        self._others = OtherWorkers(store, self.info, self._claim_again)
         self._wake = asyncio.Event()
         self._leases: Leases | None = None  # while it works
         self._is_leaving = False
@@ -368,7 +354,8 @@ class Worker:
                 return
             self._may_claim = False
             began = asyncio.get_running_loop().time()
-            claims = await self.store.claim(self.info.id, self._group, self._claimed_names(began), room)
+            names = self._others.without_avoided(self._programs.names(), began)
+            claims = await self.store.claim(self.info.id, self._group, names, room)
             for claim in claims:
                 if is_encrypted(claim.run.arguments):  # it would fail for what is wrong with us
                     raise MissingKey(self.store.location, "there are no keys here")
@@ -409,33 +396,13 @@ class Worker:
         self._on_trial.discard(driver)
         self._claim_again()
 
-    def _claimed_names(self, now: float) -> Sequence[str]:
-        """Return which workflows are claimed: but for those of which runs were just left to others."""
-        names = self._programs.names()
-        if not self._left_until:
-            return names
-        self._left_until = {name: until for name, until in self._left_until.items() if until > now}
-        return [name for name in names if name not in self._left_until]
-
     async def leaves_to_others(self, run: Run) -> bool:
         """Whether a run that cannot be run here is left to other workers, which claim it while this one does not."""
-        left = self._left.pop(run.id, _Left())
-        try:
-            workers = await self.store.list_workers()
-        except AccessDenied:  # a worker for some groups sees no others
-            workers = ()
-        others = [each for each in workers if each.group == self._group and each.id != self.info.id]
-        is_busy = any(each.held for each in others)  # with all slots taken, maybe: they claim it later
-        left = replace(left, to_busy=left.to_busy + 1) if is_busy else replace(left, to_free=left.to_free + 1)
-        if not others or left.to_busy > LEAVES_WHILE_BUSY or left.to_free > LEAVES_AT_MOST:
-            return False
-        if len(self._left) >= 10_000:  # they went on elsewhere
-            self._left.clear()
-        self._left[run.id] = left
-        loop = asyncio.get_running_loop()
-        self._left_until[run.workflow] = loop.time() + AVOIDS_SECONDS
-        loop.call_later(AVOIDS_SECONDS + 0.01, self._claim_again)
-        return True
+        return await self._others.take(run)
+
+    async def leaves_version(self, run: Run, version: str) -> bool:
+        """Whether a run of a version that is not here is left to other workers, which may have it."""
+        return await self._others.take_version(run, version)
 
     def _claim_again(self) -> None:
         self._may_claim = True

@@ -144,27 +144,27 @@ async def run_chunk(
         return moment.data(around, resume, chunk.input_type)
 
     async def run_async() -> Any:
-        given = data()
-        current_step().live(BEGUN, LIVE)
-        try:
-            output = await cast("Awaitable[Any]", chunk.function(given))
-            await let_begin()  # a pause in a task that nobody awaits is noticed
-        except BaseException as error:
-            output = _left(given, error)
-        finally:
-            given.end()
-        return _recorded(given, output, chunk, place, moment.items)
+        with data().attempt() as given:
+            current_step().live(BEGUN, LIVE)
+            try:
+                output = await cast("Awaitable[Any]", chunk.function(given))
+                await let_begin()  # a pause in a task that nobody awaits is noticed
+            except BaseException as error:
+                output = _left(given, error)
+            finally:
+                given.end()
+            return _recorded(given, output, chunk, place, moment.items)
 
     def run_plain() -> Any:
-        given = data()
-        current_step().live(BEGUN, LIVE)
-        try:
-            output = chunk.function(given)
-        except BaseException as error:
-            output = _left(given, error)
-        finally:
-            given.end()
-        return _recorded(given, output, chunk, place, moment.items)
+        with data().attempt() as given:
+            current_step().live(BEGUN, LIVE)
+            try:
+                output = chunk.function(given)
+            except BaseException as error:
+                output = _left(given, error)
+            finally:
+                given.end()
+            return _recorded(given, output, chunk, place, moment.items)
 
     recorded = await ctx.step(
         place,

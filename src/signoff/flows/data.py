@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Generator, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.calling import calling_line
-from signoff.flows.errors import DuplicateInterrupt, NotACondition, PauseIgnored
+from signoff.flows.errors import NotACondition, PauseIgnored
+from signoff.flows.interrupt_ids import InterruptIds, check_interrupt_id
 from signoff.flows.pausing import (
     INTERRUPT,
     OPTIONS,
@@ -23,9 +25,9 @@ from signoff.flows.pausing import (
     plain_option,
     unchanged,
 )
+from signoff.flows.room import Change, Room, grown
 from signoff.flows.state import StateTypes, TypedState
 from signoff.people.forms import form_of
-from signoff.start_options import check_id
 
 T = TypeVar("T")
 
@@ -100,26 +102,33 @@ class Surroundings:
 
     Attributes:
         execution_id: The run.
+        started_by: The user who started it, if known.
+        flow: The flow that the chunk is of.
         chunk: Its place in the graph.
         state: The state when it began.
+        room: How large the state is.
         listened: The events that lines of the graph begin with.
-        interrupts: The chosen ids of the interrupts that are open.
+        interrupts: The chosen ids of interrupts that are taken.
         resources: What the worker provides of what the flow requires.
-        is_condition: Whether this is for a condition, which only looks.
         types: What the flow declares of its state.
+        is_condition: Whether this is for a condition, which only looks.
+        owner: What the chunk is known by while it runs.
     """
 
     execution_id: str
+    started_by: str | None
+    flow: str
     chunk: str
     state: Mapping[str, Any]
+    room: Room
     listened: Collection[str]
-    interrupts: Collection[str]
+    interrupts: InterruptIds
     resources: Mapping[str, Any]
+    types: StateTypes
     is_condition: bool = False
-    types: StateTypes = field(default_factory=StateTypes)
+    owner: object = field(default_factory=object)
 
 
-Change = Literal["set", "append", "add", "delete"]
 Write = tuple[Change, str, Any]
 """What is done to a key of the state."""
 
@@ -227,10 +236,22 @@ class Data(Generic[T]):
         self._types = around.types
         self._state = _Copy(around.state)
         self._typed = TypedState(self._state, self._types)
+        self._sizes: dict[str, int] = {}  # of the keys that it has written
+        self._growth = 0
         self.record = Record()
         self.paused: Paused | None = None
         self.misused: Exception | None = None
         self._has_ended = False
+
+    @contextmanager
+    def attempt(self) -> Generator[Self]:
+        """Have what an attempt has taken be free again if it fails."""
+        try:
+            yield self
+        except BaseException:
+            self._around.interrupts.free(self._around.owner)
+            self._around.room.end(self._around.owner)
+            raise
 
     def end(self) -> None:
         """Take nothing more: what its code still does, such as in a task of its own, would be lost."""
@@ -272,7 +293,7 @@ class Data(Generic[T]):
         Raises:
             NotSerializable: The value would not come back as it is: nothing declares that it is not plain JSON data.
             InvalidValue: It is not what ``Flow(state=...)`` declares.
-            PayloadTooLarge: It is over the limit.
+            PayloadTooLarge: It is over the limit, or the state would be over its own.
         """
         return self._write("set", key, self._types.write(checked(key, "state key"), value))
 
@@ -305,7 +326,13 @@ class Data(Generic[T]):
     def _write(self, what: Change, key: str, value: Any) -> Done:
         self._check_takes("set_state" if what == "set" else f"{what}_state".replace("delete", "del"))
         write: Write = (what, checked(key, "state key"), value)
+        room = self._around.room
+        before = self._sizes.get(key, room.of(key))
+        size = grown(before, what, key, value)
+        growth = self._growth + size - before
+        room.grow(self._around.owner, growth)
         written(self._state, [write])
+        self._sizes[key], self._growth = size, growth
         self._typed.forget(key)
         self.record.writes.append(write)
         return Done()
@@ -367,7 +394,7 @@ class Data(Generic[T]):
         Raises:
             RegistrationError: The target, the type, the schema or an option is none, or the chunk pauses twice at once.
             DuplicateInterrupt: The id is taken.
-            NotSerializable: The payload cannot be stored.
+            NotSerializable, PayloadTooLarge: The payload cannot be stored.
 
         Example::
 
@@ -389,9 +416,7 @@ class Data(Generic[T]):
         if max_resumes is not None and max_resumes < 1:
             raise InvalidValue("max_resumes", f"it is at least 1, or None for unbounded, not {max_resumes}")
         if interrupt_id is not None:
-            check_id(interrupt_id)
-            if interrupt_id in self._around.interrupts:
-                raise DuplicateInterrupt(interrupt_id)
+            check_interrupt_id(interrupt_id, self.execution_id)
         for name in options:
             if name not in OPTIONS:
                 raise RegistrationError(f"pause_for has no option {name!r}; there are: {', '.join(OPTIONS)}")
@@ -414,7 +439,10 @@ class Data(Generic[T]):
                 if value is not None or name == "timeout_answer"
             },
         )
-        check_question(pause)
+        around, resumes = self._around, 0 if self.resume is None else self.resume.count
+        check_question(pause.question(around.flow, around.chunk, resumes), around.started_by)
+        if interrupt_id is not None:
+            around.interrupts.take(interrupt_id, around.owner)
         self.record.pause = pause
         self.paused = Paused(self._around.chunk, line)
         return self.paused

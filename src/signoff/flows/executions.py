@@ -15,6 +15,7 @@ from signoff.errors import InvalidState, InvalidValue, NotFound, RequestConflict
 from signoff.flows.errors import AmbiguousEvent, ExecutionClosed, PendingInterrupts, UnknownInterrupt
 from signoff.flows.machine import REFUSED, SIGNAL
 from signoff.flows.pausing import INTERRUPT, checked, given
+from signoff.people.cases import Progress
 from signoff.people.questions import Question
 from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, RunState
 from signoff.run_ends import end_of
@@ -272,6 +273,7 @@ class Execution:
             if not waiting:
                 return await self._tell(told, request_id, "events")
             await answer(waiting[0])
+            return not _is_answered_by(waiting[0], request_id)  # for a vote that was given before
         except RequestConflict as conflict:
             if conflict.used_for == SIGNAL:  # it was emitted before the interrupt waited for it
                 return await self._tell(told, request_id, "events")
@@ -280,7 +282,6 @@ class Execution:
                 raise
             await answer(before)
             return False
-        return True
 
     async def close(
         self,
@@ -406,9 +407,9 @@ class Execution:
         return before if before is not None and _interrupt_id(before) == interrupt_id else None
 
     async def _answered_by(self, request_id: str) -> Promise | None:
-        """Return the question of this execution that a request has settled."""
+        """Return the question of this execution that a request has settled, or voted on."""
         async for each in self._questions(None):
-            if each.request_id == request_id:
+            if _is_answered_by(each, request_id):
                 return each
         return None
 
@@ -442,6 +443,14 @@ def _event_of(question: Promise) -> str | None:
     if interrupt is None or not isinstance(interrupt.resume_to, dict):
         return None
     return interrupt.resume_to["event"]
+
+
+def _is_answered_by(question: Promise, request_id: str | None) -> bool:
+    """Whether a request has settled a question, or voted on it."""
+    if request_id is None:
+        return False
+    votes = Progress.from_json(question.id, question.progress).votes
+    return request_id in (question.request_id, *(vote.request_id for vote in votes))
 
 
 def _interrupt_id(question: Promise) -> str | None:

@@ -8,7 +8,8 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from signoff.context import Context
-from signoff.flows.errors import DuplicateInterrupt
+from signoff.errors import PayloadTooLarge
+from signoff.flows.interrupt_ids import InterruptIds
 from signoff.flows.recorded import Recorded
 from signoff.flows.scope import LineEnded, Memory, Scope
 
@@ -36,7 +37,7 @@ class Machine:
 
     Attributes:
         interrupts: What is open, by its id: the task that waits for it.
-        chosen: The ids among them that a chunk has chosen.
+        ids: The ids among them that chunks have chosen, also of chunks that still run.
         journaled: How many signals and chunks the journal has of this generation.
         closing: Whether it takes nothing more, and what becomes of what is asked meanwhile.
     """
@@ -51,9 +52,10 @@ class Machine:
         self.ctx = ctx
         self.resources = resources
         self.interrupts: dict[str, asyncio.Task[Any]] = {}
-        self.chosen: set[str] = set()
+        self.ids = InterruptIds()
         self.journaled = 0
         self.closing: Literal["refuse", "cancel"] | None = None
+        self._compact_at = COMPACT_AFTER
         self._auto_close_seconds = auto_close_seconds
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -117,8 +119,8 @@ class Machine:
             if not self._tasks:
                 if self.closing is not None:
                     return
-                if self.journaled >= COMPACT_AFTER:
-                    self.ctx.continue_as_new(input, self._top.memory())
+                if self.journaled >= self._compact_at:
+                    self._compact(input)
             if self._tasks:
                 await self._news.wait()
                 continue
@@ -126,6 +128,14 @@ class Machine:
                 await asyncio.wait_for(self._news.wait(), self._auto_close_seconds)
             except TimeoutError:
                 return
+
+    def _compact(self, input: Any) -> None:
+        """Begin a new journal, unless this knows too much for it, such as events that wait for their partners."""
+        try:
+            self.ctx.continue_as_new(input, self._top.memory())
+        except PayloadTooLarge as error:
+            self._compact_at = 2 * self.journaled
+            self.ctx.logger.warning("the journal grows on: %s", error)
 
     async def _take(self, told: Any) -> None:
         match told:
@@ -168,12 +178,6 @@ class Machine:
 
     async def _note_unheard(self, event: str, listened: Sequence[str]) -> None:
         await self.ctx.progress(UNHEARD, event=event, lines_begin_with=list(listened))
-
-    def claim(self, interrupt_id: str) -> None:
-        """Take a chosen interrupt id. Raises DuplicateInterrupt."""
-        if interrupt_id in self.chosen:
-            raise DuplicateInterrupt(interrupt_id)
-        self.chosen.add(interrupt_id)
 
 
 async def _ended(line: Coroutine[Any, Any, Any]) -> Any:

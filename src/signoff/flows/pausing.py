@@ -67,11 +67,13 @@ class Pause:
         """The event that the answer becomes, if it does."""
         return self.resume_to["event"] if isinstance(self.resume_to, dict) else None
 
-    def question(self, text: str) -> dict[str, Any]:
-        """Return how ``Context.wait_for_user`` is called for it, but for the metadata.
+    def question(self, flow: str, place: str, resumes: int) -> dict[str, Any]:
+        """Return how ``Context.wait_for_user`` is called for it.
 
         Args:
-            text: What people read if the payload says nothing.
+            flow: The flow's name.
+            place: The chunk's place in the graph.
+            resumes: How often the chunk was resumed before.
         """
         options = {name: _option_of(name, value) for name, value in self.options.items()}
         is_object = isinstance(cast("object", self.payload), dict)
@@ -82,10 +84,23 @@ class Pause:
             options["options"] = payload["options"]
         if kind == "form":
             options["answer_type"] = {} if self.schema is None else self.schema
+        shown: dict[str, Any] = self.payload if is_object else {"payload": self.payload}
+        about = {
+            "id": self.interrupt_id,
+            "type": self.type,
+            "chunk": place,
+            "resume_to": self.resume_to,
+            "is_wrapped": not is_object,
+            "resumes": resumes,
+            "max_resumes": self.max_resumes,
+        }
         return {
-            "question": told if isinstance(told, str) and told.strip() else text,
+            "question": told
+            if isinstance(told, str) and told.strip()
+            else f"{flow}: {place} waits ({self.type})",
             "input_type": kind,
             **options,
+            "metadata": {**shown, INTERRUPT: about},
         }
 
 
@@ -145,20 +160,30 @@ def check_target(target: object, listened: Collection[str], chunk: str) -> None:
 
 
 _OF_THE_QUESTION: Final = (
-    "options", "skippable", "help", "default", "attachments", "other", "min_choices", "max_choices",
-    "min_length", "max_length", "proposal", "action",
+    "input_type", "answer_type", "metadata", "options", "skippable", "help", "default", "attachments", "other",
+    "min_choices", "max_choices", "min_length", "max_length", "proposal", "action",
 )  # fmt: skip
 
 
-def check_question(pause: Pause) -> None:
-    """Refuse a pause whose question makes no sense.
+def check_question(asked: Mapping[str, Any], started_by: str | None) -> None:
+    """Refuse a question that could not be asked, before its chunk has ended: then nothing mends it any more.
+
+    Args:
+        asked: As ``Pause.question`` returned it.
+        started_by: The user who started the execution, if known.
 
     Raises:
-        RegistrationError: Its parts do not fit together, or too few people could answer.
+        RegistrationError: Its parts do not fit together, too few people could answer, or nobody knows the requester.
         InvalidValue: A name, a number or a time is invalid.
+        PayloadTooLarge: It is over the limit.
     """
-    asked = pause.question("?")
-    parts = {name: asked[name] for name in (*_OF_THE_QUESTION, "answer_type", "input_type") if name in asked}
+    parts = {name: asked[name] for name in _OF_THE_QUESTION if name in asked}
     question = Question.make(asked["question"], **parts)
     rules = {name: asked[name] for name in TYPES_OF_POLICY if name in asked}
+    if rules.get("exclude_requester") and not (rules.get("requester") or started_by):
+        raise RegistrationError(
+            "pause_for: exclude_requester needs to know the requester: start the execution with started_by=..., or "
+            "pass requester="
+        )
     check_policy_options(question.text, question.input_type, rules, question=question)
+    question.to_json()

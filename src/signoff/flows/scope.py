@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from signoff import codec
+from signoff.errors import PayloadTooLarge
 from signoff.flows.chunks import Moment, Outcome, run_chunk, settled
 from signoff.flows.conditions import Case, Decision
 from signoff.flows.data import Resume, Surroundings, written
@@ -27,8 +28,9 @@ from signoff.flows.graph import (
     source_names,
 )
 from signoff.flows.joins import Join
-from signoff.flows.pausing import INTERRUPT, Pause
+from signoff.flows.pausing import Pause
 from signoff.flows.recorded import Recorded
+from signoff.flows.room import Room
 from signoff.people.answers import Answer
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Scope:
     def __init__(self, machine: Machine, parts: Recorded, path: str) -> None:
         self.parts = parts
         self.state: dict[str, Any] = {}
+        self.room = Room()
         self._machine = machine
         self._path = path
         self._graph = parts.graph
@@ -114,6 +117,7 @@ class Scope:
     def remember(self, memory: Memory) -> None:
         """Take over what an earlier generation of the run knew."""
         self.state = memory["state"]
+        self.room.set_all(self.state)
         for name, kept in memory["joins"].items():
             if name in self._joins:
                 self._joins[name].keep(kept)
@@ -225,10 +229,14 @@ class Scope:
                 given = value
             else:
                 inner.state[target.removeprefix("state.")] = value
+        inner.room.set_all(inner.state)
         output = await inner.run(given)
         for target, source in op.write_back.items():
             value = output if source == "output" else inner.state.get(source.removeprefix("state."))
             self._write(target.removeprefix("state."), value)
+        if self.room.is_over:
+            full = PayloadTooLarge("state", self.room.size, codec.MAX_CARRIED)
+            raise ChunkFailed(f"{self._path}{op.id}", shortened(moment.text), reason_of(full))
         return output
 
     # Conditions
@@ -241,13 +249,16 @@ class Scope:
         machine = self._machine
         return Surroundings(
             machine.ctx.run_id,
+            machine.ctx.started_by,
+            self.parts.name,
             chunk,
             dict(self.state),
+            self.room,
             self._listened,
-            machine.chosen,
+            machine.ids,
             machine.resources,
-            is_condition,
             self.parts.types,
+            is_condition,
         )
 
     # Chunks
@@ -258,18 +269,20 @@ class Scope:
         moment = await settled(self._machine.ctx, chunk, place, moment)
         resume: Resume | None = None
         while True:
+            around = self._around(place)
             try:
-                outcome = await run_chunk(
-                    self._machine.ctx, chunk, place, moment, resume, self._around(place)
-                )
+                outcome = await run_chunk(self._machine.ctx, chunk, place, moment, resume, around)
+                self.room.end(around.owner)
                 self._commit(outcome)
                 pause = outcome.pause
+                if pause is None or pause.interrupt_id is None:
+                    self._machine.ids.free(around.owner)  # of an earlier attempt
                 if pause is None:
                     break
                 count = 0 if resume is None else resume.count
                 if pause.resume_to == "self" and pause.max_resumes is not None and count >= pause.max_resumes:
                     raise ResumedTooOften(place, pause.max_resumes)
-                answer = await self._ask(pause, place, count)
+                answer = await self._ask(pause, place, count, around.owner)
             except Exception as error:
                 raise ChunkFailed(place, shortened(moment.text), reason_of(error)) from error
             value = answered(answer)
@@ -286,6 +299,8 @@ class Scope:
     def _commit(self, outcome: Outcome) -> None:
         self._machine.journaled += 1
         written(self.state, outcome.writes)
+        for write in outcome.writes:
+            self.room.change(*write)
         for name, value in outcome.events:
             self.dispatch("event", name, value)
         for key in dict.fromkeys(key for _, key, _ in outcome.writes):
@@ -294,29 +309,17 @@ class Scope:
 
     def _write(self, key: str, value: Any) -> None:
         self.state[key] = value
+        self.room.change("set", key, value)
         self.dispatch("state", key, value)
 
-    async def _ask(self, pause: Pause, place: str, resumes: int) -> Answer:
+    async def _ask(self, pause: Pause, place: str, resumes: int, owner: object) -> Answer:
         machine = self._machine
         if machine.closing == "cancel":
             raise asyncio.CancelledError
         if pause.interrupt_id is not None:
-            machine.claim(pause.interrupt_id)
-        is_wrapped = not isinstance(pause.payload, dict)
-        payload: dict[str, Any] = {"payload": pause.payload} if is_wrapped else pause.payload
-        about = {
-            "id": pause.interrupt_id,
-            "type": pause.type,
-            "chunk": place,
-            "resume_to": pause.resume_to,
-            "is_wrapped": is_wrapped,
-            "resumes": resumes,
-            "max_resumes": pause.max_resumes,
-        }
-        asked = pause.question(f"{self.parts.name}: {place} waits ({pause.type})")
-        call = machine.ctx.wait_for_user(
-            asked.pop("question"), **asked, metadata={**payload, INTERRUPT: about}
-        )
+            machine.ids.take(pause.interrupt_id, owner)
+        asked = pause.question(self.parts.name, place, resumes)
+        call = machine.ctx.wait_for_user(asked.pop("question"), **asked)
         call.begin()
         name = pause.interrupt_id or call.id
         task = asyncio.current_task()
@@ -328,7 +331,7 @@ class Scope:
             return await call
         finally:
             machine.interrupts.pop(name, None)
-            machine.chosen.discard(pause.interrupt_id or "")
+            machine.ids.free(owner)
 
 
 def answered(answer: Answer) -> Any:
