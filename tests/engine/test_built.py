@@ -217,6 +217,59 @@ async def test_a_question_that_was_answered_is_not_its_answer() -> None:
     assert scene.done == []
 
 
+def _unpacked(call: Any) -> Any:
+    one, two = call
+    return one, two
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "attribute": lambda call: call.approved,
+    "item": lambda call: call["approved"],
+    "comparison": lambda call: call > 100,
+    "reversed comparison": lambda call: call >= 100,
+    "sum": lambda call: 1 + call,
+    "sum of several": lambda call: sum([call, call]),
+    "text": lambda call: "approved: " + call,
+    "iteration": lambda call: [*call],
+    "member": lambda call: "approved" in call,
+    "unpacked": _unpacked,
+    "length": len,
+    "number": lambda call: int(call) + round(call),
+    "least": lambda call: min(call, 1),
+    "union": lambda call: {"a": 1} | call,
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("build", ["question", "step", "local invocation", "callback", "child"])
+@in_asyncio
+async def test_what_is_used_as_its_value_fails_the_run_retryably(use: Any, build: str) -> None:
+    scene = Scene()
+    scene.app = Signoff(MemoryStore(), public_url="https://signoff.example")
+
+    async def work(ctx: Context) -> None:
+        if use(BUILDING[build](ctx)):
+            await ctx.step(scene.pay)
+
+    refusal = await scene.refusal(work)
+    assert "used as a value" in refusal.how or "asked for its 'approved'" in refusal.how
+    assert scene.done == []
+
+
+@in_asyncio
+async def test_what_is_not_awaited_may_be_asked_whether_it_has_something() -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def work(ctx: Context) -> list[Any]:
+        call = ctx.step(step)
+        found = [hasattr(call, "approved"), getattr(call, "approved", "none"), hasattr(call, "__fspath__")]
+        return [*found, await call]
+
+    async with environment(app) as env:
+        assert await env.run(work) == [False, "none", False, "stepped"]
+
+
 OPENED: dict[str, Callable[[Context], Any]] = {
     "promise": lambda ctx: ctx.promise(id="approval"),
     "callback": lambda ctx: ctx.callback("Paid?"),

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import inspect
 from types import CodeType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, cast
 
 from signoff.engine.loop import calling_line, line_in
 from signoff.errors import NotAwaited
@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from signoff.engine.execution import Execution
 
 
+class MissingAwait(NotAwaited, AttributeError):
+    """Code reads an attribute of a call instead of awaiting it. For ``hasattr`` it is a missing attribute."""
+
+
 class Awaited:
-    """Something that only an await makes sense of: it is neither true nor equal to a value."""
+    """Something that only an await makes sense of: it is neither true, nor equal to a value, nor used as one."""
 
     __slots__ = ()
 
@@ -42,6 +46,28 @@ class Awaited:
         )
 
     __hash__ = object.__hash__
+
+    if not TYPE_CHECKING:  # type checkers know better: it has no such attributes
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if name.startswith("_") or inspect.getattr_static(kind, name, None) is not None:
+                raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+            frame = inspect.currentframe()
+            raise MissingAwait(
+                "this run", self.said, calling_line(frame and frame.f_back), f"was asked for its {name!r}"
+            )
+
+        def _use(self, *operands: object) -> NoReturn:
+            frame = inspect.currentframe()
+            raise NotAwaited(
+                "this run", self.said, calling_line(frame and frame.f_back), "was used as a value"
+            )
+
+        __getitem__ = __len__ = __int__ = __float__ = __neg__ = __round__ = _use
+        __lt__ = __le__ = __gt__ = __ge__ = _use
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _use
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __or__ = __ror__ = __and__ = __rand__ = _use
 
 
 class Built(Awaited):
