@@ -205,6 +205,7 @@ def _in_process(folder: Path, *program: str) -> None:
 _FOR_C = {"frees_again_and_again", "catches_for_weak_references"}
 
 
+@pytest.mark.every_version
 @pytest.mark.parametrize("lines", ["drive", "drive_on_one_line"])
 @pytest.mark.parametrize(
     "layout", sample(LAYOUTS if sys.version_info >= (3, 12) else sorted({*LAYOUTS} - _FOR_C), every=6)
@@ -215,6 +216,7 @@ def test_code_that_catches_its_interruption_is_left_in_whatever_layout(
     _in_process(tmp_path, lines, layout)
 
 
+@pytest.mark.every_version
 @pytest.mark.parametrize(
     "layout",
     sample(
