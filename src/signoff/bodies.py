@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from signoff.engine.built import Built
 from signoff.engine.execution import Execution
+from signoff.engine.failed_attempts import log_failed_attempt
 from signoff.engine.loop import waiting_line
 from signoff.engine.retry import NO_RETRY, RetryPolicy
 from signoff.engine.step_options import check_retry, exceptions_of
@@ -183,6 +184,15 @@ class LocalCall(Built, Awaitable[Any]):
                     return await run_body(self._function, self._context, self._args, self._kwargs)
             except Exception as error:
                 wait = self._retry.wait_after_error(error, attempt, self._execution.random)
-                if wait is None or isinstance(error, self._non_retryable):
+                if isinstance(error, self._non_retryable):
+                    wait = None
+                if attempt > 1 or wait is not None:
+                    self._log_failure(error, attempt, wait)
+                if wait is None:
                     raise
                 await asyncio.sleep(wait)
+
+    def _log_failure(self, error: Exception, attempt: int, wait: float | None) -> None:
+        """Log a failed attempt, once: not at replay."""
+        if not self._execution.is_replaying:
+            log_failed_attempt(self.said, self._execution.run, attempt, error, wait)

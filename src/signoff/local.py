@@ -16,7 +16,7 @@ from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
 from signoff.engine.retention import unannounced_seconds
 from signoff.errors import InvalidValue, SignoffError
-from signoff.names import check_text
+from signoff.names import check_by, check_named, check_text
 from signoff.people import comments, decisions, links, resumptions, rules
 from signoff.people.answers import answer, get_question
 from signoff.people.bulk import GivenAnswer, answer_each
@@ -87,6 +87,7 @@ def _with_text_ids(backend: type[B]) -> type[B]:
             id: object = args[0] if args else kwargs.get(path)
             if not isinstance(id, str):
                 raise InvalidValue(path, f"expected a text, not {reprlib.repr(id)}")
+            check_by(kwargs.get("by"))
             return await method(self, *args, **kwargs)
 
         return call
@@ -123,6 +124,8 @@ class LocalBackend:
     async def create_run(
         self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
     ) -> tuple[Run, bool]:
+        check_named("workflow", new.workflow)
+        check_named("group", new.group)
         start_at = new.start_at
         if delay_seconds is not None:
             if start_at is not None:
@@ -257,6 +260,7 @@ class LocalBackend:
         """Settle a promise. A question it does not find: ``answer`` checks first what comes for one."""
         check_texts(note=settlement.note)
         check_length(settlement.request_id)
+        check_by(settlement.by)
         promise = await self._store.get_promise(promise_id)
         if promise.state is PromiseState.PENDING:
             check_value(promise, settlement)
@@ -443,6 +447,8 @@ class LocalBackend:
         )
 
     async def put_schedule(self, new: NewSchedule) -> Schedule:
+        check_named("workflow", new.workflow)
+        check_named("group", new.group)
         next_at = next_time(new.cron, new.timezone, self._store.clock.now())
         return await self._store.put_schedule(replace(new, next_at=next_at))
 

@@ -50,6 +50,20 @@ def check_text(path: str, text: object) -> str:
     return text
 
 
+def check_named(path: str, name: object) -> str:
+    """Return the name of a workflow or a group. Raises InvalidValue if it is empty, or no store can keep it."""
+    text = check_text(path, name)
+    if not text.strip():
+        raise InvalidValue(path, "it is empty")
+    return text
+
+
+def check_by(by: object) -> None:
+    """Raise InvalidValue for an empty name of who does something; None: nobody says so."""
+    if by is not None and not check_text("by", by).strip():
+        raise InvalidValue("by", "it is empty; leave it out if nobody says who it is")
+
+
 def check_user(path: str, user_id: str) -> str:
     """Return who somebody is said to be, ``ana`` or ``user:ana``, if it can be a person.
 

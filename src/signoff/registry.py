@@ -18,6 +18,7 @@ from signoff.engine.calls import StepCall
 from signoff.engine.execution import Execution, Program
 from signoff.engine.timers import Duty
 from signoff.errors import RegistrationError, UnknownWorkflow
+from signoff.names import check_text
 from signoff.own_logs import own_logger
 from signoff.people.answers import unclear_outcome
 from signoff.people.duties import DUTIES
@@ -38,6 +39,12 @@ def workflow_name(workflow: Callable[..., Any] | str) -> str:
     """
     if isinstance(workflow, str):
         return workflow
+    if inspect.iscoroutine(workflow):
+        name = workflow.__name__
+        workflow.close()
+        raise RegistrationError(
+            f"{name!r} was called; instead of calling it, pass the workflow and its arguments: {name}, *args"
+        )
     name = getattr(workflow, _NAME, None)
     if name is None:
         raise RegistrationError(
@@ -187,9 +194,12 @@ class Registry:
         Raises:
             RegistrationError: It is not async and not a generator function, takes no context, or its name and version
                 are taken by another function. One of ``__main__`` is replaced: a notebook defines it again.
+            InvalidValue: Its name or its version is not a text, or not one that every store can keep.
         """
+        if name is not None:
+            check_text("workflow name", name)
         function, name = _checked(function, name)
-        if not version.strip():
+        if not check_text(f"version of workflow {name!r}", version).strip():
             raise RegistrationError(f"workflow {name!r}: its version is empty")
         versions = self._programs.setdefault(name, {})
         known = versions.get(version)

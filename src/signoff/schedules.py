@@ -87,7 +87,7 @@ class AsyncSchedules:
             NewSchedule(
                 id=check_id(id),
                 workflow=name,
-                group=group or self._group,
+                group=self._group if group is None else group,
                 arguments=arguments,
                 cron=cron,
                 timezone=timezone,

@@ -65,6 +65,16 @@ STARTED: dict[str, Callable[[AsyncClient, str], Awaitable[Any]]] = {
     "request of a signal": lambda client, empty: client.signal("r", "paid", request_id=empty),
     "request of an answer": answer,
     "request of a promise": lambda client, empty: client.promises.resolve("p", 1, request_id=empty),
+    "workflow of a schedule": lambda client, empty: client.schedules.put("s", empty, cron="* * * * *"),
+    "schedule": lambda client, empty: client.schedules.put(empty, "waiting", cron="* * * * *"),
+    "group of a schedule": lambda client, empty: client.schedules.put(
+        "s", "waiting", cron="* * * * *", group=empty
+    ),
+    "who suspends": lambda client, empty: client.suspend("r", by=empty),
+    "who resumes": lambda client, empty: client.resume("r", by=empty),
+    "who terminates": lambda client, empty: client.terminate("r", by=empty),
+    "who retries": lambda client, empty: client.retry("r", by=empty),
+    "who settles": lambda client, empty: client.promises.resolve("p", 1, by=empty),
     "execution": lambda client, empty: Executions(client, "waiting").start(id=empty),
 }
 

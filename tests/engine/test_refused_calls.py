@@ -42,6 +42,18 @@ class Client:
         return a
 
 
+class Static:
+    @staticmethod
+    def __call__(a: int) -> int:
+        return a
+
+
+class OfClass:
+    @classmethod
+    def __call__(cls, a: int) -> int:
+        return a
+
+
 FITS: list[tuple[Any, tuple[Any, ...]]] = [
     (fetch, (1,)),
     (Client().get, (1,)),
@@ -49,6 +61,8 @@ FITS: list[tuple[Any, tuple[Any, ...]]] = [
     (Client(), (1,)),
     (Client.made, (1,)),
     (Client.plain, (1,)),
+    (Static(), (1,)),
+    (OfClass(), (1,)),
     (functools.partial(fetch, 1), ()),
     (lambda *args: args, (1, 2, 3)),
     (print, (1,)),
@@ -63,6 +77,8 @@ FAILS: list[tuple[Any, tuple[Any, ...], str]] = [
     (fetch, (1, 2), "too many positional"),
     (Client().get, (), "missing a required argument: 'a'"),
     (Client(), (1, 2), "too many positional"),
+    (Static(), (1, 2), "too many positional"),
+    (OfClass(), (), "missing a required argument"),
     (Client.made, (), "missing a required argument"),
     (functools.partial(fetch, 1), (2,), "too many positional"),
     (lambda *, key: key, (), "missing a required.* argument: 'key'"),
@@ -88,6 +104,26 @@ async def unnamed_coroutine(ctx: Context) -> None:
     await ctx.step(fetch(1))  # type: ignore[arg-type]
 
 
+async def coroutine_as_argument(ctx: Context) -> None:
+    await ctx.step("x", Client.plain, fetch(1))  # type: ignore[arg-type]
+
+
+async def task_as_argument(ctx: Context) -> None:
+    await ctx.step("x", functools.partial(Client.plain, asyncio.create_task(fetch(1))))  # type: ignore[arg-type]
+
+
+async def coroutines_in_a_list(ctx: Context) -> None:
+    await ctx.step("x", sum, [1, fetch(1)])  # type: ignore[list-item]
+
+
+async def call_as_argument(ctx: Context) -> None:
+    await ctx.step("x", Client.plain, ctx.step("y", fetch, 1))  # type: ignore[arg-type]
+
+
+async def called_child(ctx: Context) -> None:
+    await ctx.rfc(coroutine(ctx))  # type: ignore[arg-type]
+
+
 async def too_many(ctx: Context) -> None:
     await ctx.step("x", fetch, 1, 2)
 
@@ -110,7 +146,12 @@ async def its_parent(ctx: Context, depth: int = 0) -> None:
     ("code", "why"),
     [
         (coroutine, "instead of calling it"),
-        (unnamed_coroutine, "instead of calling it"),
+        (unnamed_coroutine, r"step 'fetch' called its function; .*ctx.step\('fetch', function"),
+        (coroutine_as_argument, "step 'x': its argument 'a' is a coroutine that was not awaited"),
+        (task_as_argument, "step 'x': its argument 'a' is a task that was not awaited"),
+        (coroutines_in_a_list, "step 'x': its argument '0' holds a coroutine that was not awaited"),
+        (call_as_argument, "step 'x': its argument 'a' is a step 'y' that was not awaited"),
+        (called_child, "'coroutine' was called; instead of calling it, pass the workflow and its arguments"),
         (too_many, "too many positional"),
         (in_lfc, "missing a required argument: 'a'"),
         (itself, "would wait for itself"),
@@ -149,6 +190,30 @@ async def test_each_attempt_that_fails_is_logged(caplog: pytest.LogCaptureFixtur
         "step 'charge' of run r failed in attempt 1: ValueError: card declined; next attempt in 0.0 s",
         "step 'charge' of run r failed in attempt 2: ValueError: card declined; it is not tried again",
     ]
+
+
+@in_asyncio
+async def test_each_call_of_workflow_code_that_fails_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    app = Signoff(MemoryStore())
+
+    async def helper(ctx: Context) -> None:
+        await ctx.sleep(0.01)
+        raise ValueError("card declined")
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.lfc(helper).options(retry=RetryPolicy(0.01, max_attempts=2, jitter=False))
+
+    with caplog.at_level(logging.WARNING, "signoff.worker"):
+        async with app.worker(hot_runs=0), AsyncClient(app) as client:
+            with pytest.raises(ValueError, match="declined"):
+                await (await client.start(flow, id="r")).result(60)
+    said = [record for record in caplog.records if "attempt" in record.getMessage()]
+    assert [record.getMessage() for record in said] == [
+        "function 'helper' of run r failed in attempt 1: ValueError: card declined; next attempt in 0.0 s",
+        "function 'helper' of run r failed in attempt 2: ValueError: card declined; it is not tried again",
+    ]
+    assert {vars(record)["run_id"] for record in said} == {"r"}
 
 
 @pytest.mark.parametrize("limit", ["worker", "group"])

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Generator
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Agent
@@ -14,7 +14,7 @@ from pydantic_ai.models.test import TestModel
 
 from signoff import AsyncClient, Context, Signoff
 from signoff.agents import Durable, Finished
-from signoff.errors import RegistrationError
+from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows import Data, Executions, Flow
 from signoff.testing import MemoryStore
 from tests.support import asked, in_asyncio, pauses, running
@@ -68,6 +68,18 @@ class Generating:
         return (yield ctx.step("double", lambda: 2 * x))
 
 
+class Static:
+    @staticmethod
+    async def __call__(ctx: Context, x: int = 1) -> int:
+        return await body(ctx, x)
+
+
+class OfClass:
+    @classmethod
+    async def __call__(cls, ctx: Context, x: int = 1) -> int:
+        return await body(ctx, x)
+
+
 class Slotted:
     __slots__ = ()
 
@@ -90,6 +102,8 @@ WORKFLOWS: dict[str, tuple[Any, Any]] = {
     "static": (Doubling.static, 14),
     "Doubling": (Doubling(), 14),
     "Generating": (Generating(), 14),
+    "Static": (Static(), 14),
+    "OfClass": (OfClass(), 14),
     "prefixed": (functools.partial(prefixed, "="), "=14"),
     "partial of a wrapper": (functools.partial(wrapped(prefixed), "="), "=14"),
 }
@@ -163,6 +177,30 @@ async def test_a_wrapper_that_returns_no_coroutine_fails_its_run_at_once() -> No
     async with app.worker(), AsyncClient(app) as client:
         with pytest.raises(RegistrationError, match="'body' returned int at its call, not a coroutine"):
             await (await client.start(wrapper)).result(60)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"name": 3}, "workflow name: expected a text, not 3"),
+        ({"name": "a\0b"}, "workflow name: has a NUL character"),
+        ({"name": "a\ud800"}, "workflow name: has half of a surrogate pair"),
+        ({"version": 2}, "version of workflow 'body': expected a text, not 2"),
+        ({"version": "2\0"}, "version of workflow 'body': has a NUL character"),
+    ],
+)
+def test_a_name_or_version_that_no_store_keeps_is_refused_when_it_is_given(options: Any, why: str) -> None:
+    with pytest.raises(InvalidValue, match=why):
+        Signoff(MemoryStore()).workflow(**options)(body)
+
+
+@in_asyncio
+async def test_a_workflow_that_was_called_is_not_started() -> None:
+    app = Signoff(MemoryStore())
+    app.workflow(body)
+    async with AsyncClient(app) as client:
+        with pytest.raises(RegistrationError, match="'body' was called; instead of calling it, pass"):
+            await client.start(body(cast("Context", None)))  # type: ignore[arg-type]
 
 
 @in_asyncio

@@ -15,6 +15,7 @@ from signoff.testing import MemoryStore, environment
 from tests.flows.worlds import WORLDS, world
 from tests.support import in_asyncio
 
+SHOWN = '{"approved":true}'
 TWICE = RetryPolicy(initial_seconds=0.0, max_attempts=2)
 
 
@@ -54,6 +55,25 @@ def paying(bank: Bank) -> Flow:
     flow.to(ask).to(pay)
     flow.to(ask_beside).to(keep)
     return flow
+
+
+@in_asyncio
+async def test_each_attempt_of_a_chunk_is_logged_with_its_execution(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world("memory", tmp_path, paying(Bank(failures=2))) as executions:
+        execution = await executions.start("x", id="e")
+        await execution.continue_with("pay", {"approved": True})
+        with pytest.raises(ChunkHeld):
+            await execution.result(60)
+    lines = [record for record in caplog.records if record.name == "signoff.worker"]
+    why = "ConnectionError: the bank is down"
+    assert [record.getMessage() for record in lines] == [
+        f"step 'pay' of run e failed in attempt 1: {why}; next attempt in 0.0 s",
+        f"step 'pay' of run e failed in attempt 2: {why}; it is not tried again",
+        f"run e fails, and can be retried: chunk 'pay' failed on {SHOWN}: ConnectionError('the bank is down')",
+    ]
+    assert [vars(record)["run_id"] for record in lines] == ["e"] * 3
 
 
 @pytest.mark.parametrize("kind", WORLDS)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from signoff import Answer
+from signoff import Answer, codec
+from signoff.errors import NotSerializable
 from signoff.people.cases import Vote
 
 
@@ -54,6 +58,21 @@ def test_what_is_not_a_field_is_not_in_it(name: str) -> None:
 
 def test_get_gives_the_default_for_a_field_without_a_value() -> None:
     assert (ANSWER.get("note", "-"), ANSWER.get("user_id", "-")) == ("-", "ana")
+
+
+def test_it_equals_a_mapping_of_the_same_fields() -> None:
+    assert dict(ANSWER) == ANSWER == dict(ANSWER) == MappingProxyType(dict(ANSWER))
+    assert {**ANSWER, "note": "x"} != ANSWER
+    assert dataclasses.replace(ANSWER, note="x") != ANSWER
+    assert copy.deepcopy(ANSWER) == ANSWER
+    assert ANSWER != "answer"
+    hashable = dataclasses.replace(ANSWER, proposal=None)
+    assert {hashable, dataclasses.replace(hashable)} == {hashable}
+
+
+def test_where_nothing_declares_its_type_its_plain_data_is_named() -> None:
+    with pytest.raises(NotSerializable, match=r"an Answer would come back as a dict.*or pass its plain\(\)"):
+        codec.normalize(ANSWER, Any)
 
 
 def test_it_is_written_as_json_by_one_call() -> None:

@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from signoff import AsyncClient, Context
 from signoff.errors import InvalidValue
 from signoff.records import PromiseState
 from tests.server.conftest import serving
-from tests.support import in_asyncio, new_app, running
+from tests.support import in_asyncio, new_app, pauses, running
 
 Door = Callable[[AsyncClient, str, str, Any], Awaitable[Any]]
 
@@ -80,3 +81,44 @@ async def _try(client: AsyncClient, run: str, question: str, odd: dict[str, Any]
             await call(client, run, question, ODD["surrogate"])
     assert len((await client.list()).items) == 1
     assert (await client.promises.get(question)).state is PromiseState.PENDING
+
+
+EMPTY = (
+    ("/v1/runs", {"workflow": "asks", "group": ""}),
+    ("/v1/runs", {"workflow": "asks", "group": " "}),
+    ("/v1/runs", {"workflow": "\t"}),
+    ("/v1/schedules", {"id": "s", "workflow": "\u00a0", "cron": "* * * * *"}),
+    ("/v1/schedules", {"id": "s", "workflow": "asks", "cron": "* * * * *", "group": ""}),
+    ("/v1/runs/r/suspend", {"by": " "}),
+    ("/v1/runs/r/resume", {"by": ""}),
+    ("/v1/runs/r/cancel", {"by": ""}),
+    ("/v1/runs/r/terminate", {"by": "\n"}),
+    ("/v1/runs/r/signals", {"name": "paid", "by": ""}),
+    ("/v1/promises/p/resolve", {"value": 1, "by": " "}),
+    ("/v1/promises/p/cancel", {"by": ""}),
+    ("/v1/questions/r.1/cancel", {"by": " "}),
+    ("/v1/questions/r.1/reassign", {"to": ["user:ana"], "by": ""}),
+    ("/v1/questions/r.1/deadline", {"timeout_seconds": 9.0, "by": ""}),
+)
+
+
+@in_asyncio
+async def test_bodies_with_empty_names_are_refused(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    @app.workflow
+    async def asks(ctx: Context) -> None:
+        await ctx.wait_for_user("Go?")
+
+    async with running(app) as client, serving(app) as server, httpx.AsyncClient() as http:
+        await client.start("asks", id="r")
+        await pauses(app, "r")
+        await client.promises.create("p")
+        for path, body in EMPTY:
+            refused = await http.post(server.url + path, json=body)
+            assert refused.status_code == 422, (path, body, refused.text)
+            assert "empty" in refused.json()["detail"], refused.text
+        assert len((await client.list()).items) == 1
+        assert (await client.get("r")).id == "r"
+        assert (await client.promises.get("r.1")).state is PromiseState.PENDING
+        assert (await client.promises.get("p")).state is PromiseState.PENDING

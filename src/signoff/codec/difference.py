@@ -376,7 +376,8 @@ def _undeclared(kind: Any, other: type) -> str:
     """Say that a value has no declared type, and what to do."""
     instead = next((text for kinds, text in _INSTEAD if issubclass(kind, kinds)), "plain JSON data")
     if is_dataclass(cast("object", kind)):
-        instead = "dataclasses.asdict(...) of it, if that is plain JSON data"
+        has_plain = callable(getattr(kind, "plain", None))  # as an Answer has
+        instead = "its plain()" if has_plain else "dataclasses.asdict(...) of it, if that is plain JSON data"
     return (
         f"{_name(kind, other)} would come back as {_name(other, kind)}, because nothing declares its type; "
         f"declare it (an annotation, or returns=), or pass {instead}"

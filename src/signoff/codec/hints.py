@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import types
@@ -19,6 +20,10 @@ log = own_logger("signoff.codec")
 _LONGEST: Final = 200
 """How many characters of an annotation are shown."""
 
+_FUNCTIONS: Final = frozenset(
+    {types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial, type}
+)
+
 _warned: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
 
 
@@ -29,11 +34,24 @@ def shape_of(function: Callable[..., Any]) -> inspect.Signature:
         ValueError: It is a builtin that Python cannot describe.
         TypeError: It cannot be called.
     """
+    function = called(function)
     if sys.version_info >= (3, 14):
         import annotationlib
 
         return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
     return inspect.signature(function)
+
+
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what is called for an object whose class has a ``__call__`` without ``self``; any other as it is.
+
+    ``inspect.signature`` would take the first parameter of such a one away.
+    """
+    if type(function) in _FUNCTIONS:
+        return function
+    written = inspect.getattr_static(type(function), "__call__", None)
+    is_without_self = isinstance(written, (staticmethod, classmethod, functools.partial))
+    return function.__call__ if is_without_self else function
 
 
 def declared(function: Callable[..., Any]) -> Mapping[str, Any]:

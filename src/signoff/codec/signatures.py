@@ -258,7 +258,10 @@ def _underlying(function: Any) -> Any:
         return _underlying(function.__func__)
     if hasattr(function, "__wrapped__"):
         return _underlying(function.__wrapped__)
-    return function.__init__ if isinstance(function, type) else type(function).__call__
+    if isinstance(function, type):
+        return function.__init__
+    without_self = hints.called(function)
+    return type(function).__call__ if without_self is function else _underlying(without_self)
 
 
 def _unpacked(annotation: Any, name: str) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
+from signoff import codec
 from signoff.errors import RegistrationError
 
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -25,6 +26,7 @@ def check_step(
     if not callable(function):
         if asyncio.iscoroutine(function):
             function.close()
+            name = name or getattr(function, "__name__", "")
             problem, named = "called its function; instead of calling it,", name
         else:
             problem, named = f"takes a function, not {reprlib.repr(function)};", name or "name"
@@ -34,7 +36,7 @@ def check_step(
     if not kwargs and _fits(function, len(args)):
         return
     try:
-        shape = inspect.signature(function)
+        shape = codec.shape_of(function)
     except (TypeError, ValueError):  # a builtin that Python cannot describe
         return
     try:

@@ -22,7 +22,8 @@ from signoff.engine.branches import GROWN_FROM
 from signoff.engine.calls import SignalCall, StepCall, TimerCall
 from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
-from signoff.engine.fatal import as_failure, encode_failure, ends_task, signal_of, text_of
+from signoff.engine.failed_attempts import log_failed_attempt
+from signoff.engine.fatal import as_failure, encode_failure, ends_task, signal_of
 from signoff.engine.replay import replay
 from signoff.engine.report import Report
 from signoff.engine.scope import current_run
@@ -369,11 +370,11 @@ class Driver:
             execution.deliver(entry)
             return
         wait = attempt.retry_after  # its policy may add a note to the error
+        log_failed_attempt(f"step {call.name!r}", self.run, attempt.number, attempt.error, wait)
         if wait is None and call.step_options.on_failure is not None:
             execution.refuse(call.step_options.on_failure(attempt.error))
             return
         error = encode_failure(attempt.error)
-        self._log_failure(attempt, wait)
         if wait is None:
             if not execution.numbers.has_branches:  # whose numbers do not say which call was first
                 details = {**(details or {}), ISSUED: execution.numbers.last_n}
@@ -387,20 +388,6 @@ class Driver:
         execution.past.note_end(before, entry)
         execution.past.attempts[call.n] = (attempt.number, next_at)
         self._agenda.remind(next_at, call.n)
-
-    def _log_failure(self, attempt: Attempt, wait: float | None) -> None:
-        """Log an attempt that failed: a slow run should show its retries."""
-        assert attempt.error is not None
-        what = f"{type(attempt.error).__name__}: {text_of(attempt.error)}"
-        log.warning(
-            "step %r of run %s failed in attempt %d: %.500s; %s",
-            attempt.call.name,
-            self.run.id,
-            attempt.number,
-            what,
-            "it is not tried again" if wait is None else f"next attempt in {wait:.1f} s",
-            extra=fields_of(self.run),
-        )
 
     def _take_message(self, execution: Execution, message: Message) -> None:
         if message.n in execution.past.asked and execution.numbers.is_held(message.n):
@@ -590,7 +577,7 @@ class Driver:
         if may_leave and await self._insist(self._host.leaves_to_others, self.run):
             await self._leave(str(failure))
             return
-        log.error("%s", failure)
+        log.error("run %s fails, and can be retried: %s", self.run.id, failure, extra=fields_of(self.run))
         await self._fail(codec.encode_error(failure))
 
     async def _leave(self, why: str) -> None:

@@ -6,6 +6,7 @@ long ones it has a digest. What has no stable form is left out, with a warning.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import json
@@ -17,7 +18,9 @@ from pydantic_core import to_json
 
 from signoff.codec.refusals import name_of
 from signoff.codec.stable import LEFT_OUT, Unstable, stable_text
+from signoff.engine.built import Built
 from signoff.engine.functions import FUNCTION, PART, function_text, swapped
+from signoff.errors import RegistrationError
 from signoff.own_logs import own_logger
 
 log = own_logger("signoff.workflow")
@@ -208,14 +211,37 @@ def names_of(function: Callable[..., Any], count: int) -> list[str]:
 
 
 def argument_text(call: str, function: object, name: str, value: object) -> str:
-    """Return the text for an argument. One that has no stable form is left out, with a warning."""
+    """Return the text for an argument. One that has no stable form is left out, with a warning.
+
+    Raises:
+        RegistrationError: It is a coroutine, a task or another call that was not awaited.
+    """
     if type(value) in FUNCTIONS:
         return function_text(value)
     try:
         return short_text(value)
     except Unstable as unstable:
+        _check_settled(call, name, value)
         _warn(call, function, name, unstable.kind)
         return f'{{"{LEFT_OUT}":{json.dumps(name_of(type(value)))}}}'
+
+
+def _check_settled(call: str, name: str, value: object) -> None:
+    """Raise RegistrationError for what one attempt alone could await, or what belongs to the loop of the run."""
+    several = isinstance(value, (list, tuple))
+    for each in cast("Sequence[object]", value) if several else (value,):
+        if not isinstance(each, (types.CoroutineType, asyncio.Task, Built)):
+            continue
+        what = type(cast("object", each)).__name__.removeprefix("_").lower()
+        if isinstance(each, types.CoroutineType):
+            cast("Any", each).close()  # no warning besides
+        elif isinstance(each, Built):
+            each.excuse()
+            what = each.said
+        raise RegistrationError(
+            f"step {call!r}: its argument {name!r} {'holds' if several else 'is'} a {what} that was not awaited. Await "
+            "it first, in a step of its own if it does I/O, and pass what it returns"
+        )
 
 
 def _warn(call: str, function: object, name: str, kind: str) -> None:

@@ -89,6 +89,14 @@ class Answer(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(_FIELDS)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return {**self} == {**other}  # as of any mapping
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.values()))
+
     def __bool__(self) -> bool:
         return self.approved is not False and not self.skipped  # ``if answer:`` lets no rejection through
 

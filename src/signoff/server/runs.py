@@ -58,7 +58,7 @@ class StartRun(
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
         slot, limit = self._slot(services, arguments)
-        group = self.group or services.group
+        group = services.group if self.group is None else self.group
         actor.check_start(group)
         return NewRun(
             id=run_id_of(key, actor) if self.id is None else check_id(self.id),

@@ -50,7 +50,7 @@ class PutSchedule(
         key, limit = self.concurrency_key, self.concurrency_limit
         if key is None or limit is None:
             key, limit = slot_of(services.function(self.workflow), arguments)
-        group = self.group or services.group
+        group = services.group if self.group is None else self.group
         actor.check_start(group)
         return NewSchedule(
             check_id(self.id),
