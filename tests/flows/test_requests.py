@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from signoff import Signoff
-from signoff.errors import RequestConflict
+from signoff.errors import AlreadySettled, RequestConflict
 from signoff.flows import Data, Execution, Executions, Flow, UnknownInterrupt
 from signoff.testing import MemoryStore, environment
 from tests.flows.worlds import WORLDS, world
@@ -153,6 +154,28 @@ async def test_an_answer_right_after_the_start_waits_for_the_interrupt(tmp_path:
         assert await questions(execution) == ["Pay instalment 2?"]
         with pytest.raises(UnknownInterrupt, match="pending are approval"):
             await execution.continue_with("another", {"approved": True})
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+@in_asyncio
+async def test_new_requests_answer_one_interrupt_after_the_other_of_one_id(tmp_path: Path, kind: str) -> None:
+    flow = looping()
+
+    @flow.chunk
+    async def slow(data: Data[int]) -> int:
+        await asyncio.sleep(0.05)
+        return data.input
+
+    flow.when("again").to(slow)
+    flow.roots[1].then.insert(0, flow.roots.pop().then[0])
+    async with world(kind, tmp_path, flow) as executions:
+        execution = await executions.start(1, id="e")
+        for n in (1, 2, 3):
+            await execution.continue_with("approval", {"approved": n != 2}, request_id=f"w-{n}")
+        with pytest.raises(AlreadySettled):
+            await execution.continue_with("approval", {"approved": True}, request_id="w-4")
+        state = await execution.close()
+    assert (state["paid"], state["refused"]) == ([1, 3], [2])
 
 
 @in_asyncio

@@ -192,7 +192,8 @@ class Execution:
             note: What they add in words.
             request_id: Makes a repetition of this very answer a success without effect, also when an interrupt with
                 the same chosen id is open again: the execution remembers it.
-            wait_seconds: How long to wait at most for an execution that still moves to come to the interrupt.
+            wait_seconds: How long to wait at most for an execution that still moves to come to the interrupt. One that
+                was answered may come again: a new request id waits for that.
 
         Raises:
             UnknownInterrupt: The execution has no such interrupt.
@@ -373,10 +374,11 @@ class Execution:
         while True:
             is_at_rest = _is_at_rest(await self.status())
             found = await self._find(interrupt_id, request_id)
-            if found is not None:
-                return found
             left = until - monotonic()
-            if is_at_rest or left <= 0:
+            is_over = is_at_rest or left <= 0
+            if found is not None and (is_over or not _may_open_again(found, interrupt_id, request_id)):
+                return found
+            if is_over:
                 pending = list(await self.get_pending_interrupts(wait_seconds=0))
                 raise UnknownInterrupt(self.id, interrupt_id, pending)
             await asyncio.sleep(min(pause, left))
@@ -395,7 +397,7 @@ class Execution:
         async for each in self._questions(None):
             if _interrupt_id(each) != interrupt_id:
                 continue
-            if request_id is not None and each.request_id == request_id:
+            if _is_answered_by(each, request_id):
                 return each
             if found is None or found.state is not PromiseState.PENDING:
                 found = each
@@ -443,6 +445,16 @@ def _event_of(question: Promise) -> str | None:
     if interrupt is None or not isinstance(interrupt.resume_to, dict):
         return None
     return interrupt.resume_to["event"]
+
+
+def _may_open_again(question: Promise, interrupt_id: str, request_id: str | None) -> bool:
+    """Whether a new request may be for the next interrupt of a chosen id, after the one whose question was answered.
+
+    Without a request id it may as well be the same answer once more.
+    """
+    is_open = question.state is PromiseState.PENDING
+    is_new = request_id is not None and not _is_answered_by(question, request_id)
+    return is_new and not is_open and question.id != interrupt_id
 
 
 def _is_answered_by(question: Promise, request_id: str | None) -> bool:
