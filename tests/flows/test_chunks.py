@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from signoff import RetryPolicy, Signoff
 from signoff.errors import InvalidValue, RegistrationError, RunFailed, SignoffError
-from signoff.flows import ChunkFailed, Data, Executions, Flow, MissingResource
+from signoff.flows import ChunkFailed, ChunkHeld, Data, Executions, Flow, MissingResource
 from signoff.records import PromiseState, RunState
 from signoff.testing import MemoryStore, after_step, at_pause, environment
 from tests.support import in_asyncio
@@ -584,3 +584,56 @@ async def test_an_input_that_says_all_is_journaled_once() -> None:
         execution = await Executions(env.client, "f").start({"cents": 5, "id": str(uuid.uuid4())}, id="e")
         assert await execution.result() == {"cents": 5}
         assert "pay: input" not in [entry.name for entry in await env.store.read_journal("e")]
+
+
+UNFIT: list[tuple[Callable[[Data[Any]], Any], Any, Any]] = [
+    (lambda data: data.append_state("key", 1), "text", [1]),
+    (lambda data: data.add_state("key", 2), "text", 2),
+    (lambda data: data.append_state("key", 1), ["text"], ["text", 1]),
+    (lambda data: data.add_state("key", 1e308), 1.7e308, 1e308),
+    (lambda data: data.add_state("key", 0.5), 10**400, 0.5),
+]
+
+
+@pytest.mark.parametrize(("write", "first", "last"), UNFIT)
+@in_asyncio
+async def test_of_chunks_side_by_side_whose_writes_do_not_fit_the_last_one_wins(
+    write: Callable[[Data[Any]], Any], first: Any, last: Any
+) -> None:
+    flow, has_written = Flow("f", auto_close_timeout=0.0), asyncio.Event()
+
+    @flow.chunk
+    def early(data: Data[Any]) -> None:
+        data.set_state("key", first)
+
+    @flow.chunk
+    def then(data: Data[Any]) -> None:
+        has_written.set()
+
+    @flow.chunk
+    async def late(data: Data[Any]) -> None:
+        write(data)
+        await has_written.wait()
+
+    flow.batch(late, early=flow.branch().to(early).to(then))
+    app = Signoff(MemoryStore())
+    app.register(flow)
+    async with environment(app) as env:
+        assert await (await Executions(env.client, "f").start()).result() == {"key": last}
+
+
+@in_asyncio
+async def test_a_sum_that_json_does_not_have_is_refused_where_it_is_written() -> None:
+    flow = Flow("f", auto_close_timeout=0.0)
+
+    @flow.chunk
+    def add(data: Data[Any]) -> None:
+        data.add_state("key", 1e308)
+
+    flow.to(add).to("add")
+    app = Signoff(MemoryStore())
+    app.register(flow)
+    async with environment(app) as env:
+        execution = await Executions(env.client, "f").start(id="e")
+        with pytest.raises(ChunkHeld, match="'add#2' failed .*state.key"):
+            await execution.result()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar, cast
 
-from signoff.errors import InvalidValue, RegistrationError
+from signoff.errors import InvalidValue, NotSerializable, RegistrationError
 from signoff.flows.calling import calling_line
 from signoff.flows.errors import NotACondition, PauseIgnored
 from signoff.flows.interrupt_ids import InterruptIds, check_interrupt_id
@@ -175,11 +175,17 @@ def copied(plain: Any) -> Any:
     return plain
 
 
-def written(state: MutableMapping[str, Any], writes: Sequence[Write]) -> None:
+def written(state: MutableMapping[str, Any], writes: Sequence[Write], *, is_commit: bool = False) -> None:
     """Do to a state what a chunk has done to it.
+
+    Args:
+        state: The state.
+        writes: What was done, in its order.
+        is_commit: Whether chunks beside this one may have written since it looked: the last to commit a key wins.
 
     Raises:
         TypeError: Something is appended to what is no list, or added to what is no number.
+        NotSerializable, OverflowError: A sum is no number that JSON has.
     """
     for what, key, value in writes:
         match what:
@@ -188,13 +194,26 @@ def written(state: MutableMapping[str, Any], writes: Sequence[Write]) -> None:
             case "append":
                 known = state.get(key, [])
                 if not isinstance(known, list):
-                    raise TypeError(f"state.{key} is no list that something could be appended to: {known!r}")
+                    if not is_commit:
+                        raise TypeError(
+                            f"state.{key} is no list that something could be appended to: {known!r}"
+                        )
+                    known = []
                 state[key] = [*cast("list[Any]", known), value]
             case "add":
                 number = state.get(key, 0)
                 if isinstance(number, bool) or not isinstance(number, (int, float)):
-                    raise TypeError(f"state.{key} is no number that something could be added to: {number!r}")
-                state[key] = number + value
+                    if not is_commit:
+                        raise TypeError(
+                            f"state.{key} is no number that something could be added to: {number!r}"
+                        )
+                    number = 0
+                try:
+                    state[key] = unchanged(number + value, f"state.{key}")
+                except (NotSerializable, OverflowError):
+                    if not is_commit:
+                        raise
+                    state[key] = value
             case "delete":
                 state.pop(key, None)
 
@@ -315,7 +334,7 @@ class Data(Generic[T]):
 
         Raises:
             TypeError: It is no number.
-            NotSerializable: It is a number that JSON does not have, such as a ``Decimal``.
+            NotSerializable: It, or the sum, is a number that JSON does not have, such as a ``Decimal``.
         """
         return self._write("add", key, unchanged(number, f"state.{key}"))
 

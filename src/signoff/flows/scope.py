@@ -298,7 +298,7 @@ class Scope:
 
     def _commit(self, outcome: Outcome) -> None:
         self._machine.journaled += 1
-        written(self.state, outcome.writes)
+        written(self.state, outcome.writes, is_commit=True)
         for write in outcome.writes:
             self.room.change(*write)
         for name, value in outcome.events:
