@@ -7,6 +7,7 @@
 #   make cover [ARGS=...]         all tests, and which branches they take: a third slower
 #   make simulation [SEEDS=...]   whatever goes wrong: 10,000 seeds (FIRST=... begins elsewhere)
 #   make fuzz [EXAMPLES=...]      the HTTP API tried by its own description: 300 requests for each operation (SEED=... chooses others)
+#   make kill [ARGS=...]          kill -9 of a worker before and after each entry of its journals, not one or the other
 #   make explore [ARGS=...]       the tests of properties, with other examples each time
 #   make bench                    the benchmarks
 #   make pictures                 the pictures of Studio in README, taken anew
@@ -28,7 +29,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Without it each of the hundreds of processes that the tests start would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-long pytest cover simulation fuzz explore bench pictures lint format ready
+.PHONY: demo test test-quick test-long pytest cover simulation fuzz kill explore bench pictures lint format ready
 
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
@@ -56,6 +57,9 @@ simulation: ready
 fuzz: ready
 	SIGNOFF_API_EXAMPLES=$(or $(EXAMPLES),300) SIGNOFF_API_SEED=$(or $(SEED),1) \
 		$(BIN)/pytest tests/server/test_fuzzed.py $(ARGS)
+
+kill: ready
+	SIGNOFF_KILL_BOTH=1 $(BIN)/pytest tests/crash/test_kill.py $(ARGS)
 
 explore: ready
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=explore $(ARGS)

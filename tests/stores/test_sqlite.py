@@ -158,7 +158,8 @@ def test_a_process_killed_at_any_statement_of_a_migration_leaves_a_file_that_ope
         await store.close()
 
     async def use_all() -> None:
-        await asyncio.gather(*(use(tmp_path / f"{number}.db") for number in range(int(survivor))))
+        for number in range(int(survivor)):  # at once takes three times the processor
+            await use(tmp_path / f"{number}.db")
 
     def schema_of(path: Path) -> list[Any]:
         with raw(path) as connection:
