@@ -258,27 +258,6 @@ async def test_a_tool_that_does_not_look_at_the_answer_stops_its_run(tool: Any) 
         assert len(scene.script.asked) == 1
 
 
-@in_asyncio
-async def test_a_tool_that_returns_what_it_had_to_await_stops_its_run() -> None:
-    async def asks(done: Done) -> str:
-        await pause("await_input", prompt="Q?")
-        done.append("paid")
-        return "paid"
-
-    async def forgets_await(done: Done) -> Any:
-        return asks(done)
-
-    scene = Scene(forgets_await)
-    async with environment(scene.app) as env:
-        run = await env.start(scene.work)
-        with pytest.raises(
-            NotAwaited, match=r"coroutine .*asks, at .*test_leaving.py:\d+ in asks, was returned"
-        ):
-            await run.result()
-        assert (await env.client.backend.get_run(run.id)).retryable
-    assert scene.done == []
-
-
 # toolsets around a tool
 
 

@@ -342,7 +342,7 @@ async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
 
     Raises:
         PauseSwallowed: It left, and went on.
-        NotAwaited: It went on without a look at an answer, or returned a coroutine.
+        NotAwaited: It went on without a look at an answer.
     """
     here = _round.get()
     call = _Call(tool, () if here is None else here.answers)
@@ -359,13 +359,6 @@ async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
         how = "was never awaited, so that the tool went on without a look at its answer"
         raise NotAwaited(f"tool {tool!r}", SAID, missed.line, how)
     if pause is None:
-        if inspect.iscoroutine(result):
-            code = result.cr_code
-            result.close()
-            where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
-            raise NotAwaited(
-                f"tool {tool!r}", f"coroutine {code.co_qualname}", where, "was returned, not awaited"
-            )
         return result
     return {"kind": MARK, **{name: getattr(pause, name) for name in Pause.__slots__}}
 
