@@ -45,7 +45,7 @@ from signoff.people.policies import UNSET, Escalation, Policy, Quorum
 from signoff.people.questions import InputType, Question
 from signoff.questioning import QuestionCall
 from signoff.returns import data_of
-from signoff.start_options import seconds_of
+from signoff.start_options import check_flag, seconds_of
 
 TChild = TypeVar("TChild", bound=ChildCall)
 Function = Callable[..., Any]
@@ -431,7 +431,7 @@ class Context:
         if requester is not None:
             check_user("requester", requester)
         requester = requester or self._execution.run.started_by
-        if exclude_requester and not requester:
+        if check_flag("exclude_requester", exclude_requester) and not requester:
             raise RegistrationError(
                 f"question {question!r}: exclude_requester needs to know the requester: start the run with "
                 "started_by=..., or pass requester="

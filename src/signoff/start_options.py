@@ -49,6 +49,13 @@ def seconds_of(path: str, seconds: object) -> float:
     return seconds
 
 
+def check_flag(path: str, flag: object) -> bool:
+    """Return what is True or False. Raises InvalidValue for anything else: the text ``false`` would be true."""
+    if not isinstance(flag, bool):
+        raise InvalidValue(path, f"{flag!r} is neither True nor False")
+    return flag
+
+
 def check_delay(path: str, seconds: object) -> float | None:
     """Return a number of seconds after which something begins, or None. Raises InvalidValue."""
     given = check_seconds(path, seconds)

@@ -230,6 +230,8 @@ SENSELESS: list[tuple[dict[str, Any], type[Exception], str]] = [
         "four eyes",
     ),
     ({"timeout_answer": True}, RegistrationError, "needs timeout_seconds"),
+    ({"exclude_requester": "false"}, InvalidValue, "neither True nor False"),
+    ({"hours": "9-17"}, InvalidValue, "pass BusinessHours"),
     ({"timeout": 60, "hours": OFFICE, "remind_every": 1e12}, InvalidValue, "working time"),
 ]
 

@@ -207,6 +207,25 @@ def test_a_generator_function_is_no_condition() -> None:
             Flow("f").condition(condition)
 
 
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        (True, "is a function of the data, or the name of one, not True"),
+        (None, "is a function of the data, or the name of one, not None"),
+        (lambda: True, "takes one parameter, its data: too many positional arguments"),
+        (lambda data, limit: data.input > limit, "takes one parameter, its data: missing .*'limit'"),
+        (lambda *, data: True, "takes one parameter, its data"),
+    ],
+)
+def test_what_cannot_be_called_with_the_data_is_no_condition(condition: Any, why: str) -> None:
+    for build in (Flow("f").if_, Flow("f").condition, Flow("f").match().case):
+        if callable(condition) or build.__name__ == "if_":
+            with pytest.raises(RegistrationError, match=why):
+                build(condition)
+    for other in (lambda data, limit=3: True, lambda *data: True, functools.partial(max, 3), bool):
+        Flow("f").if_(other)
+
+
 def with_threshold(limit: int, ran: list[str]) -> Flow:
     flow = Flow("refund", auto_close_timeout=0.0)
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from signoff import Context, Signoff
+from signoff import Context, RetryPolicy, Signoff
 from signoff.errors import RegistrationError
-from signoff.flows import ChunkFailed, Data, Executions, Flow
+from signoff.flows import ChunkFailed, ChunkHeld, Data, Executions, Flow
 from signoff.flows.pausing import OPTIONS
 from signoff.people.hours import BusinessHours
 from signoff.records import RunState
@@ -445,3 +445,26 @@ async def test_a_resume_event_and_another_target_are_refused_together() -> None:
     async with environment(app) as env:
         with pytest.raises(ChunkFailed, match="resume_to or resume_event"):
             await (await Executions(env.client, "f").start()).result()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"hours": "9-17"}, "hours: pass BusinessHours"),
+        ({"hours": 3}, "hours: pass BusinessHours"),
+        ({"exclude_requester": "false"}, "exclude_requester: 'false' is neither True nor False"),
+    ],
+)
+@in_asyncio
+async def test_a_policy_of_another_type_is_refused_by_its_name(options: Any, why: str) -> None:
+    app, flow = Signoff(MemoryStore()), Flow("f")
+
+    @flow.chunk(retry=RetryPolicy(max_attempts=1))
+    async def asks(data: Data[Any]) -> Any:
+        return await data.pause_for("approval", {"question": "Pay?"}, **options)
+
+    flow.to(asks)
+    app.register(flow)
+    async with environment(app):
+        with pytest.raises(ChunkHeld, match=why):
+            await (await flow.start(1)).result(10)

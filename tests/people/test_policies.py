@@ -518,6 +518,8 @@ async def test_what_was_missed_while_nothing_ran_happens_once() -> None:
         {"timeout_seconds": 60, "escalations": [Escalation(60, ["group:leads"], replace=True)]},
         {"timeout_seconds": "1h", "escalations": [Escalation(60, ["group:leads"])]},
         {"requester": "group:x", "exclude_requester": True},
+        {"requester": "user:ana", "exclude_requester": "false"},
+        {"hours": "9-17"},
         {"requester": "user:ana", "exclude_requester": True, "assignees": ["user:ana"]},
     ],
 )
@@ -700,3 +702,9 @@ async def test_whatever_else_is_refused_at_a_question_is_recorded_with_what_was_
         assert (event.kind, event.by, told["error"]) == (AuditKind.REFUSED, "eve", error.__name__)
         assert told["attempt"] == attempt
         assert event.origin is not None
+
+
+@pytest.mark.parametrize("replace", ["false", 0, None])
+def test_only_true_and_false_say_whether_an_escalation_replaces_others(replace: Any) -> None:
+    with pytest.raises(InvalidValue, match="replace: .* is neither True nor False"):
+        Escalation(60, ["user:boss"], replace=replace)

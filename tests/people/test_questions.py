@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 from typing_extensions import TypedDict
 
-from signoff.errors import NotSerializable, PayloadTooLarge, RegistrationError, WrongAnswer
+from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, RegistrationError, WrongAnswer
 from signoff.people.checks import check_answer
 from signoff.people.forms import form_of
 from signoff.people.questions import Question
@@ -72,6 +72,13 @@ CHOICES = ["red", {"value": "blue", "label": "Blue", "help": "as the sky"}]
         ({"max_length": 3}, "max_length belongs to text"),
         ({"input_type": "text", "min_length": 4, "max_length": 3}, "no answer is between"),
         ({"input_type": "text", "min_length": -1}, "no answer is between"),
+        ({"input_type": "text", "min_length": "4"}, "min_length is a whole number, not '4'"),
+        ({"input_type": "text", "max_length": 1.5}, "max_length is a whole number, not 1.5"),
+        ({"input_type": "multiselect", "options": ["a"], "max_choices": True}, "max_choices is a whole"),
+        ({"input_type": "select", "options": ["a", ""]}, "the value of an option is empty"),
+        ({"input_type": "select", "options": [{"value": " ", "label": "A"}]}, "the value of an option is"),
+        ({"input_type": "select", "options": ["a"], "other": True}, "other is a text, not True"),
+        ({"help": 3}, "help is a text, not 3"),
         ({"input_type": "text", "proposal": 1}, "proposal belongs to approval"),
         ({"proposal_type": Mail}, "no proposal"),
         ({"proposal": {"to": 1}, "proposal_type": Mail}, "to: 1 is not of type"),
@@ -92,6 +99,12 @@ def test_what_makes_no_sense_is_refused_when_it_is_asked(parts: dict[str, Any], 
         Question.make(**{"text": "What?", **parts})
     assert why in str(refused.value)
     assert len(str(refused.value)) < 5000
+
+
+@pytest.mark.parametrize("said", ["false", "no", 0, 1, None])
+def test_only_true_and_false_say_whether_it_may_be_skipped(said: Any) -> None:
+    with pytest.raises(InvalidValue, match=f"skippable: {said!r} is neither True nor False"):
+        Question.make("What?", input_type="text", skippable=said)
 
 
 @pytest.mark.parametrize("name", ["metadata", "default", "proposal", "answer_type"])

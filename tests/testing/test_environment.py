@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from signoff import AlreadySettled, Context, RunState, SignalTimeout, Signoff, WrongAnswer, current_step
+from signoff.errors import InvalidValue
 from signoff.testing import (
     CrashPoint,
     Environment,
@@ -149,6 +150,41 @@ async def test_waiting_for_what_will_never_come_is_an_error_that_says_what_is_mi
     async with environment(app) as env:
         with pytest.raises(NothingHappens, match=r"run 'r' waits for question 'r\.1'.*people\.answer"):
             await env.run("ask", id="r")
+
+
+@in_asyncio
+async def test_an_answer_of_the_script_that_was_refused_is_said_when_nothing_comes() -> None:
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def ask(ctx: Context) -> bool:
+        return bool((await ctx.wait_for_user("Well?")).approved)
+
+    async with environment(app) as env:
+        env.people.answer("Well?", "yes")
+        with pytest.raises(
+            NothingHappens, match=r"refused: user:test to 'Well\?': .*approved: \"yes\" is not of"
+        ):
+            await env.run("ask", id="r")
+
+
+@in_asyncio
+async def test_what_makes_no_sense_is_refused_at_once() -> None:
+    async with environment(Signoff(MemoryStore())) as env:
+        for wrong, why in (
+            ({"by": ""}, "by: '' is nobody's name"),
+            ({"by": "group:finance"}, "by: 'group:finance' is nobody's name"),
+            ({"times": 0}, "times: 0 is no number of questions"),
+            ({"after": "5"}, "after: '5' is no number of seconds"),
+            ({"after": float("nan")}, "after: nan is no number of seconds"),
+        ):
+            with pytest.raises(InvalidValue, match=why):
+                env.people.answer("*", True, **wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidValue, match="by: '' is nobody's name"):
+            env.people.race("*", ("", True))
+        for odd in ("5", float("nan"), float("inf"), None):
+            with pytest.raises(InvalidValue, match="duration: .* is no number of seconds"):
+                await env.sleep(odd)  # type: ignore[arg-type]
 
 
 @in_asyncio

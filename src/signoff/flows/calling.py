@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from signoff import codec
 from signoff.errors import RegistrationError
 
 _HERE: Final = Path(__file__).parent
@@ -34,6 +35,21 @@ def check_kind(function: Callable[..., Any], what: str) -> None:
     plain = unwrapped(function)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise RegistrationError(f"{what} is a generator function; it returns its value, without yield")
+
+
+def check_condition(function: object, what: str) -> None:
+    """Raise RegistrationError for what cannot be called with a condition's data."""
+    if not callable(function):
+        raise RegistrationError(f"{what} is a function of the data, or the name of one, not {function!r}")
+    check_kind(function, what)
+    try:
+        shape = codec.shape_of(function)
+    except ValueError:  # a builtin that Python cannot describe
+        return
+    try:
+        shape.bind(None)
+    except TypeError as error:
+        raise RegistrationError(f"{what} takes one parameter, its data: {error}") from None
 
 
 def calling_line() -> str:

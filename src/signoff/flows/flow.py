@@ -16,7 +16,7 @@ from signoff.engine.retry import RetryPolicy
 from signoff.engine.step_options import Effect, StepOptions
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.building import Point, Step, chunk_op, flow_op
-from signoff.flows.calling import check_kind
+from signoff.flows.calling import check_condition, check_kind
 from signoff.flows.chunks import Chunk, input_type_of
 from signoff.flows.conditions import Condition, numbered
 from signoff.flows.data import Data
@@ -174,7 +174,7 @@ class Flow:
             raise RegistrationError(
                 f"{function!r} has no name that a condition is known by; define it with def"
             )
-        check_kind(function, f"condition {name!r}")
+        check_condition(function, f"condition {name!r}")
         if self.conditions.get(name, function) is not function:
             raise RegistrationError(f"flow {self.name!r} has a condition {name!r} already")
         self.conditions[name] = function
@@ -416,7 +416,9 @@ class Flow:
         for name, known in self.conditions.items():
             if known is condition:
                 return name
-        check_kind(condition, f"condition {condition!r}")
+        check_condition(
+            condition, f"condition {getattr(condition, '__name__', condition)!r} of flow {self.name!r}"
+        )
         name = getattr(condition, "__name__", "<lambda>")
         if name == "<lambda>":
             name = numbered(len(self.conditions) + 1)

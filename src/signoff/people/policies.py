@@ -13,6 +13,7 @@ from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError
 from signoff.names import person_key
 from signoff.people.hours import BusinessHours
 from signoff.people.responders import check_names
+from signoff.start_options import check_flag
 
 UNSET: Final[Any] = object()
 """Where None is an answer."""
@@ -67,6 +68,7 @@ class Escalation:
 
     def __post_init__(self) -> None:
         _check_seconds("after_seconds", self.after_seconds)
+        check_flag("replace", self.replace)
         object.__setattr__(self, "to", check_names("to", self.to))
         if not self.to:
             raise InvalidValue("to", "an escalation needs at least one assignee")

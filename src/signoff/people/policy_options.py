@@ -9,11 +9,13 @@ from datetime import date
 from typing import Any, Final, TypedDict, cast
 
 from signoff import codec
+from signoff.errors import InvalidValue
 from signoff.people.cases import excluded_users
 from signoff.people.checks import checked_default
 from signoff.people.hours import BusinessHours
 from signoff.people.policies import Escalation, Policy, Quorum
 from signoff.people.questions import Question
+from signoff.start_options import check_flag
 
 TYPES: Final[Mapping[str, Any]] = {
     "assignees": list[str],
@@ -62,7 +64,8 @@ def check_policy_options(
     given = dict(options)
     hours = given.pop("hours", None)
     requester = given.pop("requester", None)
-    excluded = excluded_users(requester) if given.pop("exclude_requester", False) else ()
+    is_excluded = check_flag("exclude_requester", given.pop("exclude_requester", False))
+    excluded = excluded_users(requester) if is_excluded else ()
     if "timeout_answer" in given:
         answer = given["timeout_answer"]
         given["timeout_answer"] = (
@@ -95,7 +98,11 @@ def read_options(plain: Mapping[str, Any]) -> PolicyOptions:
 
 
 def plain_option(name: str, value: Any) -> Any:
-    """Return one option as plain data. Raises NotSerializable."""
+    """Return one option as plain data. Raises NotSerializable, InvalidValue."""
+    if name == "hours" and not isinstance(value, BusinessHours | None):
+        raise InvalidValue("hours", f"pass BusinessHours(...), not {value!r}")
+    if name == "exclude_requester":
+        check_flag(name, value)
     if not isinstance(value, BusinessHours):
         return json.loads(codec.encode(value, path=name))
     dates = value.holidays

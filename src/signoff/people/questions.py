@@ -21,6 +21,7 @@ from signoff.people.schemas import listed, problems
 from signoff.people.shown import written
 from signoff.question_text import packed, unpacked
 from signoff.records import Promise
+from signoff.start_options import check_flag
 
 InputType = Literal["approval", "text", "select", "multiselect", "form", "external"]
 _INPUT_TYPES: Final = get_args(InputType)
@@ -114,6 +115,8 @@ class Question:
         if input_type not in _INPUT_TYPES:
             raise RegistrationError(f"input_type {input_type!r} is not one of {', '.join(_INPUT_TYPES)}")
         _check_kinds(text, options, metadata, action)
+        check_flag("skippable", skippable)
+        _check_words(text, help=help, other=other)
         if bool(options) != (input_type in ("select", "multiselect")):
             raise RegistrationError(
                 f"question {text!r}: options belong to select and multiselect, and they need some"
@@ -249,7 +252,10 @@ def _check_text(text: str) -> None:
 
 
 def _check_range(text: str, what: str, low: int | None, high: int | None, most: float = inf) -> None:
-    """Refuse bounds that nothing is within."""
+    """Refuse bounds that are no whole numbers, or that nothing is within."""
+    for name, bound in ((f"min_{what}", low), (f"max_{what}", high)):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(cast("object", bound), int)):
+            raise RegistrationError(f"question {text!r}: {name} is a whole number, not {bound!r}")
     first = low or 0
     if first < 0 or first > most or (high is not None and high < max(first, 1)):
         raise RegistrationError(
@@ -268,6 +274,12 @@ def _check_kinds(text: str, options: object, metadata: object, action: object) -
         )
 
 
+def _check_words(text: str, **said: object) -> None:
+    for name, words in said.items():
+        if not isinstance(words, str | None):
+            raise RegistrationError(f"question {text!r}: {name} is a text, not {words!r}")
+
+
 def _choices(text: str, options: Sequence[str | dict[str, Any]]) -> list[dict[str, Any]]:
     choices = [_choice(text, option) for option in options]
     if len({choice["value"] for choice in choices}) != len(choices):
@@ -281,6 +293,11 @@ def _choice(text: str, option: object) -> dict[str, Any]:
     if not isinstance(choice.get("value"), str):
         raise RegistrationError(
             f"question {text!r}: an option is a text or has a text 'value', not {option!r}"
+        )
+    if not choice["value"].strip():
+        raise RegistrationError(
+            f"question {text!r}: the value of an option is empty; give it one, such as "
+            "{'value': 'none', 'label': 'None of these'}"
         )
     choice = {"label": choice["value"], **choice}
     for name in ("label", "help"):

@@ -8,7 +8,7 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from signoff.app import Signoff
@@ -26,7 +26,7 @@ from signoff.testing.clock import VirtualClock
 from signoff.testing.crashes import CrashPoint, Mortal, MortalStore, Place
 from signoff.testing.keeper import LoopKeeper
 from signoff.testing.memory import MemoryStore
-from signoff.testing.people import Delay, People
+from signoff.testing.people import Delay, People, seconds_in
 
 T = TypeVar("T")
 
@@ -38,10 +38,12 @@ PATIENCE_SECONDS = 0.001
 class NothingHappens(SignoffError):
     """A test waits for what will never come: everything is paused, nobody has a script for it, and no timer runs."""
 
-    def __init__(self, waiting: Sequence[str]) -> None:
+    def __init__(self, waiting: Sequence[str], refused: Sequence[str] = ()) -> None:
         what = "; ".join(waiting) or "no run is under way"
+        said = f" Answers of env.people were refused: {'; '.join(refused)}." if refused else ""
         super().__init__(
-            f"nothing will ever happen here: {what}. Have somebody answer (env.people.answer), or send what is missing"
+            f"nothing will ever happen here: {what}.{said} Have somebody answer (env.people.answer), or send what is "
+            "missing"
         )
 
 
@@ -135,8 +137,7 @@ class Environment:
         Args:
             duration: Seconds, or a ``timedelta``.
         """
-        seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
-        await self._pump(until=self.clock.now() + seconds)
+        await self._pump(until=self.clock.now() + seconds_in("duration", duration))
 
     def now(self) -> datetime:
         """The time (UTC) in the environment."""
@@ -211,7 +212,12 @@ class Environment:
                     await self._settle()
                     return
                 if next_at == math.inf:
-                    raise NothingHappens(self._waiting())
+                    refused = [
+                        f"{each.by} to {each.question!r}: {each.error}"
+                        for each in self.people.said
+                        if each.error
+                    ]
+                    raise NothingHappens(self._waiting(), refused[-3:])
                 self.clock.set(max(next_at, self.clock.now()))
 
     async def _settle(self) -> None:

@@ -13,11 +13,13 @@ from typing import Any
 
 from signoff import codec
 from signoff.client import AsyncClient
-from signoff.errors import SignoffError
+from signoff.errors import InvalidValue, SignoffError
+from signoff.names import check_user
 from signoff.people.callbacks import secret_in
 from signoff.people.questions import Question
 from signoff.people.receiving import Incoming, find_callback, receive
 from signoff.records import Promise, PromiseKind, PromiseState
+from signoff.start_options import seconds_of
 from signoff.stores.base import Store
 from signoff.stores.base_tokens import CALLBACK
 
@@ -114,13 +116,19 @@ class People:
             note: What they add in words.
             times: How many questions they answer like this; by default all. The next instruction is for the rest.
 
+        Raises:
+            InvalidValue: ``by`` is nobody's name, ``after`` is no time, or ``times`` is below 1.
+
         Example::
 
             env.people.answer("Refund*", approved=True, after=timedelta(days=2), by="user:ana")
             env.people.answer(lambda asked: asked.metadata["amount"] > 1000, approved=False)
         """
+        check_user("by", by)
         reply = value if approved is None else approved
-        self._rules.append(_Rule(_matcher(question), [(reply, by)], _seconds(after), note, times))
+        self._rules.append(
+            _Rule(_matcher(question), [(reply, by)], seconds_in("after", after), note, _check_times(times))
+        )
 
     def race(self, question: Matching, *replies: tuple[str, Any], after: Delay = 0.0) -> None:
         """Have several people answer in the same moment. One of them wins; ``said`` tells what each was told.
@@ -130,8 +138,8 @@ class People:
             replies: Who says what, such as ``("user:ana", True), ("user:ben", False)``.
             after: How long they take.
         """
-        said = [(value, by) for by, value in replies]
-        self._rules.append(_Rule(_matcher(question), said, _seconds(after), None, None))
+        said = [(value, check_user("by", by)) for by, value in replies]
+        self._rules.append(_Rule(_matcher(question), said, seconds_in("after", after), None, None))
 
     def call_back(
         self,
@@ -166,7 +174,9 @@ class People:
             sent, body = {"content-type": "application/json", **sent}, codec.encode(value).encode()
         call = Incoming(method, query, sent, body or b"")
         said = [(value, CALLBACK)]
-        self._rules.append(_Rule(_matcher(question), said, _seconds(after), None, times, call))
+        self._rules.append(
+            _Rule(_matcher(question), said, seconds_in("after", after), None, _check_times(times), call)
+        )
 
     def stay_silent(self, question: Matching) -> None:
         """Have nobody answer the questions that fit, whatever later instructions say."""
@@ -231,5 +241,12 @@ def _matcher(question: Matching) -> Callable[[Asked], bool]:
     return lambda asked: fnmatch.fnmatchcase(asked.text, question)
 
 
-def _seconds(delay: Delay) -> float:
-    return delay.total_seconds() if isinstance(delay, timedelta) else delay
+def seconds_in(path: str, delay: Delay) -> float:
+    """Return seconds, given as such or as a ``timedelta``. Raises InvalidValue."""
+    return delay.total_seconds() if isinstance(delay, timedelta) else seconds_of(path, delay)
+
+
+def _check_times(times: int | None) -> int | None:
+    if times is not None and times < 1:
+        raise InvalidValue("times", f"{times!r} is no number of questions; None is all")
+    return times
