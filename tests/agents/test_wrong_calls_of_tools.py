@@ -10,7 +10,8 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from signoff import Context, Signoff
-from signoff.agents import Durable, ask_user, pause
+from signoff.agents import Durable, ask, ask_user, pause
+from signoff.errors import InvalidValue, RegistrationError
 from signoff.testing import MemoryStore, environment
 from tests.support import in_asyncio
 
@@ -23,9 +24,28 @@ async def asks_by_ask_user() -> Any:
     return await cast(Any, ask_user)("Which?", fields=[], assignee="user:ana")
 
 
-@pytest.mark.parametrize("body", [asks_by_pause, asks_by_ask_user])
+def paused(**options: Any) -> Callable[[], Any]:
+    async def body() -> Any:
+        return await cast(Any, pause)("approval_required", **options)
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "why"),
+    [
+        (asks_by_pause, TypeError, "unexpected keyword argument 'assignee'"),
+        (asks_by_ask_user, TypeError, "unexpected keyword argument 'assignee'"),
+        (paused(assignees=["ana"]), InvalidValue, "assignees: 'ana' is not written as user:ana"),
+        (paused(timeout="5"), InvalidValue, "timeout: '5' is no number of seconds"),
+        (paused(hours="9-17"), InvalidValue, "hours: pass BusinessHours"),
+        (paused(exclude_requester="no"), InvalidValue, "exclude_requester: 'no' is neither True nor False"),
+        (paused(prompt=" "), RegistrationError, "prompt is a text that is not empty, not ' '"),
+        (paused(prompt=3), RegistrationError, "prompt is a text that is not empty, not 3"),
+    ],
+)
 @in_asyncio
-async def test_it_is_tried_once(body: Callable[[], Any]) -> None:
+async def test_it_is_tried_once(body: Callable[[], Any], error: type[Exception], why: str) -> None:
     called: list[int] = []
     agent = Agent(TestModel(), name="desk", capabilities=[Durable()])
 
@@ -43,6 +63,18 @@ async def test_it_is_tried_once(body: Callable[[], Any]) -> None:
     async with environment(app) as env:
         run = await env.start(work)
         await env.idle()
-        with pytest.raises(TypeError, match="unexpected keyword argument 'assignee'"):
+        with pytest.raises(error, match=why):
             await run.result()
     assert called == [1]
+
+
+@pytest.mark.parametrize("prompt", ["", " ", 3, b"Pay?"])
+def test_a_prompt_that_says_nothing_is_refused_where_it_is_written(prompt: Any) -> None:
+    with pytest.raises(RegistrationError, match="ask: prompt is a text that is not empty"):
+        ask(prompt)
+
+
+@pytest.mark.parametrize("name", ["barrier", "stream"])
+def test_only_true_and_false_turn_something_on(name: str) -> None:
+    with pytest.raises(InvalidValue, match=f"{name}: 'false' is neither True nor False"):
+        Durable(**{name: "false"})  # type: ignore[arg-type]

@@ -193,6 +193,25 @@ async def test_each_attempt_that_fails_is_logged(caplog: pytest.LogCaptureFixtur
 
 
 @in_asyncio
+async def test_a_step_that_calls_a_client_wrongly_is_not_tried_again() -> None:
+    app = Signoff(MemoryStore())
+    called: list[int] = []
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        async def starts() -> None:
+            called.append(1)
+            await client.start("other", id=" ")
+
+        await ctx.step("starts", starts)
+
+    async with app.worker(), AsyncClient(app) as client:
+        with pytest.raises(InvalidValue, match="id: ' ' is not 1 to 256"):
+            await (await client.start(flow, id="r")).result(60)
+    assert called == [1]
+
+
+@in_asyncio
 async def test_each_call_of_workflow_code_that_fails_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     app = Signoff(MemoryStore())
 

@@ -141,6 +141,10 @@ def ask(
     if timeout_answer is not UNSET:
         rules["timeout_answer"] = timeout_answer
     seconds, names = check_timeout(timeout), check_names("assignees", assignees)
+    if prompt is not None and (not isinstance(cast("object", prompt), str) or not prompt.strip()):
+        raise RegistrationError(
+            f"ask: prompt is a text that is not empty, not {prompt!r}; leave it out for the default"
+        )
     check_policy_options(
         prompt or "ask(...)", "approval", {**rules, "assignees": names, "timeout_seconds": seconds}
     )

@@ -62,7 +62,7 @@ from signoff.errors import NotSerializable, OutsideWorkflow
 from signoff.own_logs import own_logger
 from signoff.people.edits import is_same
 from signoff.people.responders import check_names
-from signoff.start_options import check_seconds
+from signoff.start_options import check_flag, check_seconds
 
 log = own_logger("signoff.agents")
 
@@ -111,7 +111,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     Raises:
         RegistrationError: ``approvals`` is no policy.
-        InvalidValue: An operator is nobody's name.
+        InvalidValue: An operator is nobody's name, or ``barrier`` or ``stream`` is neither true nor false.
 
     Example::
 
@@ -155,8 +155,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         check_policy(approvals)
         self.approvals = approvals
         self._warned_of: set[str] = set()
-        self.barrier = barrier
-        self._streams = stream
+        self.barrier = check_flag("barrier", barrier)
+        self._streams = check_flag("stream", stream)
         self.operators = check_names("operators", operators)
         check_retry("Durable", retry)
         check_seconds("model_timeout", model_timeout)

@@ -281,6 +281,10 @@ def pause(
         raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
     if then not in get_args(Then):
         raise RegistrationError(f"pause: then is 'tool' or 'model', not {then!r}")
+    if prompt is not None and (not isinstance(cast("object", prompt), str) or not prompt.strip()):
+        raise RegistrationError(
+            f"pause: prompt is a text that is not empty, not {prompt!r}; leave it out for the default"
+        )
     # beside a part of the tool that leaves, no other part goes on
     answer = None if call.leaving.has_begun else call.answer_of(reason, prompt)
     if answer is not None:

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from signoff.errors import (
     BeyondStep,
+    InvalidValue,
     NotSerializable,
     OutsideWorkflow,
     PayloadTooLarge,
@@ -23,6 +24,7 @@ from signoff.own_logs import own_logger
 
 NEVER_RETRIED: tuple[type[BaseException], ...] = (
     BeyondStep,
+    InvalidValue,
     NotSerializable,
     OutsideWorkflow,
     PayloadTooLarge,
