@@ -91,9 +91,15 @@ async def run_generator(generator: Generator[Any, Any, Any]) -> Any:
             resume = functools.partial(generator.send, value)
 
 
-def function_name(function: Function) -> str:
+def without_arguments(function: Function) -> Function:
+    """Return what is called in the end by a partial function; any other as it is."""
     while isinstance(function, functools.partial):
-        function = function.func
+        function = cast("functools.partial[Any]", function).func
+    return function
+
+
+def function_name(function: Function) -> str:
+    function = without_arguments(function)
     return getattr(function, "__name__", type(function).__name__)
 
 

@@ -285,8 +285,9 @@ class Context:
                 outcome this run has had: in a loop, give each its own id.
             timeout_seconds: After how long it times out.
             data: What to show to those who look at it.
-            returns: The type its value comes back as. A resolution that does not fit it is refused, and the promise
-                stays open. Its JSON Schema is shown in the promise's data, as ``$returns``.
+            returns: The type its value comes back as, or a JSON Schema, which gives plain data. A resolution that does
+                not fit it is refused, and the promise stays open. The schema is shown in the promise's data, as
+                ``$returns``.
 
         Raises (when the promise is awaited):
             PromiseRejected, PromiseCancelled, PromiseTimeout
@@ -306,7 +307,7 @@ class Context:
             chosen_id=id,
             timeout=timeout_seconds,
             data=text,
-            returns=returns,
+            returns=Any if isinstance(returns, dict) else returns,
             shown=shown,
         )
         return Opening(self._execution, call)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from signoff import codec
-from signoff.bodies import can_be_workflow, function_name, run_body
+from signoff.bodies import can_be_workflow, function_name, run_body, without_arguments
 from signoff.concurrency import Concurrency, declare
 from signoff.context import Context, Names, run_as
 from signoff.engine.agenda import Doubt
@@ -78,8 +78,8 @@ class WorkflowProgram:
 
 def _is_redefined(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
     """Whether a function was defined anew, as when a cell of a notebook is run again."""
-    places = [(each.__module__, _qualified_name(each)) for each in (known, function)]
-    return places[0] == places[1] and function.__module__ == "__main__"
+    places = [(each.__module__, _qualified_name(each)) for each in map(without_arguments, (known, function))]
+    return places[0] == places[1] and places[1][0] == "__main__"
 
 
 def _qualified_name(function: Callable[..., Any]) -> str:

@@ -42,6 +42,8 @@ class Aliased(BaseModel):
         (list[Decimal], ["1.0", True], [Decimal("1.0")]),
         (datetime, "soon", BERLIN),
         (bool | None, "null", None),
+        ({"type": "boolean"}, json.dumps(False), False),
+        ({"type": "object", "required": ["cents"]}, {"cent": 1}, {"cents": 7}),
     ],
 )
 @in_asyncio

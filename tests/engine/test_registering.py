@@ -254,6 +254,45 @@ async def test_a_cell_that_is_run_again_reaches_workers_that_run_already() -> No
             assert await (await client.get(run_id)).result(60) == 2
 
 
+PARTIAL_CELL = """
+async def base(version, ctx):
+    return version
+
+
+class Working:
+    def __init__(self, version):
+        self.version = version
+
+    async def __call__(self, ctx):
+        return self.version
+
+
+def cell(app, version):
+    app.workflow(name="partial")(functools.partial(base, version))
+    app.workflow(name="object")(Working(version))
+"""
+
+
+@in_asyncio
+async def test_a_partial_and_an_object_of_a_cell_that_is_run_again_are_replaced() -> None:
+    app = Signoff(MemoryStore())
+    async with running(app) as client:
+        for version in (1, 2):
+            module = ModuleType("__main__")
+            vars(module).update(functools=functools)
+            exec(PARTIAL_CELL, vars(module))
+            module.cell(app, version)
+            for name in ("partial", "object"):
+                assert await (await client.start(name)).result(60) == version
+
+
+def test_a_partial_of_a_module_is_registered_once() -> None:
+    app = Signoff(MemoryStore())
+    app.workflow(name="p")(functools.partial(prefixed, "="))
+    with pytest.raises(RegistrationError, match="'p' version '1' is registered twice"):
+        app.workflow(name="p")(functools.partial(prefixed, "-"))
+
+
 def test_a_module_registers_the_name_of_a_flow_or_an_agent_once() -> None:
     app = Signoff(MemoryStore())
     for name in ("flow", "agent"):

@@ -55,6 +55,8 @@ async def outcome(code: Callable[[Any], Awaitable[Any]]) -> Any:
             r"did you mean operators=\?",
         ),
         (lambda ctx: ctx.step("x", adds, 1, returns=5), InvalidValue, r"step 'x': returns: 5 is not a type"),
+        (lambda ctx: ctx.step("x", adds, 1, returns={"type": "int"}), InvalidValue, r"\} is not a type"),
+        (lambda ctx: ctx.wait_for_signal("x", returns={}), InvalidValue, r"returns: \{\} is not a type"),
         (lambda ctx: ctx.step("x", adds, 1, returns="int"), InvalidValue, r"'int' is not a type"),
         (lambda ctx: ctx.step("x", adds, 1, returns=[int]), InvalidValue, r"is not a type"),
         (

@@ -168,7 +168,7 @@ def check_type(path: str, annotation: object) -> None:
     """
     if annotation is Any:
         return
-    if not isinstance(annotation, str):
+    if not isinstance(annotation, str | dict):  # pydantic takes a dict for a schema of its own
         try:
             reader(annotation)
         except Unreadable as error:
