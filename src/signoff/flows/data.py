@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from signoff.errors import InvalidValue, NotSerializable, RegistrationError
+from signoff.flow_records import INTERRUPT
 from signoff.flows.calling import calling_line
 from signoff.flows.errors import NotACondition, PauseIgnored
 from signoff.flows.interrupt_ids import InterruptIds, check_interrupt_id
 from signoff.flows.pausing import (
-    INTERRUPT,
     OPTIONS,
     TYPES,
     Pause,

@@ -12,9 +12,10 @@ from typing import Any, Final, Literal, cast
 
 from signoff.client import AsyncClient, AsyncHandle, result_of
 from signoff.errors import InvalidState, InvalidValue, NotFound, RequestConflict
+from signoff.flow_records import CLOSE_REFUSED, INTERRUPT
 from signoff.flows.errors import AmbiguousEvent, ExecutionClosed, PendingInterrupts, UnknownInterrupt
-from signoff.flows.machine import REFUSED, SIGNAL
-from signoff.flows.pausing import INTERRUPT, checked, given
+from signoff.flows.machine import SIGNAL
+from signoff.flows.pausing import checked, given
 from signoff.people.cases import Progress
 from signoff.people.questions import Question
 from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, RunState
@@ -472,7 +473,7 @@ def _interrupt_id(question: Promise) -> str | None:
 
 def _refused(entry: Entry, request: str) -> list[str] | None:
     """Return which interrupts an entry refuses a close for; None if it is about something else."""
-    if entry.kind is not EntryKind.PROGRESSED or entry.name != REFUSED:
+    if entry.kind is not EntryKind.PROGRESSED or entry.name != CLOSE_REFUSED:
         return None
     said = json.loads(entry.value or "{}")
     return said["interrupts"] if request in said["requests"] else None

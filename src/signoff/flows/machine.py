@@ -9,18 +9,13 @@ from typing import Any, Final, Literal
 
 from signoff.context import Context
 from signoff.errors import PayloadTooLarge
+from signoff.flow_records import CLOSE_REFUSED, EVENT_UNHEARD
 from signoff.flows.interrupt_ids import InterruptIds
 from signoff.flows.recorded import Recorded
 from signoff.flows.scope import LineEnded, Memory, Scope
 
 SIGNAL: Final = "signoff.flow"
 """What an execution is told: ``{"emit": name, "value": ...}`` or ``{"close": "refuse" | "cancel", "id": ...}``."""
-
-REFUSED: Final = "signoff.flow: close refused"
-"""The progress note with which an execution says that it does not close."""
-
-UNHEARD: Final = "signoff.flow: event unheard"
-"""The progress note with which an execution says that an event began no line."""
 
 COMPACT_AFTER: Final = 1_000
 """After so many signals and chunks an execution that is idle begins a new journal, with what it knows."""
@@ -165,7 +160,7 @@ class Machine:
         await self._refuse(requests)
 
     async def _refuse(self, requests: Sequence[str]) -> None:
-        await self.ctx.progress(REFUSED, requests=requests, interrupts=list(self.interrupts))
+        await self.ctx.progress(CLOSE_REFUSED, requests=requests, interrupts=list(self.interrupts))
 
     def note_unheard(self, event: str, listened: Collection[str]) -> None:
         """Note, once, that an event began no line: perhaps its name is misspelt."""
@@ -177,7 +172,7 @@ class Machine:
         self.spawn(self._note_unheard(event, sorted(listened)))
 
     async def _note_unheard(self, event: str, listened: Sequence[str]) -> None:
-        await self.ctx.progress(UNHEARD, event=event, lines_begin_with=list(listened))
+        await self.ctx.progress(EVENT_UNHEARD, event=event, lines_begin_with=list(listened))
 
 
 async def _ended(line: Coroutine[Any, Any, Any]) -> Any:

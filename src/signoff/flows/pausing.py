@@ -9,15 +9,13 @@ from typing import Any, Final, cast, get_args
 
 from signoff import codec
 from signoff.errors import RegistrationError
+from signoff.flow_records import INTERRUPT
 from signoff.people import policy_options
 from signoff.people.actions import Action
 from signoff.people.forms import form_of
 from signoff.people.policy_options import TYPES as TYPES_OF_POLICY
 from signoff.people.policy_options import check_policy_options
 from signoff.people.questions import InputType, Question
-
-INTERRUPT: Final = "signoff.interrupt"
-"""What of a question's metadata says which interrupt it is."""
 
 TYPES: Final = tuple(kind for kind in get_args(InputType) if kind != "external")
 

@@ -10,6 +10,7 @@ from pydantic_core import from_json, to_json
 
 from signoff.codec.signatures import signature
 from signoff.engine.inputs import KEY as INPUTS
+from signoff.flow_records import CLOSE_REFUSED, EVENT_UNHEARD, INTERRUPT
 from signoff.origins import facts_of, origin_of
 from signoff.records import (
     AuditEvent,
@@ -125,6 +126,8 @@ class Redaction:
     # Records
 
     def _entry(self, entry: Entry, hidden: Hidden, workflow: str | None = None) -> Entry:
+        is_own = entry.kind is EntryKind.PROGRESSED and entry.name in (CLOSE_REFUSED, EVENT_UNHEARD)
+
         def value(plain: Any) -> Any:
             if entry.kind is EntryKind.OPENED and entry.call in (CallKind.QUESTION, CallKind.STEP):
                 return self.question(plain, hidden)
@@ -134,6 +137,8 @@ class Redaction:
                 return self._arguments(plain, hidden, workflow)
             if entry.call is CallKind.QUESTION:
                 return self._answer(plain, hidden)
+            if is_own:
+                return _own(plain, hidden)
             return self._named(entry.name or workflow).shown(plain, hidden)
 
         def details(plain: Any) -> Any:
@@ -149,10 +154,12 @@ class Redaction:
         return _rewritten(
             entry,
             hidden,
-            value=_of_text(entry.value, hidden, value),
+            value=_of_text(entry.value, hidden, value, is_masked=is_own),
             error=_of_text(entry.error, hidden, lambda plain: self._error(plain, hidden)),
             details=_of_text(entry.details, hidden, details),
-            name=None if entry.name is None else hidden.masked(entry.name),  # of a question its text
+            name=entry.name
+            if entry.name is None or is_own
+            else hidden.masked(entry.name),  # of a question its text
         )
 
     def _run(self, run: Run, hidden: Hidden) -> Run:
@@ -245,9 +252,11 @@ class Redaction:
         if not isinstance(asked, dict):
             return hidden.masked_in(self.start.shown(asked, hidden))
         shown = dict(cast("dict[str, Any]", asked))
-        for name in ("metadata", "proposal", "default"):
+        if shown.get("metadata") is not None:
+            shown["metadata"] = self._metadata(shown["metadata"], hidden, self.start)
+        for name in ("proposal", "default"):
             if shown.get(name) is not None:
-                shown[name] = self.start.shown(shown[name], hidden, None if name == "metadata" else ())
+                shown[name] = self.start.shown(shown[name], hidden, ())
         action: dict[str, Any] | None = shown.get("action")
         if action is not None:
             shown["action"] = action | {"arguments": self.start.shown(action.get("arguments"), hidden)}
@@ -262,11 +271,24 @@ class Redaction:
         if shown.get("answer_schema") is not None:
             choices = choices_of(shown.get("options") and asked["options"], shown.get("options"))
             shown["answer_schema"] = without_secrets(shown["answer_schema"], hidden, choices)
-        return {
+        masked = {
             name: each if name in _OWN_OF_QUESTION else hidden.masked_in(each)
             for name, each in shown.items()
             if name in asked
         }
+        about = _about(cast("dict[str, Any]", asked).get("metadata"))
+        if about is not None:
+            masked["metadata"] = {**masked["metadata"], INTERRUPT: _own(about, hidden)}
+        return masked
+
+    def _metadata(self, metadata: Any, hidden: Hidden, place: Place) -> Any:
+        """Return what is shown of a question's metadata; which interrupt of a flow it is, is no payload."""
+        about = _about(metadata)
+        if about is None:
+            return place.shown(metadata, hidden)
+        said = {name: metadata[name] for name in metadata if name != INTERRUPT}
+        shown: Any = place.shown(said, hidden)
+        return {**cast("dict[str, Any]", shown if isinstance(shown, dict) else {}), INTERRUPT: about}
 
     def _option(self, option: Any, hidden: Hidden, where: Pointer) -> Any:
         """Return an option; a value with something hidden is replaced by a placeholder that can be chosen."""
@@ -343,6 +365,8 @@ class Redaction:
                 shown[part] = self._arguments(each, hidden, name)
             elif part == "data":
                 shown[part] = self.start.shown(each, hidden)
+            elif part == "metadata":
+                shown[part] = self._metadata(each, hidden, self._named(part))
             else:
                 shown[part] = self._named(part).shown(each, hidden)
         asked = self.question(shown, hidden)
@@ -462,3 +486,21 @@ def _rewritten(record: T, hidden: Hidden, **parts: Any) -> T:
 
 def _bare(name: str) -> str:
     return name.partition("[")[0]
+
+
+def _about(metadata: Any) -> dict[str, Any] | None:
+    """Return what a question's metadata says of the interrupt of a flow that it is; None if it is of something else."""
+    return cast("dict[str, Any]", metadata).get(INTERRUPT) if isinstance(metadata, dict) else None
+
+
+def _own(said: Any, hidden: Hidden) -> Any:
+    """Return what a flow says of itself; of ids, which chunks may make of payloads, those without hidden texts."""
+    if not isinstance(said, dict):
+        return hidden.masked_in(said)
+    own = dict(cast("dict[str, Any]", said))
+    if own.get("id") is not None and hidden.masked(own["id"]) != own["id"]:
+        own["id"] = None  # it has that of its question then
+    for name in ("interrupts", "event"):
+        if name in own:
+            own[name] = hidden.masked_in(own[name])
+    return own
