@@ -28,14 +28,17 @@ async def name_unserved(backend: WorkflowBackend, run: Run) -> str | None:
     """
     if run.state is not RunState.READY:
         return None
-    announced = await backend.list_workflows(WorkflowFilter(group=run.group), limit=_AT_ONCE)
+    return await name_unserved_workflow(backend, run.workflow, run.group)
+
+
+async def name_unserved_workflow(backend: WorkflowBackend, workflow: str, group: str) -> str | None:
+    """Say that the workers of a group have announced workflows, but none of this name; None: not so."""
+    announced = await backend.list_workflows(WorkflowFilter(group=group), limit=_AT_ONCE)
     names = sorted({each.name for each in announced.items})
-    if not names or run.workflow in names or announced.next is not None:
+    if not names or workflow in names or announced.next is not None:
         return None
     there = ", ".join(names[:_NAMED])
-    return (
-        f"no worker of group {run.group!r} runs {run.workflow!r}; it waits until one does. There are: {there}"
-    )
+    return f"no worker of group {group!r} runs {workflow!r}; it waits until one does. There are: {there}"
 
 
 async def unserved(backend: WorkBackend, run: Run) -> str | None:

@@ -71,6 +71,23 @@ def test_start_checks_the_arguments_before_it_starts(
     assert here("show", "never", cwd=open_shop).code == 3
 
 
+def test_a_schedule_of_what_workers_do_not_take_is_refused(here: Here, open_shop: Path) -> None:
+    until(lambda: here("workflows", "--json", cwd=open_shop).json["items"])  # the worker has announced them
+    seldom = ("--cron", "0 0 29 2 *")
+    refused = here("schedules", "create", "s", "add", *seldom, "--arg", '"1"', cwd=open_shop)
+    assert (refused.code, refused.out) == (2, "")
+    assert "'add' does not take these arguments: a: " in refused.err
+    refused = here("schedules", "create", "s", " ", *seldom, cwd=open_shop)
+    assert (refused.code, refused.out) == (2, "")
+    assert "workflow: it is empty" in refused.err
+    created = here("schedules", "create", "s", "ad", *seldom, cwd=open_shop)
+    assert (created.code, created.out[:16]) == (0, "schedule s fires")
+    assert "no worker of group 'default' runs 'ad'" in created.err
+    fits = here("schedules", "create", "s", "add", *seldom, "--arg", "1", cwd=open_shop)
+    assert (fits.code, fits.err) == (0, "")
+    assert here("schedules", "delete", "s", cwd=open_shop).code == 0
+
+
 def test_start_wait_prints_the_result(here: Here, open_shop: Path) -> None:
     ended = here("start", "add", "--kwargs", '{"a": 5, "b": 6}', "--wait", cwd=open_shop)
     assert (ended.code, ended.out) == (0, "11\n")

@@ -1,12 +1,15 @@
-"""Checks the arguments of a start against what workers announced that the workflow takes."""
+"""Checks the arguments of a start, or of a schedule, against what workers announced that the workflow takes."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from signoff import codec
+from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.wording import one_line
 from signoff.client import AsyncClient
 from signoff.errors import SignoffError
 from signoff.people.schemas import listed, problems
@@ -15,7 +18,19 @@ from signoff.stores.paging import WorkflowFilter
 _AT_ONCE = 100
 
 
-async def wrong_arguments(
+async def check_arguments(
+    client: AsyncClient, workflow: str, group: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Fail the command if no announced version of a workflow takes these arguments. Raises CommandFailed."""
+    wrong = await _wrong_arguments(client, workflow, group, args, kwargs)
+    if wrong is not None:
+        advice = f"see: signoff workflows --json --name {shlex.quote(workflow)}"
+        raise CommandFailed(
+            ExitCode.USAGE, f"{workflow!r} does not take these arguments: {one_line(wrong, 500)}; {advice}"
+        )
+
+
+async def _wrong_arguments(
     client: AsyncClient, workflow: str, group: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> str | None:
     """Say why no announced version of a workflow takes these arguments.

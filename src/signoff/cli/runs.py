@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from typing import Any
 
 import click
 
-from signoff.cli.arguments import wrong_arguments
+from signoff.cli.arguments import check_arguments
 from signoff.cli.exits import CommandFailed, ExitCode, run_error
 from signoff.cli.output import Output
 from signoff.cli.target import Target, connect, default_target, json_option, on_client, place_options
@@ -72,11 +71,7 @@ async def _start(
     **options: Any,
 ) -> None:
     check_names(kwargs, START_OPTIONS, "signoff start")
-    if (wrong := await wrong_arguments(client, workflow, group, args, kwargs)) is not None:
-        advice = f"see: signoff workflows --json --name {shlex.quote(workflow)}"
-        raise CommandFailed(
-            ExitCode.USAGE, f"{workflow!r} does not take these arguments: {one_line(wrong, 500)}; {advice}"
-        )
+    await check_arguments(client, workflow, group, args, kwargs)
     handle = await client.start(workflow, *args, id=run_id, **options, **kwargs)
     if (note := await name_unserved(client.backend, await client.backend.get_run(handle.id))) is not None:
         out.note(note)

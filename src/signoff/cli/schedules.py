@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from signoff.cli.arguments import check_arguments
 from signoff.cli.output import Output
 from signoff.cli.target import on_client
 from signoff.cli.values import JsonObject, JsonValue, check_names
 from signoff.cli.wording import ago
 from signoff.client import AsyncClient
 from signoff.records import CatchUp, Schedule
+from signoff.unserved import name_unserved_workflow
 from signoff.wire import to_wire
 
 SCHEDULE_OPTIONS = frozenset({"cron", "timezone", "catch_up", "group", "priority"})  # of AsyncSchedules.put
@@ -70,9 +72,17 @@ async def create(
     kwargs: dict[str, Any],
     **options: Any,
 ) -> None:
-    """Have WORKFLOW started at the times of a cron expression. A schedule of that id is changed."""
+    """Have WORKFLOW started at the times of a cron expression. A schedule of that id is changed.
+
+    Arguments that do not fit what workers announced are refused.
+    """
     check_names(kwargs, SCHEDULE_OPTIONS, "signoff schedules create")
-    _tell(out, await client.schedules.put(schedule_id, workflow, *args, **options, **kwargs))
+    group = options["group"] or "default"
+    await check_arguments(client, workflow, group, args, kwargs)
+    schedule = await client.schedules.put(schedule_id, workflow, *args, **options, **kwargs)
+    if (note := await name_unserved_workflow(client.backend, schedule.workflow, schedule.group)) is not None:
+        out.note(note)
+    _tell(out, schedule)
 
 
 @schedules.command()
