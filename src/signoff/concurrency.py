@@ -73,8 +73,21 @@ def slot_of(function: Callable[..., Any] | None, arguments: str) -> Slot:
     return concurrency.slot(function, arguments)
 
 
-def check_key(key: object) -> str:
+def named_slot(key: str | None, limit: int | None) -> Slot | None:
+    """Return the slot that a caller names; None: they leave it to the workflow.
+
+    Raises:
+        InvalidValue: There is a key without a limit, or the other way round, or the key cannot be one.
+    """
+    if key is None and limit is None:
+        return None
+    if key is None or limit is None:
+        raise InvalidValue("concurrency_key", "give it together with concurrency_limit, or neither")
+    return check_key(key, "concurrency_key"), limit
+
+
+def check_key(key: object, path: str = "concurrency.key") -> str:
     """Return a concurrency key if it can be one. Raises InvalidValue."""
-    if not isinstance(key, str) or len(key) > LONGEST_KEY:
-        raise InvalidValue("concurrency.key", f"{key!r} is no text of at most {LONGEST_KEY} characters")
+    if not isinstance(key, str) or len(key) > LONGEST_KEY or not key.strip():
+        raise InvalidValue(path, f"{key!r} is no text of 1 to {LONGEST_KEY} characters")
     return key

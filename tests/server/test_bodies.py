@@ -6,9 +6,12 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 
 from signoff.codec import MAX_BYTES
-from signoff.server.bodies import LIMIT
+from signoff.server import create_server_app
+from signoff.server.bodies import LIMIT, ExactRoute
+from signoff.testing import MemoryStore
 from tests.server.conftest import ended, fields, kind, start
 
 
@@ -91,6 +94,7 @@ def test_a_value_that_cannot_be_stored_is_refused(http: httpx.Client, name: str,
 def test_text_that_is_no_unicode_is_refused(http: httpx.Client, path: str, field: str) -> None:
     needed = {"signals": '"name": "n"', "answer": '"value": 1', "runs": '"workflow": "w"'}
     rest = needed.get(path.rpartition("/")[2], '"data": 1' if path == "/v1/promises" else "")
+    rest = "" if f'"{field}"' in rest else rest
     body = ", ".join(part for part in (rest, f'"{field}": "\\ud800"') if part)
     refused = http.post(path, content=f"{{{body}}}", headers={"content-type": "application/json"})
     assert refused.status_code == 422
@@ -145,3 +149,28 @@ def test_a_chunked_body_under_the_limit_passes(http: httpx.Client, name: str) ->
     parts = [b'{"workflow": "echo", ', f'"id": "{name}"}}'.encode()]
     created = http.post("/v1/runs", content=iter(parts), headers={"content-type": "application/json"})
     assert created.status_code == 201
+
+
+def test_each_route_with_a_body_refuses_a_key_that_is_there_twice() -> None:
+    app = create_server_app(MemoryStore())
+    routes = [each for each in app.routes if isinstance(each, APIRoute) and each.body_field is not None]
+    assert [each.path for each in routes if not isinstance(each, ExactRoute)] == []
+    assert len(routes) > 25
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/runs", '{"workflow": "echo", "workflow": "pay"}'),
+        ("/v1/runs", '{"workflow": "echo", "args": [{"cents": 1, "cents": 700000}]}'),
+        ("/v1/runs/x/signals", '{"name": "paid", "value": {"ok": false, "ok": true}}'),
+        ("/v1/promises", '{"id": "p", "id": "q"}'),
+        ("/v1/promises/x/resolve", '{"value": false, "value": true}'),
+        ("/v1/schedules", '{"id": "s", "workflow": "echo", "cron": "0 0 1 1 *", "id": "t"}'),
+        ("/v1/prune", '{"older_than_seconds": 86400, "older_than_seconds": 0}'),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(http: httpx.Client, path: str, body: str) -> None:
+    refused = http.post(path, content=body, headers={"content-type": "application/json"})
+    assert refused.status_code == 422
+    assert "is there twice" in refused.text

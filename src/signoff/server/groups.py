@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from signoff.groups import check_group
 from signoff.records import Group, Rate
-from signoff.server.bodies import Body
+from signoff.server.bodies import Body, ExactRoute
 from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import reply, reply_with
@@ -16,7 +16,7 @@ from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.wire import to_wire
 
-router = APIRouter(prefix="/v1/groups", tags=["groups"])
+router = APIRouter(prefix="/v1/groups", tags=["groups"], route_class=ExactRoute)
 
 
 class StartsPer(Body):

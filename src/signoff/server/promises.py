@@ -19,7 +19,7 @@ from signoff.errors import (
 from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.returns import data_of, warn_of_json_text
 from signoff.server.actors import Actor, ActorOf
-from signoff.server.bodies import Body, RequestId, Text
+from signoff.server.bodies import Body, ExactRoute, RequestId, Text
 from signoff.server.examples import example
 from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
@@ -29,7 +29,7 @@ from signoff.server.services import Services, ServicesOf
 from signoff.start_options import check_id
 from signoff.stores.paging import PromiseFilter
 
-router = APIRouter(prefix="/v1/promises", tags=["promises"])
+router = APIRouter(prefix="/v1/promises", tags=["promises"], route_class=ExactRoute)
 
 _SETTLED = gives(Promise, NotFound, AlreadySettled, RequestConflict, NotSerializable, InvalidValue)
 

@@ -8,13 +8,13 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from signoff.server.bodies import Body
+from signoff.server.bodies import Body, ExactRoute
 from signoff.server.examples import example
 from signoff.server.replies import reply
 from signoff.server.responses import gives
 from signoff.server.services import ServicesOf
 
-router = APIRouter(prefix="/v1/prune", tags=["runs"])
+router = APIRouter(prefix="/v1/prune", tags=["runs"], route_class=ExactRoute)
 
 
 class Prune(Body, json_schema_extra=example(older_than_seconds=2592000)):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from signoff.errors import NotFound
 from signoff.records import Rule
 from signoff.server.actors import ActorOf
-from signoff.server.bodies import Body, Text
+from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
@@ -18,7 +18,7 @@ from signoff.server.responses import gives, gives_page
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import RuleFilter
 
-router = APIRouter(prefix="/v1/rules", tags=["rules"])
+router = APIRouter(prefix="/v1/rules", tags=["rules"], route_class=ExactRoute)
 
 
 class RevokeRule(Body, json_schema_extra=example(by="user:ana", reason="the shop was told")):

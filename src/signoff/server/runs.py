@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field, FiniteFloat
 from starlette.responses import Response
 
 from signoff import codec
-from signoff.concurrency import LONGEST_KEY, Slot, slot_of
-from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, NotSerializable, RequestConflict
+from signoff.concurrency import LONGEST_KEY, named_slot, slot_of
+from signoff.errors import IdConflict, InvalidState, NotFound, NotSerializable, RequestConflict
 from signoff.records import Entry, NewRun, Run, RunState
 from signoff.server.actors import Actor, ActorOf
-from signoff.server.bodies import Body, RequestId, Text
+from signoff.server.bodies import Body, ExactRoute, RequestId, Text
 from signoff.server.examples import example
 from signoff.server.idempotency import KeyOf, request_id_of, run_id_of
 from signoff.server.ids import Id
@@ -28,7 +28,7 @@ from signoff.wire import to_wire
 
 LONGEST_WAIT_SECONDS = 60.0
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"])
+router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=ExactRoute)
 
 
 class StartRun(
@@ -57,7 +57,8 @@ class StartRun(
     def new_run(self, services: Services, actor: Actor, key: str | None, traceparent: str | None) -> NewRun:
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
-        slot, limit = self._slot(services, arguments)
+        named = named_slot(self.concurrency_key, self.concurrency_limit)
+        slot, limit = named or slot_of(services.function(self.workflow), arguments)
         group = services.group if self.group is None else self.group
         actor.check_start(group)
         return NewRun(
@@ -73,13 +74,6 @@ class StartRun(
             started_by=actor.user_id("started_by", self.started_by),
             session_id=check_session(self.session_id),
         )
-
-    def _slot(self, services: Services, arguments: str) -> Slot:
-        if self.concurrency_key is None and self.concurrency_limit is None:
-            return slot_of(services.function(self.workflow), arguments)
-        if self.concurrency_key is None or self.concurrency_limit is None:
-            raise InvalidValue("concurrency_key", "give it together with concurrency_limit, or neither")
-        return self.concurrency_key, self.concurrency_limit
 
 
 class CancelRun(Body, json_schema_extra=example(reason="the order is gone", by="user:req")):

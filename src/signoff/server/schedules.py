@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from signoff import codec
-from signoff.concurrency import slot_of
+from signoff.concurrency import LONGEST_KEY, named_slot, slot_of
 from signoff.errors import NotFound, NotSerializable
 from signoff.records import CatchUp, NewSchedule, Schedule
 from signoff.server.actors import Actor, ActorOf
-from signoff.server.bodies import Body, Text
+from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.examples import example
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply, reply_with
@@ -23,7 +23,7 @@ from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
 from signoff.stores.limits import HIGHEST_LIMIT
 from signoff.wire import to_wire
 
-router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"], route_class=ExactRoute)
 
 
 class PutSchedule(
@@ -41,15 +41,14 @@ class PutSchedule(
     catch_up: CatchUp = Field(default=CatchUp.LATEST, strict=False)
     group: Text | None = None
     priority: int = Field(default=0, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
-    concurrency_key: Text | None = None
+    concurrency_key: Text | None = Field(default=None, max_length=LONGEST_KEY)
     concurrency_limit: int | None = Field(default=None, ge=1, le=HIGHEST_LIMIT)
 
     def new_schedule(self, services: Services, actor: Actor) -> NewSchedule:
         """Return it as the store takes it."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
-        key, limit = self.concurrency_key, self.concurrency_limit
-        if key is None or limit is None:
-            key, limit = slot_of(services.function(self.workflow), arguments)
+        named = named_slot(self.concurrency_key, self.concurrency_limit)
+        key, limit = named or slot_of(services.function(self.workflow), arguments)
         group = services.group if self.group is None else self.group
         actor.check_start(group)
         return NewSchedule(
