@@ -19,7 +19,7 @@ from signoff.errors import InvalidValue, SnapshotRefused
 from signoff.flows import Execution, Executions, Interrupt
 from signoff.records import EntryKind
 from signoff.testing import Environment, MemoryStore, crash_everywhere
-from tests.flows.places import KINDS, PLACES, Case, answer_to, cases, register_all
+from tests.flows.places import KINDS, PLACES, Case, answer_to, cases, make, register_all
 from tests.halves import sample
 from tests.support import in_asyncio, new_app, opened
 
@@ -93,7 +93,8 @@ async def test_in_the_same_process(tmp_path: Path, name: str, at_once: bool) -> 
 @in_asyncio
 async def test_wherever_the_worker_dies(name: str) -> None:
     app = Signoff(MemoryStore())
-    case = register_all(app)[name]
+    case = make(*name.split(", "))
+    app.register(case.flow)  # alone: each worker describes all that are registered
 
     async def scenario(env: Environment) -> Any:
         execution = await Executions(env.client, name).start(case.input, id="e")
