@@ -12,6 +12,7 @@ import pytest
 from signoff import AsyncClient, Context, Signoff
 from signoff.engine import host
 from signoff.records import RunState
+from tests.flows.test_side_by_side import two_work
 from tests.flows.worlds import WORLDS, store_of
 from tests.support import comes, in_asyncio, new_app, reaches, running
 
@@ -51,6 +52,7 @@ async def test_each_run_goes_on_with_its_own_version(
                     await client.start("refund", id=f"{version}{each}")
                 await all_wait(client, 2 * number)
         async with running(app_of(make(), "2")) as client, running(app_of(make(), "1")):
+            await two_work(client)
             for question in (await client.questions()).items:
                 await client.answer(question.id, True)
             for version in ("1", "2"):

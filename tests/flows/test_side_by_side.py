@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from signoff import Context, Signoff
+from signoff import AsyncClient, Context, Signoff
 from signoff.errors import RunFailed
 from signoff.flows import Data, Execution, Executions, Flow, FlowChanged, MissingResource
 from signoff.records import EntryKind, RunState
@@ -38,6 +38,15 @@ def app_of(store: Any, flow: Flow, **options: Any) -> Signoff:
     return app
 
 
+async def two_work(client: AsyncClient) -> None:
+    """Wait until two workers know of each other."""
+
+    async def both() -> bool:
+        return len(await client.workers()) == 2
+
+    await comes(both)
+
+
 @pytest.mark.parametrize("kind", WORLDS)
 @in_asyncio
 async def test_an_execution_goes_on_where_its_graph_is_known(tmp_path: Path, kind: str) -> None:
@@ -50,6 +59,7 @@ async def test_an_execution_goes_on_where_its_graph_is_known(tmp_path: Path, kin
             running(app_of(make(), version("new"))) as client,
             running(app_of(make(), version("old"))),
         ):
+            await two_work(client)
             for number in range(3):
                 await Execution(client, f"old-{number}").continue_with("q", {"approved": True})
             for number in range(3):
@@ -73,6 +83,7 @@ async def test_an_execution_that_no_worker_can_run_fails_visibly_and_can_be_retr
             running(app_of(make(), version("new"))) as client,
             running(app_of(make(), version("newer"))),
         ):
+            await two_work(client)
             await Execution(client, "e").continue_with("q", {"approved": True})
             with pytest.raises((FlowChanged, RunFailed), match="ask old"):
                 await Execution(client, "e").result(120)
@@ -107,6 +118,7 @@ async def test_an_execution_waits_for_the_worker_that_knows_it_and_is_busy(
             await client.start(busy, id="busy")
             await reaches(old, "busy", RunState.RUNNING)
             async with running(new):
+                await two_work(client)
                 await execution.continue_with("q", {"approved": True})
                 await comes(left_often)
                 # For the old worker to claim it.
@@ -132,6 +144,7 @@ async def test_an_execution_goes_on_where_its_resources_are(tmp_path: Path) -> N
             running(app_of(make(), needing())) as client,
             running(app_of(make(), needing(), resources={"bank": "the bank"})),
         ):
+            await two_work(client)
             execution = await Executions(client, "needing").start(id="e")
             assert await execution.result(120) == {"paid": "the bank"}
         async with running(app_of(make(), needing())) as client:
