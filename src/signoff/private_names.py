@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
 from types import FrameType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic_core import SchemaValidator
 from pydantic_core.core_schema import CoreConfig
@@ -26,6 +26,11 @@ from pydantic_core.core_schema import CoreConfig
 
 Outer = tuple[asyncio.AbstractEventLoop | None, "asyncio.Task[Any] | None"]
 """The loop that ran in a thread, and its current task."""
+
+# Runs are entered and left at each of their turns: looking a name up in a module takes longer than the call.
+_running_loop = asyncio._get_running_loop  # pyright: ignore[reportPrivateUsage]
+_set_running_loop = asyncio._set_running_loop  # pyright: ignore[reportPrivateUsage]
+_SETS_TASK_ASIDE: Final = sys.version_info >= (3, 14)
 
 
 def enter(loop: asyncio.AbstractEventLoop) -> Outer:
@@ -40,21 +45,21 @@ def enter(loop: asyncio.AbstractEventLoop) -> Outer:
     Returns:
         What ``leave`` restores.
     """
-    outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+    outer = _running_loop()
     task = None
-    if sys.version_info >= (3, 14) and outer is not None:
+    if _SETS_TASK_ASIDE and outer is not None:
         task = asyncio.current_task(outer)
         if task is not None:
             asyncio._leave_task(outer, task)  # pyright: ignore[reportPrivateUsage]
-    asyncio._set_running_loop(loop)  # pyright: ignore[reportPrivateUsage]
+    _set_running_loop(loop)
     return outer, task
 
 
 def leave(outside: Outer) -> None:
     """Make the loop and the task current again that were so before ``enter``."""
     outer, task = outside
-    asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage]
-    if outer is not None and task is not None:
+    _set_running_loop(outer)
+    if task is not None and outer is not None:
         asyncio._enter_task(outer, task)  # pyright: ignore[reportPrivateUsage]
 
 

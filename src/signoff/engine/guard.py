@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from signoff import forks, private_names
@@ -74,19 +73,24 @@ class Watched(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class _Drive:
-    watched: Watched
-    thread: int | None  # None from when the code is left: then nothing interrupts it anymore
-    since: float
+    """One turn of a run's code on a thread. Nearly all end before anything is noted of them."""
+
     computed_before: float | None = None  # the processor time of its thread when it was first looked at
-    made_before: int = 0  # the same of what it has made
-    warned: bool = False
-    looks: int = 0  # at which it was too busy
-    interrupted: bool = False
-    insisted: bool = False  # it went on after that
-    endings: int = 0
+    made_before = 0  # the same of what it has made
+    warned = False
+    looks = 0  # at which it was too busy
+    interrupted = False
+    insisted = False  # it went on after that
+    endings = 0
     renewed: type[Interrupted] | None = None  # what interrupts it then, without sys.monitoring
+
+    def __init__(self, watched: Watched, thread: int, since: float) -> None:
+        self.watched = watched
+        self.thread: int | None = (
+            thread  # None from when the code is left: then nothing interrupts it anymore
+        )
+        self.since = since
 
 
 _drives: dict[int, _Drive] = {}

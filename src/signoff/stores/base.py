@@ -65,6 +65,7 @@ from signoff.records import (
     Schedule,
     Settlement,
     WorkerInfo,
+    record,
 )
 from signoff.stores.base_live import LiveStore
 from signoff.stores.base_outbox import OutboxStore
@@ -84,7 +85,7 @@ COUNTED_AT_MOST = 10_000
 """Where the counts of ``list_groups`` stop."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Write:
     """What the holder of a run's lease writes in one atomic step.
 
@@ -120,7 +121,7 @@ class Write:
     unpublishes: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """How a run ended."""
 
@@ -132,7 +133,7 @@ class Outcome:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claim:
     """A run leased to a worker, and the messages waiting for it, oldest first."""
 
