@@ -168,17 +168,18 @@ class Context:
         """
         if unknown:
             raise unknown_option(name, function, [*unknown])
-        if callable(name):
-            args = args if function is None else (function, *args)
-            name, function = function_name(name), name
-        if function is None and not isinstance(cast("object", name), str):
-            check_step("", name, ())
-        if function is None:
-            raise RegistrationError(f"step {name!r} has no function: ctx.step(name, function, *args)")
+        if function is None or type(name) is not str:
+            if callable(name):
+                args = args if function is None else (function, *args)
+                name, function = function_name(name), name
+            if function is None and not isinstance(cast("object", name), str):
+                check_step("", name, ())
+            if function is None:
+                raise RegistrationError(f"step {name!r} has no function: ctx.step(name, function, *args)")
         callee = callee_of(function)
         if callee is None or not callee.least <= len(args) <= callee.most:
             check_step(name, function, args)
-        says_nothing = (
+        if (
             retry is None
             and timeout is None
             and durable is True
@@ -190,8 +191,7 @@ class Context:
             and on_failure is None
             and non_retryable == ()
             and operators == ()
-        )
-        if says_nothing:
+        ):
             if callee is not None:
                 return StepCall(self._execution, name, function, args, {}, callee.options, callee=callee)
             options = StepOptions(returns=codec.return_annotation(function))

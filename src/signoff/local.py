@@ -132,7 +132,9 @@ class LocalBackend:
                 raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
             start_at = self._after(check_delay("delay_seconds", delay_seconds), "delay_seconds")
         deadline_at = self._after(timeout_seconds, "timeout_seconds", start_at)
-        return await self._store.create_run(replace(new, start_at=start_at, deadline_at=deadline_at))
+        if start_at != new.start_at or deadline_at != new.deadline_at:
+            new = replace(new, start_at=start_at, deadline_at=deadline_at)
+        return await self._store.create_run(new)
 
     async def get_run(self, run_id: str) -> Run:
         return await self._store.get_run(run_id)

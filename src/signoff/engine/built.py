@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-from types import CodeType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, cast
 
 from signoff.engine.loop import calling_line, line_in
@@ -92,21 +92,18 @@ class Built(Awaited):
         self._is_begun = False
         self._setbacks = execution.setbacks
         execution.unbegun += 1
-        self._code = None
-        self._at = 0
         # No loop, for its time, and no name for a frame here: that would keep what was built.
         frame = cast("Any", inspect.currentframe()).f_back.f_back
         if self.own_depth == 4:
             frame = frame.f_back.f_back
-        depth = 0
-        while frame is not None and depth < self.depth:
-            # not by its code, whose reading CPython announces to audit hooks
-            module = frame.f_globals.get("__name__")
-            if type(module) is not str or module[:8] != "signoff.":
-                self._code, self._at = frame.f_code, frame.f_lasti
-                return
-            frame = frame.f_back
-            depth += 1
+        # not by its code, whose reading CPython announces to audit hooks
+        module = None if frame is None else frame.f_globals.get("__name__")
+        if type(module) is not str or module[:8] == "signoff.":
+            frame = _users_frame(frame, self.depth)
+        if frame is None:
+            self._code, self._at = None, 0
+        else:
+            self._code, self._at = frame.f_code, frame.f_lasti
 
     def _take(self) -> None:
         """Note that it is awaited, or that there is nothing to await."""
@@ -136,6 +133,17 @@ class Built(Awaited):
         is_sure = self.is_sure or (dropping is not None and dropping.f_code is self._code)
         self._take()
         self._execution.drop(self.said, self.built_at, is_sure=is_sure)
+
+
+def _users_frame(frame: FrameType | None, depth: int) -> FrameType | None:
+    """Return the innermost of so many frames that is not of Signoff; None if all are."""
+    while frame is not None and depth:
+        module = frame.f_globals.get("__name__")
+        if type(module) is not str or module[:8] != "signoff.":
+            return frame
+        frame = frame.f_back
+        depth -= 1
+    return None
 
 
 def report_left(execution: Execution) -> None:

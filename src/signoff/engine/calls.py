@@ -252,7 +252,7 @@ class StepCall(Call[Any]):
         self.args = args
         self.kwargs = kwargs
         self.step_options = step_options
-        self.given: Given | None = None  # what its attempts get, once it is issued
+        self.given: Given | None = None  # copies for its attempts; None: they get what it was called with
         self.computed: Any = UNSAID  # the value just computed here, so that it need not be decoded again
         self.context: contextvars.Context | None = None  # of the code that awaits it, for the step to see
         self.attempt = 0  # that is made, or was last
@@ -307,20 +307,23 @@ class StepCall(Call[Any]):
         if not (self.step_options.durable and self.n in self._execution.past.completed):
             self.context = contextvars.copy_context()
             callee = self.callee
-            if callee is None:
-                is_shared = own(self.function)
-            else:  # a function of a module, which gets nothing that could be changed in place
-                is_shared = callee.is_own or (
+            # A function of a module, which gets nothing that could be changed in place, gets the very objects.
+            if callee is None or not (
+                callee.is_own
+                or (
                     not self.kwargs
                     and are_unchanging(self.args)
                     and (not callee.is_bound or brings_nothing(self.function))
                 )
-            self.given = (
-                Given(self.function, self.args, self.kwargs, True)
-                if is_shared
-                else Given.now(self.function, self.args, self.kwargs, is_known=callee is not None)
-            )
+            ):
+                self.given = self._given_now()
         return future
+
+    def _given_now(self) -> Given | None:
+        if self.callee is None and own(self.function):
+            return None
+        given = Given.now(self.function, self.args, self.kwargs, is_known=self.callee is not None)
+        return None if given.shares_all else given
 
     @property
     def _is_own(self) -> bool:

@@ -77,6 +77,11 @@ class Given:
     values: tuple[Any, ...] | None = None
     is_taken: bool = False
 
+    @property
+    def shares_all(self) -> bool:
+        """Whether attempts get what the step was called with, and nobody need look at what they change."""
+        return self.is_shared and not self.brought and not self.shared
+
     @classmethod
     def now(
         cls,

@@ -196,17 +196,14 @@ async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
     assert task is not None
     call.task = task
     try:
-        given, callee = call.given, call.callee
-        assert given is not None
+        callee = call.callee
         if (
             callee is not None
             and callee.is_async
-            and given.is_shared
-            and not given.brought
-            and not given.shared
+            and call.given is None
             and call.step_options.timeout is None
         ):
-            value = await given.function(*given.args, **given.kwargs)  # as ``_invoke`` does: most steps
+            value = await call.function(*call.args, **call.kwargs)  # as ``_invoke`` does: most steps
         else:
             value = await _invoke(call, threads)
         return _attempt_with(call, number, value)
@@ -246,10 +243,9 @@ def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
 
 
 async def _invoke(call: StepCall, threads: StepThreads) -> Any:
-    assert call.given is not None
+    if call.given is None:
+        return await _call(call, Given(call.function, call.args, call.kwargs, True), threads)
     given = call.given.fresh()
-    if given.is_shared and not given.brought and not given.shared:
-        return await _call(call, given, threads)
     try:
         return await _call(call, given, threads)
     finally:
