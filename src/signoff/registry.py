@@ -16,6 +16,7 @@ from signoff.context import Context, Names, run_as
 from signoff.engine.agenda import Doubt
 from signoff.engine.calls import StepCall
 from signoff.engine.execution import Execution, Program
+from signoff.engine.functions import home_of
 from signoff.engine.timers import Duty
 from signoff.errors import RegistrationError, UnknownWorkflow
 from signoff.names import check_text
@@ -60,6 +61,7 @@ class WorkflowProgram:
     name: str
     version: str
     function: Callable[..., Any]
+    home: str  # the function's module
     names: Names
 
     def body(self, execution: Execution, arguments: str) -> Coroutine[Any, Any, Any]:
@@ -219,7 +221,7 @@ class Registry:
         if known is not None and known.function is not function:
             log.info("workflow %r version %r is replaced by its new definition", name, version)
         versions.pop(version, None)
-        versions[version] = WorkflowProgram(name, version, function, self)
+        versions[version] = WorkflowProgram(name, version, function, home_of(function), self)
         self.changes += 1
         if concurrency is not None:
             declare(function, concurrency)

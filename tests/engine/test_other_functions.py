@@ -6,15 +6,18 @@ What a deploy does to functions does not stop it: another name, another body, an
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from signoff import Context
 from signoff.errors import NonDeterminism
-from tests.engine.test_brought_along import restarted
+from tests.engine import test_brought_along
+from tests.engine.test_brought_along import pay, restarted
 from tests.support import in_asyncio
 
 Call = tuple[Any, ...]
@@ -71,6 +74,25 @@ class Note:
         return f"sent by {self.how}"
 
 
+class OtherStatic:
+    @staticmethod
+    def mail() -> str:
+        return "mailed o, otherwise"
+
+
+def module_with_mail(name: str, done: str) -> ModuleType:
+    """Return a module that has a function of the same name as others have."""
+    module = ModuleType(name)
+    exec(f"def mail():\n    return {done!r}", vars(module))
+    sys.modules[name] = module
+    return module
+
+
+NAMED = {"mail": pay, "text": by_text}  # ``pay`` is of the workflow's module
+STATIC = {"mail": Static.mail, "text": OtherStatic.mail}
+MODULES = {how: module_with_mail(f"{__name__}_{how}", f"{how}ed o") for how in ("mail", "text")}
+
+
 def local(how: str) -> Callable[[], str]:
     def mail() -> str:
         return "mailed o"
@@ -117,6 +139,9 @@ SAME: dict[str, Callable[[str], Call]] = {
     "lambda with a set": lambda how: ("send", IN_A_SET[how]),
     "local function": lambda how: ("send", local(how)),
     "local function with a name that was set": lambda how: (called_alike(how),),
+    "function that the step is named after": lambda how: ("pay", NAMED[how], "o-1"),
+    "functions of two modules by their own name": lambda how: (MODULES[how].mail,),
+    "static methods of two classes by their own name": lambda how: (STATIC[how],),
     "static method": lambda how: ("send", getattr(Static, how)),
     "method of a service": lambda how: ("send", SERVICES[how].send),
     "method of a service by its own name": lambda how: (SERVICES[how].send,),
@@ -166,6 +191,38 @@ async def test_functions_in_the_same_order_do_not(name: str) -> None:
     make = SAME[name]
     done = await restarted(in_order(make, "mail", "text"), in_order(make, "mail", "text"))
     assert len(done) == 2, done
+
+
+class Carrier:
+    def __init__(self, item: str) -> None:
+        self.item = item
+
+    def __call__(self) -> str:
+        return f"carried {self.item}"
+
+
+def carried(item: str) -> Carrier:
+    """Make an object in a function that has returned when a replay compares it."""
+    return Carrier(item)
+
+
+@in_asyncio
+async def test_a_step_that_has_moved_to_where_the_journal_ends_is_not_run_again() -> None:
+    ran: list[str] = []
+
+    def steps(order: Sequence[str]) -> Callable[[Context], Any]:
+        async def code(ctx: Context) -> None:
+            for number, item in enumerate(order):
+                function = carried(item) if item == "a" else None
+                await ctx.step("send", function or (lambda: ran.append("b")))
+                if number == 0:
+                    await ctx.wait_for_signal("go")
+
+        return code
+
+    error = await restarted(steps("ab"), steps("ba"))
+    assert isinstance(error, NonDeterminism), error
+    assert (error.n, ran) == (1, [])
 
 
 @in_asyncio
@@ -232,6 +289,23 @@ async def test_a_deploy_may_change_a_lambda() -> None:
     changed = eval("lambda: 'mailed o, twice'", {"__name__": __name__})
     was = eval("lambda: 'mailed o, once'", {"__name__": __name__})
     assert await restarted(step_of(was), step_of(changed)) == "mailed o, once"
+
+
+@in_asyncio
+async def test_a_deploy_may_move_the_function_that_a_step_is_named_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def code(function: Callable[..., str]) -> Callable[[Context], Any]:
+        async def run(ctx: Context) -> Any:
+            done = await ctx.step("pay", function, "o-1")
+            await ctx.wait_for_signal("go")
+            return done
+
+        return run
+
+    before = code(pay)
+    monkeypatch.delattr(test_brought_along, "pay")
+    assert await restarted(before, code(by_mail)) == "paid o-1"
 
 
 class Live:

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from signoff import codec
-from signoff.engine.functions import PART, identity_of, named_by
+from signoff.engine.functions import PART, identity_of
 from signoff.engine.inputs import BRINGING, READABLE, argument_text, folded_object, own
 from signoff.engine.step_options import StepOptions
 
@@ -40,6 +40,7 @@ class Callee:
 
     __slots__ = (
         "_heads",
+        "_home",
         "_kind",
         "_name",
         "_names",
@@ -74,7 +75,7 @@ class Callee:
         if code.co_kwonlyargcount > len(function.__kwdefaults__ or ()):
             self.most = -1
         self.options = StepOptions(returns=returns)
-        self._name = function.__name__ if named_by(function.__name__, function) else ""
+        self._home, _, self._name = (identity_of(function) or "").partition(":")
         self._tail = _tail(function)
         self._kind: weakref.ref[type] | None = (
             None  # of a method, the class whose object it was called on last
@@ -89,15 +90,16 @@ class Callee:
         """Whether this is known of that very function."""
         return self._of() is function
 
-    def tail_of(self, name: str, function: object) -> str | None:
+    def tail_of(self, name: str, home: str, function: object) -> str | None:
         """Return the end of the inputs of a step, which names its function; None if the step's name does.
 
         Args:
             name: The step's name.
-            function: What it calls: the function, or a method of which this is the function.
+            home: The module of the workflow's function.
+            function: What the step calls: the function, or a method of which this is the function.
         """
         if not self.is_bound:
-            return None if name == self._name else self._tail
+            return None if name == self._name and home == self._home else self._tail
         kind = type(cast("MethodType", function).__self__)
         if self._kind is None or self._kind() is not kind:
             self._kind = weakref.ref(kind)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from signoff import codec
@@ -31,7 +31,7 @@ from signoff.engine.captured import (
 )
 from signoff.engine.copies import are_unchanging
 from signoff.engine.functions import PART as FUNCTION_PART
-from signoff.engine.functions import identity_of, is_setting, is_swap, named_by, wraps
+from signoff.engine.functions import identity_of, is_setting, wraps
 from signoff.engine.given import Given
 from signoff.engine.inputs import CAPTURED, arguments_text, compared_text, folded, inputs_text, own
 from signoff.engine.retry import RetryPolicy
@@ -168,17 +168,16 @@ class Call(Built, Generic[T]):
         """
         return False
 
-    def is_other(
-        self, functions: Sequence[tuple[str, str]], roots: Sequence[object], codes: Sequence[CodeType]
-    ) -> bool:
-        """Whether it is another call for functions that the journal has otherwise.
+    def replaced(
+        self, functions: Sequence[tuple[str, str]], roots: Sequence[object]
+    ) -> Sequence[tuple[str, str]]:
+        """Return the functions that it calls in place of those that the journal has.
 
         Args:
-            functions: Their identities, as the journal and this call have them.
+            functions: Those that differ: their identities, as the journal and this call have them.
             roots: What all runs share, besides modules.
-            codes: The code of the run.
         """
-        return False
+        return ()
 
     def settle(self, entry: Entry) -> None:
         """Give the code what the journal holds as this call's outcome."""
@@ -340,7 +339,7 @@ class StepCall(Call[Any]):
         ):
             if callee.is_own:
                 return None
-            tail = callee.tail_of(self.name, self.function)
+            tail = callee.tail_of(self.name, self._execution.program.home, self.function)
             if not self.args:
                 return tail and "{" + tail
             if self.context_given is None:
@@ -360,8 +359,9 @@ class StepCall(Call[Any]):
                 parts[CAPTURED] = inputs_text(captured) or "{}"
             elif not isinstance(self.function, FunctionType):
                 warn_of_unstable_self(self.name, self.function, self._execution.shared)
-            if not named_by(self.name, self.function):
-                parts[FUNCTION_PART] = json.dumps(identity_of(self.function))
+            identity = identity_of(self.function)
+            if identity != self._execution.function_named(self.name):
+                parts[FUNCTION_PART] = json.dumps(identity)
         if options.key is not None:
             parts["key"] = json.dumps(options.key)
         return inputs_text(parts)
@@ -380,16 +380,17 @@ class StepCall(Call[Any]):
             return {}
         return argument_captures(self.function, self.args, self.kwargs)
 
-    def is_other(
-        self, functions: Sequence[tuple[str, str]], roots: Sequence[object], codes: Sequence[CodeType]
-    ) -> bool:
-        own_function = identity_of(self.function)
-        for was, now in functions:
-            if now == own_function and (wraps(self.function, was) or is_setting(was, self.function, roots)):
-                continue
-            if is_swap(was, now, codes):
-                return True
-        return False
+    def replaced(
+        self, functions: Sequence[tuple[str, str]], roots: Sequence[object]
+    ) -> Sequence[tuple[str, str]]:
+        if own(self.function):
+            return ()  # such as what stands in for a tool that is gone
+        function = identity_of(self.function)
+        return [
+            (was, now)
+            for was, now in functions
+            if now != function or not (wraps(self.function, was) or is_setting(was, self.function, roots))
+        ]
 
     def explains(
         self, found: Sequence[tuple[str, str]], recorded: Mapping[str, Any], roots: Sequence[object]

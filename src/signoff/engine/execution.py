@@ -28,6 +28,7 @@ from signoff.engine.built import Built, report_left
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.discard import discard, forget
+from signoff.engine.functions import is_swap
 from signoff.engine.inputs import KEY as INPUTS
 from signoff.engine.inputs import differing, other_functions, said
 from signoff.engine.loop import (
@@ -90,6 +91,11 @@ class Program(Protocol):
 
     @property
     def function(self) -> Callable[..., Any]: ...
+
+    @property
+    def home(self) -> str:
+        """The module of the function."""
+        ...
 
     def body(self, execution: Execution, arguments: str) -> Coroutine[Any, Any, Any]:
         """Return the code of one run, not begun yet.
@@ -159,6 +165,8 @@ class Execution:
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
+        self._replaced: dict[tuple[str, str], NonDeterminism] | None = None
+        """By name and inputs: journaled steps for which a deploy has another function, and how each differs."""
         self._recorded: list[Entry] | None = None  # of calls, while a journal is replayed
         self._begin = begin
         self._main: asyncio.Task[Any] | None = None
@@ -314,6 +322,8 @@ class Execution:
         call.n = self.numbers.take(self)
         call.inputs = call.inputs_now()
         recorded = self.past.calls.pop(call.n, None) if self.past.calls else None
+        if self._replaced is not None:
+            self._check_moved(call)
         if recorded is not None:
             call.is_journaled = True
             self._compare(call, recorded)
@@ -341,25 +351,42 @@ class Execution:
             return
         was, now = inputs_in(recorded), json.loads(call.inputs or "{}")
         found = differing(was, now)
-        functions = other_functions(was, now)
-        if (found and not call.explains(found, was, self.shared)) or (
-            functions and call.is_other(functions, self.shared, self.codes())
+        functions = call.replaced(other_functions(was, now, self.function_named(call.name)), self.shared)
+        if (found and not call.explains(found, was, self.shared)) or any(
+            is_swap(before, after, self.codes()) for before, after in functions
         ):
-            self._fail_for(call, was, now, self._here())
+            self.failure = self.failure or self._difference(call, was, now)
+        elif functions:
+            if self._replaced is None:
+                self._replaced = {}
+            self._replaced[call.name, _text_of(was)] = self._difference(call, was, now)
+
+    def function_named(self, name: str) -> str:
+        """Return the function that a step of this name calls if the journal names none: see ``identity_of``."""
+        return f"{self.program.home}:{name}"
+
+    def _check_moved(self, call: Call[Any]) -> None:
+        """Fail the run if a call is one that the journal has under another number.
+
+        Functions of one name have changed places then: it was no deploy that has replaced the first.
+        """
+        if self._replaced and call.inputs is not None:
+            moved = self._replaced.get((call.name, _text_of(json.loads(call.inputs))))
+            self.failure = self.failure or moved
 
     def _here(self) -> str:
         """Name the line of user code that runs; if none does, as a task begins a call, that at which the run waits."""
         found = calling_line(inspect.currentframe(), is_own=True)
         return self.waiting_line() if found == UNKNOWN_LINE else found
 
-    def _fail_for(self, call: Call[Any], was: dict[str, Any], now: dict[str, Any], where: str) -> None:
+    def _difference(self, call: Call[Any], was: dict[str, Any], now: dict[str, Any]) -> NonDeterminism:
         what = f"{call.kind} {call.name!r}".strip()
-        self.failure = self.failure or NonDeterminism(
+        return NonDeterminism(
             self.run.id,
             call.n,
             f"{what} with {said(was)}",
             f"{what} with {said(now)}",
-            where,
+            self._here(),
             inputs=(was, now),
         )
 
@@ -597,7 +624,7 @@ class Execution:
         if call is not None:
             call.settle(entry)
         elif self.numbers.passes_over(entry):
-            pass
+            self._check_moved(call)
         elif not self.numbers.has_come_to(entry.n):
             self._diverge(entry, "nothing: it has not come to that call", None)
         # else the code had given the call up before its outcome was journaled
@@ -634,6 +661,10 @@ class Execution:
         """Fail the run since the code does not do what the journal has; an entry without a call is ``otherwise``."""
         what = f"{recorded.call or otherwise} {recorded.name or ''!r}".strip()
         self.failure = self.failure or NonDeterminism(self.run.id, recorded.n or 0, what, issued, where)
+
+
+def _text_of(inputs: dict[str, Any]) -> str:
+    return json.dumps(inputs, sort_keys=True)
 
 
 def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:

@@ -59,11 +59,9 @@ def function_text(function: object) -> str:
     return f'{{"{FUNCTION}":{json.dumps(identity_of(function))}}}'
 
 
-def named_by(name: str, function: object) -> bool:
-    """Whether the name of a step says which function it calls, so that the journal need not."""
-    if isinstance(function, FunctionType):
-        return function.__name__ == name != _LAMBDA and function.__qualname__.endswith(name)
-    return isinstance(function, type) and function.__name__ == name
+def home_of(function: object) -> str:
+    """Return the module of a workflow's function. A step that has the name of one of its functions calls that one."""
+    return (identity_of(function) or "").partition(":")[0]
 
 
 def swapped(recorded: object, issued: object) -> Iterator[tuple[str, str]]:

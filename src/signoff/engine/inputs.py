@@ -156,12 +156,21 @@ def _differing_names(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     return [name for name in was if name in now and not _equal(was[name], now[name])]
 
 
-def other_functions(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the functions in which two inputs differ, those of the step itself first: by ``identity_of``."""
+def other_functions(
+    recorded: Mapping[str, Any], issued: Mapping[str, Any], named: str
+) -> list[tuple[str, str]]:
+    """Return the functions in which two inputs of a step differ, its own first: by ``identity_of``.
+
+    Args:
+        recorded: What the journal has.
+        issued: What the code has.
+        named: The function that the step calls if its inputs name none.
+    """
     found: list[tuple[str, str]] = []
-    was, now = recorded.get(PART), issued.get(PART)
-    if was is not None and now is not None and was != now:
-        found.append((was, now))
+    if "compare" not in recorded and "compare" not in issued:
+        was, now = recorded.get(PART) or named, issued.get(PART) or named
+        if was != now:
+            found.append((was, now))
     for part in ("args", CAPTURED):
         found += swapped(_unnamed(part, recorded.get(part)), _unnamed(part, issued.get(part)))
     return found

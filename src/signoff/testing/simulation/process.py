@@ -180,6 +180,10 @@ class _ObservedProgram:
     def function(self) -> Callable[..., Any]:
         return self.program.function
 
+    @property
+    def home(self) -> str:
+        return self.program.home
+
     def body(self, execution: Execution, arguments: str) -> Coroutine[Any, Any, Any]:
         self.process.executions.append(execution)
         return self.program.body(execution, arguments)
