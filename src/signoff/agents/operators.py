@@ -24,8 +24,8 @@ from signoff.people.shown import show
 if TYPE_CHECKING:
     from signoff.agents.durable import Durable
 
-NOTHING: Final = ""
-"""The option that runs nothing."""
+NOTHING: Final = "run nothing"
+"""The option that runs nothing: no tool has such a name."""
 
 AS_BEFORE: Final = "as before"
 """The option that runs the tool that was called, when its code is there again: no tool has such a name."""
