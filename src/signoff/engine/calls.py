@@ -124,9 +124,8 @@ class Call(Built, Generic[T]):
 
     def begin(self) -> asyncio.Future[T]:
         """Issue the call, once; later awaits share its outcome."""
-        if not self._is_begun:
-            self._take()
         if self.future is None:
+            self._take()
             self.future = self._execution.issue(self)
         return self.future
 
@@ -383,8 +382,10 @@ class StepCall(Call[Any]):
     def replaced(
         self, functions: Sequence[tuple[str, str]], roots: Sequence[object]
     ) -> Sequence[tuple[str, str]]:
-        if own(self.function):
-            return ()  # such as what stands in for a tool that is gone
+        if self.step_options.compare is not UNSAID or own(
+            self.function
+        ):  # such as a stand-in for a tool that is gone
+            return ()
         function = identity_of(self.function)
         return [
             (was, now)

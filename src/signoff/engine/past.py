@@ -10,6 +10,7 @@ from signoff.engine.inputs import KEY as INPUTS
 from signoff.records import CallKind, Entry, EntryKind
 
 _ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
+_OF_SIGNALS = (EntryKind.SIGNALLED, EntryKind.OPENED)
 
 
 def inputs_in(entry: Entry) -> dict[str, Any]:
@@ -53,16 +54,15 @@ class Past:
                         else:
                             self.ends[n] = [(before.at, entry)]
             before = entry
-            self._note_received(entry)
+            if entry.kind in _OF_SIGNALS:
+                self._note_received(entry)
         self.learn(entries)
 
     def _note_received(self, entry: Entry) -> None:
         n, seq = entry.n, entry.seq
-        if entry.kind is EntryKind.COMPLETED:
-            return
         if entry.kind is EntryKind.SIGNALLED:
             n = entry.fact("received_by")
-        elif entry.kind is EntryKind.OPENED and entry.call is CallKind.SIGNAL:
+        elif entry.call is CallKind.SIGNAL:
             seq = entry.fact("received")
         else:
             return

@@ -20,6 +20,12 @@ UNSAID: Final = object()
 """Stands for a step's own arguments, where nothing else is to be compared."""
 
 
+_MOST_CHECKED: Final = 256
+
+# Tuples of exception classes, by identity: most steps with such a tuple are given the same one.
+_checked: dict[int, tuple[type[BaseException], ...]] = {}
+
+
 @dataclass(slots=True)
 class StepOptions:
     """How a step is run. See ``Context.step`` for what each means."""
@@ -125,6 +131,9 @@ def check_retry(subject: str, retry: object) -> None:
 
 def exceptions_of(subject: str, given: object) -> tuple[type[BaseException], ...]:
     """Return exception classes, of which one may be given by itself. Raises RegistrationError."""
+    known = _checked.get(id(given))
+    if known is given:
+        return known
     classes: tuple[object, ...] = (given,)
     if isinstance(given, Iterable) and not isinstance(given, str):
         classes = tuple(cast("Iterable[object]", given))
@@ -133,4 +142,9 @@ def exceptions_of(subject: str, given: object) -> tuple[type[BaseException], ...
             raise RegistrationError(
                 f"{subject}: non_retryable is a tuple of exception classes, such as (ValueError,), not {given!r}"
             )
-    return cast("tuple[type[BaseException], ...]", classes)
+    checked = cast("tuple[type[BaseException], ...]", classes)
+    if checked is given:
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked[id(checked)] = checked
+    return checked

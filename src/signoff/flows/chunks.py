@@ -55,6 +55,11 @@ class Chunk:
         """Whether calling its function gives a coroutine."""
         return is_async(self.function)
 
+    @functools.cached_property
+    def non_retryable(self) -> tuple[type[BaseException], ...]:
+        """The exceptions after which there is no further attempt."""
+        return (*NEVER_BETTER, *self.options.non_retryable)
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -172,7 +177,7 @@ async def run_chunk(
         retry=chunk.options.retry,
         timeout=chunk.options.timeout,
         effect=chunk.options.effect,
-        non_retryable=(*NEVER_BETTER, *chunk.options.non_retryable),
+        non_retryable=chunk.non_retryable,
         returns=Any,
         compare=moment.input,
         on_failure=lambda error: ChunkHeld(place, shortened(moment.text), reason_of(error)),

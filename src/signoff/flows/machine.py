@@ -17,6 +17,9 @@ from signoff.flows.scope import LineEnded, Memory, Scope
 SIGNAL: Final = "signoff.flow"
 """What an execution is told: ``{"emit": name, "value": ...}`` or ``{"close": "refuse" | "cancel", "id": ...}``."""
 
+AWAITS_ALL: Final = True
+"""See ``engine.built``."""
+
 COMPACT_AFTER: Final = 1_000
 """After so many signals and chunks an execution that is idle begins a new journal, with what it knows."""
 
