@@ -132,7 +132,7 @@ def check_retry(subject: str, retry: object) -> None:
 def exceptions_of(subject: str, given: object) -> tuple[type[BaseException], ...]:
     """Return exception classes, of which one may be given by itself. Raises RegistrationError."""
     known = _checked.get(id(given))
-    if known is given:
+    if known is not None and known is given:
         return known
     classes: tuple[object, ...] = (given,)
     if isinstance(given, Iterable) and not isinstance(given, str):
