@@ -382,9 +382,9 @@ class StepCall(Call[Any]):
     def replaced(
         self, functions: Sequence[tuple[str, str]], roots: Sequence[object]
     ) -> Sequence[tuple[str, str]]:
-        if self.step_options.compare is not UNSAID or own(
-            self.function
-        ):  # such as a stand-in for a tool that is gone
+        if self.step_options.compare is not UNSAID:
+            return ()
+        if own(self.function):  # such as what stands in for a tool that is gone
             return ()
         function = identity_of(self.function)
         return [

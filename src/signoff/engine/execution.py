@@ -165,8 +165,8 @@ class Execution:
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
+        # By name and inputs: journaled steps for which a deploy has another function, and how each differs.
         self._replaced: dict[tuple[str, str], NonDeterminism] | None = None
-        """By name and inputs: journaled steps for which a deploy has another function, and how each differs."""
         self._recorded: list[Entry] | None = None  # of calls, while a journal is replayed
         self._begin = begin
         self._main: asyncio.Task[Any] | None = None

@@ -87,9 +87,7 @@ class _Drive:
 
     def __init__(self, watched: Watched, thread: int, since: float) -> None:
         self.watched = watched
-        self.thread: int | None = (
-            thread  # None from when the code is left: then nothing interrupts it anymore
-        )
+        self.thread: int | None = thread  # None once the code is left: nothing interrupts it anymore
         self.since = since
 
 
