@@ -168,7 +168,7 @@ class Context:
         """
         if unknown:
             raise unknown_option(name, function, [*unknown])
-        if function is None or type(name) is not str:
+        if function is None or not isinstance(name, str):
             if callable(name):
                 args = args if function is None else (function, *args)
                 name, function = function_name(name), name
