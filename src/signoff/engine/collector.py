@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 
-YOUNG_OBJECTS = 30_000  # made and not freed since the last look for cycles; Python's own setting is 700
-LOOKS_AT_YOUNG = 10
+YOUNG_OBJECTS = 10_000  # made and not freed since the last look for cycles; Python's own setting is 700
+LOOKS_AT_YOUNG = 20
 LOOKS_AT_MIDDLE = 20
 
 
