@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Signoff
+from signoff import AsyncClient, Context, Signoff
+from signoff.flow_records import EVENT_UNHEARD, INTERRUPT
 from signoff.flows import Data, Executions, Flow, PendingInterrupts
+from signoff.records import Promise
 from signoff.server import Server
 from signoff.stores.sqlite import SqliteStore
-from tests.support import in_asyncio, running
+from tests.support import in_asyncio, running, until
 
 IBAN = "DE89370400440532013000"
 
@@ -67,3 +70,26 @@ async def test_an_execution_goes_on_whatever_is_hidden(tmp_path: Path, path: str
         await execution.get_pending_interrupts()
         await execution.close()
     await store.close()
+
+
+@in_asyncio
+async def test_a_payload_under_the_names_of_flows_is_hidden_all_the_same(tmp_path: Path) -> None:
+    app = Signoff(SqliteStore(tmp_path / "signoff.db"))
+
+    @app.workflow
+    async def pay(ctx: Context) -> None:
+        await ctx.progress(EVENT_UNHEARD, iban=IBAN)
+        await ctx.wait_for_user("Pay?", metadata={INTERRUPT: {"iban": IBAN}})
+
+    async with (
+        running(app),
+        Server(SqliteStore(tmp_path / "signoff.db"), port=0, redact=["iban"]) as server,
+        AsyncClient(server.url) as client,
+    ):
+        run = await client.start("pay", id="r")
+
+        async def asked() -> Sequence[Promise]:
+            return (await client.questions()).items
+
+        assert IBAN not in str(await until(app, asked))
+        assert IBAN not in str(await run.journal())

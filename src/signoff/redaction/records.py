@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 
 from signoff.codec.signatures import signature
 from signoff.engine.inputs import KEY as INPUTS
-from signoff.flow_records import CLOSE_REFUSED, EVENT_UNHEARD, INTERRUPT
+from signoff.flow_records import CLOSE_REFUSED, EVENT_UNHEARD, INTERRUPT, INTERRUPT_FACTS, NOTE_FACTS
 from signoff.origins import facts_of, origin_of
 from signoff.records import (
     AuditEvent,
@@ -137,7 +137,7 @@ class Redaction:
                 return self._arguments(plain, hidden, workflow)
             if entry.call is CallKind.QUESTION:
                 return self._answer(plain, hidden)
-            if is_own:
+            if is_own and isinstance(plain, dict) and cast("dict[str, Any]", plain).keys() <= NOTE_FACTS:
                 return _own(plain, hidden)
             return self._named(entry.name or workflow).shown(plain, hidden)
 
@@ -490,7 +490,11 @@ def _bare(name: str) -> str:
 
 def _about(metadata: Any) -> dict[str, Any] | None:
     """Return what a question's metadata says of the interrupt of a flow that it is; None if it is of something else."""
-    return cast("dict[str, Any]", metadata).get(INTERRUPT) if isinstance(metadata, dict) else None
+    about = cast("dict[str, Any]", metadata).get(INTERRUPT) if isinstance(metadata, dict) else None
+    if not isinstance(about, dict):
+        return None
+    facts = cast("dict[str, Any]", about)
+    return facts if facts.keys() <= INTERRUPT_FACTS else None
 
 
 def _own(said: Any, hidden: Hidden) -> Any:
