@@ -59,9 +59,9 @@ def check_named(path: str, name: object) -> str:
 
 
 def check_by(by: object) -> None:
-    """Raise InvalidValue for an empty name of who does something; None: nobody says so."""
+    """Raise InvalidValue for an empty name of the user who acts. None: the user is not stated."""
     if by is not None and not check_text("by", by).strip():
-        raise InvalidValue("by", "it is empty; leave it out if nobody says who it is")
+        raise InvalidValue("by", "it is empty; leave it out if the user is not known")
 
 
 def check_user(path: str, user_id: str) -> str:

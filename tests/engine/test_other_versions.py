@@ -38,6 +38,14 @@ async def all_wait(client: AsyncClient, count: int) -> None:
     await comes(asked)
 
 
+async def deployed(folder: Path) -> Signoff:
+    """Have a run wait under version 1. Returns the app of version 2, on its store."""
+    async with running(app_of(new_app(folder).store, "1")) as client:
+        await client.start("refund", id="r")
+        await all_wait(client, 1)
+    return app_of(new_app(folder).store, "2")
+
+
 @pytest.mark.parametrize("kind", WORLDS)
 @in_asyncio
 async def test_each_run_goes_on_with_its_own_version(
@@ -65,10 +73,7 @@ async def test_each_run_goes_on_with_its_own_version(
 async def test_a_version_that_is_gone_is_driven_with_the_newest_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(app_of(new_app(tmp_path).store, "1")) as client:
-        await client.start("refund", id="r")
-        await all_wait(client, 1)
-    app = app_of(new_app(tmp_path).store, "2")
+    app = await deployed(tmp_path)
     later = replace(host.new_worker("default", "default"), process_started_at=time.time() + 3600)
     async with running(app) as client:
         await app.store.enlist(later)  # it began when version 1 was not there any more
@@ -84,10 +89,7 @@ async def test_a_version_that_is_gone_is_driven_with_the_newest_at_once(
 async def test_workers_of_other_namespaces_take_no_run_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(app_of(new_app(tmp_path).store, "1")) as client:
-        await client.start("refund", id="r")
-        await all_wait(client, 1)
-    app = app_of(new_app(tmp_path).store, "2")
+    app = await deployed(tmp_path)
     async with running(app) as client:
         await app.store.within("elsewhere").enlist(host.new_worker("default", "elsewhere"))
         await client.answer((await client.questions()).items[0].id, True)

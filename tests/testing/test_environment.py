@@ -174,7 +174,7 @@ async def test_what_makes_no_sense_is_refused_at_once() -> None:
         for wrong, why in (
             ({"by": ""}, "by: '' is nobody's name"),
             ({"by": "group:finance"}, "by: 'group:finance' is nobody's name"),
-            ({"times": 0}, "times: 0 is no number of questions"),
+            ({"times": 0}, "times: 0 is not a number of questions"),
             ({"after": "5"}, "after: '5' is no number of seconds"),
             ({"after": float("nan")}, "after: nan is no number of seconds"),
         ):

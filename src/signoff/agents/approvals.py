@@ -141,10 +141,7 @@ def ask(
     if timeout_answer is not UNSET:
         rules["timeout_answer"] = timeout_answer
     seconds, names = check_timeout(timeout), check_names("assignees", assignees)
-    if prompt is not None and (not isinstance(cast("object", prompt), str) or not prompt.strip()):
-        raise RegistrationError(
-            f"ask: prompt is a text that is not empty, not {prompt!r}; leave it out for the default"
-        )
+    check_prompt("ask", prompt)
     check_policy_options(
         prompt or "ask(...)", "approval", {**rules, "assignees": names, "timeout_seconds": seconds}
     )
@@ -164,6 +161,14 @@ def rules_of(decision: Decision) -> PolicyOptions:
     rules["assignees"] = decision.get("assignees", ())
     rules["timeout_seconds"] = decision.get("timeout")
     return rules
+
+
+def check_prompt(function: str, prompt: object) -> None:
+    """Refuse a prompt that is blank or not a text. None stands for the default. Raises RegistrationError."""
+    if prompt is not None and (not isinstance(prompt, str) or not prompt.strip()):
+        raise RegistrationError(
+            f"{function}: prompt is a text that is not empty, not {prompt!r}; leave it out for the default"
+        )
 
 
 def check_timeout(seconds: float | None) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args
 from pydantic import TypeAdapter
 
 from signoff import codec
-from signoff.agents.approvals import check_timeout
+from signoff.agents.approvals import check_prompt, check_timeout
 from signoff.agents.leaving import Leaving, carries
 from signoff.codec.annotations import readable
 from signoff.context import Context
@@ -281,10 +281,7 @@ def pause(
         raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
     if then not in get_args(Then):
         raise RegistrationError(f"pause: then is 'tool' or 'model', not {then!r}")
-    if prompt is not None and (not isinstance(cast("object", prompt), str) or not prompt.strip()):
-        raise RegistrationError(
-            f"pause: prompt is a text that is not empty, not {prompt!r}; leave it out for the default"
-        )
+    check_prompt("pause", prompt)
     # beside a part of the tool that leaves, no other part goes on
     answer = None if call.leaving.has_begun else call.answer_of(reason, prompt)
     if answer is not None:

@@ -79,7 +79,7 @@ class Given:
 
     @property
     def shares_all(self) -> bool:
-        """Whether attempts get what the step was called with, and nobody need look at what they change."""
+        """Whether attempts get the very objects of the call, and their changes are not checked."""
         return self.is_shared and not self.brought and not self.shared
 
     @classmethod

@@ -17,7 +17,7 @@ class InterruptIds:
         self._taken: dict[object, str] = {}
 
     def take(self, id: str, owner: object) -> None:
-        """Have an id be a chunk's, in place of the one that it took before. Raises DuplicateInterrupt."""
+        """Take an id for a chunk and release the one it had. Raises DuplicateInterrupt."""
         if self._taken.get(owner) == id:
             return
         self.free(owner)
@@ -26,7 +26,7 @@ class InterruptIds:
         self._taken[owner] = id
 
     def free(self, owner: object) -> None:
-        """Have the id of a chunk be nobody's, if it has one."""
+        """Release the id that a chunk has, if any."""
         id = self._taken.pop(owner, None)
         if id is not None:
             del self._owners[id]

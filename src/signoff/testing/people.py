@@ -248,5 +248,5 @@ def seconds_in(path: str, delay: Delay) -> float:
 
 def _check_times(times: int | None) -> int | None:
     if times is not None and times < 1:
-        raise InvalidValue("times", f"{times!r} is no number of questions; None is all")
+        raise InvalidValue("times", f"{times!r} is not a number of questions; None is all")
     return times
