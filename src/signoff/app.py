@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import os
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from signoff import forks, private_names
+from signoff import forks
 from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
 from signoff.client import AsyncClient, Workflow
 from signoff.concurrency import Concurrency
-from signoff.engine import own_tasks
 from signoff.engine.calls import group_of
-from signoff.engine.worker import Worker
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.public_url import checked_public_url
 from signoff.records import Promise, Schedule
 from signoff.registry import Registry, workflow_name
+from signoff.running_worker import RunningWorker
 from signoff.stores.address import store_at
 from signoff.stores.base import Store
 
@@ -94,7 +91,7 @@ class Signoff:
             None  # whose waiting lets time pass; see ``testing.environment``
         )
         self.registry = Registry(group, public_url, operators)
-        self._making_client = threading.Lock()
+        self._making_client = threading.RLock()  # a signal's handler may interrupt its holder
         self._made_client: Client | None = None
         forks.in_child(self)
 
@@ -275,7 +272,7 @@ class Signoff:
         Args:
             options: What ``signoff.engine.worker.Worker`` takes, such as ``concurrency``, ``threads`` and ``build``.
         """
-        return RunningWorker(self, options)
+        return RunningWorker(self.store, self.registry, {"group": self.group, **options})
 
     def close(self) -> None:
         """Close the client behind the blocking methods, and the store."""
@@ -297,7 +294,7 @@ class Signoff:
 
     def forked(self) -> None:
         """Have a lock that no thread of the parent holds. See ``signoff.forks``."""
-        self._making_client = threading.Lock()
+        self._making_client = threading.RLock()
 
     @property
     def promises(self) -> Promises:
@@ -469,96 +466,3 @@ class Starter:
     def rpc(self, id: str, workflow: Workflow, /, *args: Any, **kwargs: Any) -> Any:
         """See ``Signoff.rpc``."""
         return self.begin_rpc(id, workflow, *args, **kwargs).result()
-
-
-class RunningWorker:
-    """A worker as a context manager. Leaving it lets running steps finish, then gives the leases back.
-
-    One that was entered on a thread, and not left, is left when the main thread ends.
-    """
-
-    def __init__(self, app: Signoff, options: dict[str, Any]) -> None:
-        self._app = app
-        self._grace_seconds: float = options.pop("grace_seconds", 30.0)
-        self._options: dict[str, Any] = {"group": app.group, **options}
-        self._task: asyncio.Task[None] | None = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._leave = asyncio.Event()
-        self._failure: BaseException | None = None
-        self._is_inherited = False
-        self._is_over = False
-        forks.in_child(self)
-
-    def forked(self) -> None:
-        """Leave the parent's worker alone."""
-        forks.keep(self._loop, self._thread, self._task)
-        self._is_inherited = True
-
-    async def __aenter__(self) -> Worker:
-        await self._app.store.open()
-        worker = Worker(self._app.store, self._app.registry, **self._options)
-        self._worker = worker
-        self._task = own_tasks.own_task(worker.run(), name="signoff worker")
-        return worker
-
-    async def __aexit__(self, *error: object) -> None:
-        if self._is_inherited:
-            return
-        assert self._task is not None
-        await self._worker.drain(self._grace_seconds)
-        if not self._worker.is_leaving:
-            self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-
-    def __enter__(self) -> RunningWorker:
-        started = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="signoff worker")
-        self._thread.start()
-        started.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
-        _entered.add(self)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _entered.discard(self)
-        if self._is_inherited:
-            return
-        assert self._thread is not None
-        assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # it was left before: its loop is closed
-            self._loop.call_soon_threadsafe(self._leave.set)
-        self._thread.join()
-
-    def _run(self, started: threading.Event) -> None:
-        try:
-            own_tasks.run(self._serve(started))
-        except BaseException as failure:
-            if self._is_over and isinstance(failure, RuntimeError):
-                return  # at the end of a process Python 3.12 starts no thread, such as the one that ends an executor's
-            self._failure = failure
-            started.set()
-            raise
-
-    async def _serve(self, started: threading.Event) -> None:
-        self._loop = asyncio.get_running_loop()
-        async with self:
-            started.set()
-            await self._leave.wait()
-        self._is_over = True
-
-
-_entered: weakref.WeakSet[RunningWorker] = weakref.WeakSet()
-"""Those that run on threads of their own."""
-
-
-def _leave_all() -> None:
-    """Leave the workers that a program enters and never leaves: gunicorn's hooks, notebooks, exit stacks."""
-    for worker in list(_entered):
-        worker.__exit__()
-
-
-private_names.before_threads_end(_leave_all)

@@ -6,9 +6,9 @@ import asyncio
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from signoff import forks
 from signoff.errors import BegunBeforeFork, BlockingCall, ClientClosed
@@ -17,6 +17,61 @@ T = TypeVar("T")
 
 GRACE_SECONDS = 1.0  # to end what was cancelled when a client is closed
 QUIET_TURNS = 3  # a generator that is freed is closed by a task, which begins two turns later
+
+
+class _Call(Generic[T]):
+    """A coroutine on the loop's thread, for which another thread waits.
+
+    A signal's handler may make a call while the code that it interrupts makes another. A future of
+    ``concurrent.futures`` has a lock that the interrupted code may hold: the loop's thread would wait for that code,
+    and the handler for the loop's thread. Here the waiting thread takes one lock, which only the call's end releases.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._task: asyncio.Task[T] | None = None
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._under_way = threading.Lock()
+        self._under_way.acquire()
+        loop.call_soon_threadsafe(self._begin, work)
+
+    def result(self) -> T:
+        """Wait for the coroutine's end, and return or raise what it did.
+
+        Raises:
+            CancelledError: It was cancelled.
+        """
+        with self._under_way:
+            pass
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # which holds this frame
+        return cast("T", self._result)
+
+    def cancel(self) -> None:
+        """Cancel the coroutine, from any thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self._error = CancelledError()
+        elif (error := task.exception()) is not None:
+            self._error = error
+        else:
+            self._result = task.result()
+        self._under_way.release()
 
 
 class Background:
@@ -32,13 +87,14 @@ class Background:
         self._reopen = reopen
         self._stopping = False
         self._forks = 0  # between the process that made this and the present one
-        self._lock = threading.Lock()  # around what must not happen while it stops, or is forked
+        # around what must not happen while it stops, or is forked; a signal's handler may interrupt its holder
+        self._lock = threading.RLock()
         self._is_open = True
         self._begin()
         forks.in_child(self)
 
     def _begin(self) -> None:
-        self._calls: set[Future[Any]] = set()
+        self._calls: set[_Call[Any]] = set()
         self._streams: set[AsyncGenerator[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = threading.Thread(
@@ -49,7 +105,7 @@ class Background:
     def forked(self) -> None:
         """Leave the parent's loop and thread alone."""
         forks.keep(self._loop, self._thread, self._calls, self._streams)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._thread = None
         self._forks += 1
         self._is_open = False
@@ -70,24 +126,24 @@ class Background:
                 if self._thread is None:
                     self._begin()
                 try:
-                    asyncio.run_coroutine_threadsafe(_done(self._reopen()), self._loop).result()
+                    _Call(_done(self._reopen()), self._loop).result()
                 except BaseException:
                     work.close()
                     raise
                 self._is_open = True
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-            self._calls.add(future)
+            call = _Call(work, self._loop)
+            self._calls.add(call)
         try:
-            return future.result()
+            return call.result()
         except CancelledError:
             if not self._stopping:
                 raise
             raise ClientClosed(method) from None
         except BaseException:
-            future.cancel()
+            call.cancel()
             raise
         finally:
-            self._calls.discard(future)
+            self._calls.discard(call)
 
     def iterate(self, stream: AsyncGenerator[T], method: str) -> Iterator[T]:
         """Yield what ``stream`` yields.
@@ -131,10 +187,10 @@ class Background:
                 return
             thread = self._thread
             calls = self._calls.copy()
-        for future in calls:
-            future.cancel()
+        for call in calls:
+            call.cancel()
         try:
-            asyncio.run_coroutine_threadsafe(self._wind_up(last), self._loop).result()
+            _Call(self._wind_up(last), self._loop).result()
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()

@@ -100,6 +100,7 @@ HARMFUL: dict[str, tuple[Callable[..., Any], *tuple[Any, ...]]] = {
     )
 } | {
     "stop": (calls, "stop"),
+    "close": (calls, "close"),
     "shutdown_asyncgens": (calls, "shutdown_asyncgens"),
     "shutdown_default_executor": (calls, "shutdown_default_executor"),
     "set_default_executor": (calls, "set_default_executor"),

@@ -28,6 +28,7 @@ async def let_begin() -> None:
 
 
 _REFUSED: Final = (
+    "close",
     "set_default_executor",
     "set_task_factory",
     "shutdown_asyncgens",
