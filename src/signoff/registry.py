@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from signoff.engine.calls import StepCall
 from signoff.engine.execution import Execution, Program
 from signoff.engine.functions import home_of
 from signoff.engine.timers import Duty
-from signoff.errors import RegistrationError, UnknownWorkflow
+from signoff.engine.unawaited import CHECKED, Unawaited, unawaited
+from signoff.errors import NotAwaited, RegistrationError, UnknownWorkflow
 from signoff.names import check_text
 from signoff.own_logs import own_logger
 from signoff.people.answers import unclear_outcome
@@ -72,7 +74,14 @@ class WorkflowProgram:
         """Return what the journal keeps of arguments that would be read otherwise each time; None: nothing."""
         return codec.settled_arguments(arguments, self.function)
 
+    @functools.cached_property
+    def unawaited(self) -> Sequence[Unawaited]:
+        """The calls of the user's own async functions that its code makes and never awaits."""
+        return unawaited([self.function, *getattr(self.function, CHECKED, ())])
+
     async def _body(self, context: Context, arguments: str) -> Any:
+        for call in self.unawaited:
+            raise NotAwaited(f"run {context.run_id!r}", *call)
         args, kwargs = codec.decode_arguments(arguments, self.function)
         run_as(context)
         return await run_body(self.function, context, args, kwargs)
@@ -253,6 +262,8 @@ class Registry:
                     log.warning("workflow %r cannot be described: %s", program.name, error)
                 else:
                     yield described
+                for call in program.unawaited:
+                    log.error("no run of it can go on: %s", NotAwaited(f"workflow {program.name!r}", *call))
 
     def function(self, workflow: Callable[..., Any] | str) -> Callable[..., Any] | None:
         """Return the newest function of a workflow's name; None if it is not registered."""

@@ -47,6 +47,7 @@ from signoff.agents.deps import Copy, GivenDeps
 from signoff.agents.dynamic import facts_of, witness
 from signoff.agents.gate import ASSIGNEES, Gate
 from signoff.agents.held import GIVEN_MODEL, held, hold, let_go
+from signoff.agents.missed import check_awaits
 from signoff.agents.pausing import INSTEAD, without_pauses
 from signoff.agents.predicates import asking_on_failure
 from signoff.agents.ran import EDITED, as_edited
@@ -293,9 +294,14 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         )
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
-        """Return the toolset with tools that run as steps, with the arguments that were decided on."""
+        """Return the toolset with tools that run as steps, with the arguments that were decided on.
+
+        Raises:
+            NotAwaited: A tool calls an async function without an await.
+        """
         if not self.in_durable_context:
             return super().get_wrapper_toolset(toolset)
+        check_awaits(self.name, toolset, self.approvals, self._deps)
         checked = asking_on_failure(toolset, self.name, self.operators).visit_and_replace(
             AsApproved[AgentDepsT]
         )

@@ -18,6 +18,8 @@ from pydantic_ai import RunContext
 from pydantic_ai.toolsets import AbstractToolset, DynamicToolset, ToolsetTool, WrapperToolset
 
 from signoff.agents.arguments import Arguments
+from signoff.agents.missed import check_awaits
+from signoff.engine.scope import current_attempt
 from signoff.errors import NotAsApproved
 from signoff.people.edits import is_same
 
@@ -112,6 +114,8 @@ class _Witnessed:
             return None
         found = self._known.get(id(cast("object", made)))
         if found is None or found.wrapped is not made:
+            if current_attempt.get(None) is not None:
+                check_awaits(None if ctx.agent is None else ctx.agent.name, made)
             found = self._known[id(cast("object", made))] = _Witness(made)
         return found
 

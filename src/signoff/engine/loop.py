@@ -464,6 +464,16 @@ def calling_line(frame: FrameType | None, *, is_own: bool = False) -> str:
     return _line(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
 
 
+def is_own_file(file: str) -> bool:
+    """Whether a file is Signoff's."""
+    return file.startswith(_PACKAGE)
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file is of Python, of an installed package or of Signoff, and not the user's own."""
+    return file.startswith((_PACKAGE, *_FOREIGN, "<frozen"))
+
+
 def line_in(code: CodeType, instruction: int) -> str:
     """Name the line of an instruction."""
     lines = (line for start, end, line in code.co_lines() if start <= instruction < end)

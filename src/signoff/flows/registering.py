@@ -9,6 +9,7 @@ from signoff import codec
 from signoff.client import App
 from signoff.context import Context
 from signoff.engine.execution import RESULT_LIMIT
+from signoff.engine.unawaited import CHECKED
 from signoff.errors import RegistrationError
 from signoff.flows.errors import MissingResource
 from signoff.flows.flow import Flow
@@ -50,6 +51,7 @@ def register(
 
     execution.__name__ = execution.__qualname__ = flow.name
     setattr(execution, RESULT_LIMIT, codec.MAX_CARRIED)
+    setattr(execution, CHECKED, _functions(flow))
     execution.__doc__ = f"An execution of flow {flow.name!r}."
     execution.__annotations__ = {
         "ctx": Context,
@@ -58,6 +60,13 @@ def register(
         "return": flow.output,
     }
     return execution
+
+
+def _functions(flow: Flow) -> list[object]:
+    """Return the functions that an execution calls, those of the flows within included."""
+    chunks = (chunk.function for chunk in flow.chunks.values())
+    inner = (each for within in flow.flows.values() for each in _functions(within))
+    return [*chunks, *flow.conditions.values(), *inner]
 
 
 def _required(flow: Flow) -> set[str]:

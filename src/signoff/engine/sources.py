@@ -1,0 +1,395 @@
+"""The source of functions: which calls they make without an await, as their files have it.
+
+A file is read once. Only small records of its functions are kept.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType
+from typing import Any, Final, NamedTuple
+
+Chain = tuple[str, ...]
+"""A name with its attributes: ``("approvals", "ask")`` of ``approvals.ask``."""
+
+Span = tuple[int, int, int, int]
+"""The first and the last line, then the first and the last column, as ``CodeType.co_positions`` has them."""
+
+DROPPED: Final = "was never awaited"
+ASKED: Final = "was asked whether it is true, without an await: it always is"
+COMPARED: Final = "was compared, without an await"
+FORMATTED: Final = "was made a text, without an await"
+
+_MOST_FILES: Final = 512
+_MOST_CODES: Final = 16_384
+_LONGEST: Final = 100
+"""How much of a call is shown, in characters."""
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_ITEMS: Final = (ast.List, ast.Tuple, ast.Set)
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+
+_CONSUMERS: Final = {
+    "bool": ASKED,
+    "str": FORMATTED,
+    "repr": FORMATTED,
+    "format": FORMATTED,
+    "print": FORMATTED,
+}
+"""Builtins that use their argument as a value."""
+
+
+class Result(NamedTuple):
+    """An expression that is a call, or what an await of a call gives.
+
+    Attributes:
+        chain: What is called.
+        awaits: How often the result is awaited.
+    """
+
+    chain: Chain
+    awaits: int
+
+
+class Use(NamedTuple):
+    """A place at which a result is used as a value, or not at all.
+
+    Attributes:
+        result: The result.
+        how: What becomes of it.
+        span: Where it is.
+        builtin: The builtin that uses it, if that name is not another function's; None: a part of the language.
+    """
+
+    result: Result
+    how: str
+    span: Span
+    builtin: str | None
+
+
+class Source(NamedTuple):
+    """What the source of one function says.
+
+    Attributes:
+        parameters: The names of its parameters by position.
+        bound: The names that are its own, not those of code around it.
+        rebound: Those of them that it, or a function within it, sets.
+        functions: Those of them that are surely one function, defined in it without a decorator: the first line.
+        uses: The results that it uses without an await.
+        returns: What it returns, if that is a result at each of its returns and it has one at its end.
+    """
+
+    parameters: Sequence[str]
+    bound: frozenset[str]
+    rebound: frozenset[str]
+    functions: dict[str, int]
+    uses: Sequence[Use]
+    returns: Sequence[Result]
+
+
+_WITHOUT_AWAIT: Final = (
+    r"(?<!await )(?<!yield )(?<!from )(?<!def )(?<![\w.])(?:\w+\.)*(?:{0})\s*\("
+    r"|filter\(\s*(?:\w+\.)*(?:{0})\b"
+)
+
+_Functions = dict[tuple[str, int], list[Source]]
+
+_files: dict[str, tuple[int, _Functions]] = {}  # with a hash of the file's text, which may change
+
+# By identity: equal code of two files is not the same. The code is kept, so that its id stays its own.
+_known: dict[int, tuple[CodeType, Sequence[Source]]] = {}
+
+
+def sources_of(code: CodeType, module: dict[str, Any]) -> Sequence[Source]:
+    """Return what the source of a function's code says: several of lambdas on one line; none if it is not there.
+
+    Args:
+        code: The code.
+        module: The names of its module: a loader among them may have the source.
+    """
+    known = _known.get(id(code))
+    if known is None:
+        if len(_known) >= _MOST_CODES:
+            _known.clear()
+        found = _functions_in(code.co_filename, module).get((code.co_name, code.co_firstlineno), ())
+        _known[id(code)] = known = (code, found)
+    return known[1]
+
+
+def _functions_in(file: str, module: dict[str, Any]) -> _Functions:
+    linecache.checkcache(file)
+    text = "".join(_lines_of(file, module))
+    known = _files.get(file)
+    if known is None or known[0] != hash(text):
+        if len(_files) >= _MOST_FILES:
+            _files.clear()
+        _files[file] = known = (hash(text), _read(text))
+    return known[1]
+
+
+def _lines_of(file: str, module: dict[str, Any]) -> Sequence[str]:
+    try:
+        return linecache.getlines(file, module)
+    except Exception:  # of the module's loader
+        return ()
+
+
+def _read(text: str) -> _Functions:
+    found: _Functions = {}
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+        shared = [
+            (node.lineno, name) for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names
+        ]
+        for node in nodes:
+            if isinstance(node, _FUNCTIONS):
+                name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+                found.setdefault((name, first_line(node)), []).append(_Reader(node, shared).source())
+    except (SyntaxError, ValueError, RecursionError):  # no Python, such as a template that was compiled
+        return {}
+    return found
+
+
+def calls_one_of(code: CodeType, module: dict[str, Any], names: Iterable[str]) -> bool:
+    """Whether the source of a function may call one of these without an await: a quick look that parses nothing."""
+    lines = _lines_of(code.co_filename, module)
+    last = max((line for each in with_inner(code) for *_, line in each.co_lines() if line), default=0)
+    text = "".join(lines[code.co_firstlineno - 1 : last + 1])
+    return re.search(_WITHOUT_AWAIT.format("|".join(map(re.escape, names))), text) is not None
+
+
+def text_of(code: CodeType, use: Use) -> str:
+    """Return the source of a use, shortened."""
+    first, last, begin, end = use.span
+    lines = [each.encode() for each in linecache.getlines(code.co_filename)[first - 1 : last]]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][begin:]
+    text = " ".join(b"".join(lines).decode(errors="replace").split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def first_line(node: _Function) -> int:
+    """Return the line at which a function's code begins: that of its first decorator."""
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+class _Reader:
+    """Reads one function, without the functions within it.
+
+    Args:
+        node: The function.
+        shared: The names that functions set for those around them, with the lines that say so.
+    """
+
+    def __init__(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, shared: Sequence[tuple[int, str]]
+    ) -> None:
+        self._node = node
+        self._bound: set[str] = set()
+        self._defined: dict[str, list[int]] = {}
+        last = node.end_lineno or 0
+        self._shared = {name for line, name in shared if node.lineno <= line <= last}
+        self._uses: list[Use] = []
+        self._returns: list[ast.expr | None] = []
+
+    def source(self) -> Source:
+        node = self._node
+        arguments = node.args
+        by_position = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+        others = (*arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+        given = {*by_position, *(each.arg for each in others if each is not None)}
+        given.update(each.name for each in getattr(node, "type_params", ()))
+        body = [node.body] if isinstance(node, ast.Lambda) else node.body
+        for each in body:
+            self._visit(each)
+        functions = {
+            name: lines[0]
+            for name, lines in self._defined.items()
+            if len(lines) == 1 and name not in self._bound | self._shared | given
+        }
+        rebound = frozenset({*self._bound, *self._defined})
+        return Source(
+            by_position,
+            rebound | given,
+            rebound,
+            functions,
+            self._uses,
+            self._results(),
+        )
+
+    def _results(self) -> Sequence[Result]:
+        node = self._node
+        if isinstance(node, ast.Lambda):
+            returns: list[ast.expr | None] = [node.body]
+        elif isinstance(node.body[-1], ast.Return):
+            returns = self._returns
+        else:
+            return ()
+        found = [None if each is None else _result_of(each) for each in returns]
+        return [each for each in found if each is not None] if None not in found else ()
+
+    def _visit(self, node: ast.AST) -> None:
+        for used, how, builtin in _used_in(node):
+            self._use(used, how, builtin)
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                if node.decorator_list:
+                    self._bound.add(node.name)
+                self._defined.setdefault(node.name, []).append(first_line(node))
+                for each in (*node.decorator_list, node.args):
+                    self._visit_all(each)
+                return
+            case ast.Lambda():
+                self._visit_all(node.args)
+                return
+            case ast.ClassDef(name=name):
+                self._bound.add(name)
+                for each in ast.walk(node):  # its body has names of its own, and its methods do not see them
+                    self._bind(each)
+                return
+            case ast.Return(value=value):
+                self._returns.append(value)
+            case _:
+                pass
+        self._bind(node)
+        for each in ast.iter_child_nodes(node):
+            self._visit(each)
+
+    def _visit_all(self, node: ast.AST) -> None:
+        for each in ast.iter_child_nodes(node) if isinstance(node, ast.arguments) else [node]:
+            if not isinstance(each, ast.arg):
+                self._visit(each)
+
+    def _bind(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                self._bound.add(name)
+            case ast.alias():
+                self._bound.add((node.asname or node.name).partition(".")[0])
+            case (
+                ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+            ):
+                self._bound.add(name)
+            case ast.MatchMapping(rest=str(name)):
+                self._bound.add(name)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                self._bound.update(names)
+            case _:
+                pass
+
+    def _use(self, node: ast.expr, how: str, builtin: str | None) -> None:
+        """Note each result that may be the value of an expression."""
+        match node:
+            case ast.NamedExpr(value=value) if how != DROPPED:
+                self._use(value, how, builtin)
+            case ast.IfExp(body=body, orelse=orelse):
+                self._use(body, how, builtin)
+                self._use(orelse, how, builtin)
+            case ast.BoolOp(values=[*_, last]):
+                self._use(last, how, builtin)
+            case ast.List() | ast.Tuple() | ast.Set() if how == DROPPED:
+                for each in node.elts:
+                    self._use(each, how, builtin)
+            case ast.ListComp(elt=item) | ast.SetComp(elt=item) if how == DROPPED:
+                self._use(item, how, builtin)
+            case _:
+                result = _result_of(node)
+                if result is not None:
+                    self._uses.append(Use(result, how, _span(node), builtin))
+
+
+def _used_in(node: ast.AST) -> Iterator[tuple[ast.expr, str, str | None]]:
+    """Yield the expressions that a node itself uses as values, or drops."""
+    match node:
+        case ast.Expr(value=value):
+            yield value, DROPPED, None
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+            yield test, ASKED, None
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield operand, ASKED, None
+        case ast.BoolOp(values=[*tested, _]):
+            yield from ((each, ASKED, None) for each in tested)
+        case ast.comprehension(ifs=tests):
+            yield from ((each, ASKED, None) for each in tests)
+        case ast.match_case(guard=ast.expr() as guard):
+            yield guard, ASKED, None
+        case ast.Match(subject=subject) if not any(map(_captures, node.cases)):
+            yield subject, COMPARED, None
+        case ast.Compare(left=left, comparators=others):
+            yield from ((each, COMPARED, None) for each in (left, *others))
+        case ast.FormattedValue(value=value):
+            yield value, FORMATTED, None
+        case ast.Call(func=ast.Name(id=name), args=args):
+            yield from ((each, how, name) for each, how in _consumed(name, args))
+        case _:
+            pass
+
+
+def _captures(case: ast.match_case) -> bool:
+    return any(isinstance(each, ast.MatchAs | ast.MatchStar) and each.name for each in ast.walk(case.pattern))
+
+
+def _consumed(name: str, args: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
+    if (how := _CONSUMERS.get(name)) is not None:
+        yield from ((each, how) for each in args)
+    elif name in ("any", "all") and len(args) == 1:
+        (items,) = args
+        if isinstance(items, _ITEMS):
+            yield from ((each, ASKED) for each in items.elts)
+        elif isinstance(items, _COMPREHENSIONS):
+            yield items.elt, ASKED
+    elif name == "filter" and len(args) == 2:
+        predicate = args[0]
+        if isinstance(predicate, ast.Lambda):
+            yield predicate.body, ASKED
+        else:
+            yield ast.copy_location(ast.Call(predicate, [], []), predicate), ASKED
+
+
+def _result_of(node: ast.expr) -> Result | None:
+    awaits = 0
+    while isinstance(node, ast.Await):
+        node, awaits = node.value, awaits + 1
+    chain = _chain_of(node.func) if isinstance(node, ast.Call) else None
+    return None if chain is None else Result(chain, awaits)
+
+
+def _chain_of(node: ast.expr) -> Chain | None:
+    attributes: list[str] = []
+    while isinstance(node, ast.Attribute):
+        attributes.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(attributes)) if isinstance(node, ast.Name) else None
+
+
+def _span(node: ast.expr) -> Span:
+    return (node.lineno, node.end_lineno or 0, node.col_offset, node.end_col_offset or 0)
+
+
+def is_in(code: CodeType, use: Use) -> bool:
+    """Whether a code has a use: its file may have changed since, and code that never runs is left out."""
+    return use.span in _spans(code) if len(use.result.chain) == 1 else use.span[1::2] in _ends(code)
+
+
+def _spans(code: CodeType) -> set[Any]:
+    return {span for each in with_inner(code) for span in each.co_positions()}
+
+
+def _ends(code: CodeType) -> set[Any]:
+    """Python says that the call of a method begins at the method's name."""
+    return {span[1::2] for each in with_inner(code) for span in each.co_positions()}
+
+
+def with_inner(code: CodeType) -> Iterable[CodeType]:
+    """Yield a code and all codes within."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from with_inner(each)
