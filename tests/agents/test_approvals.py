@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, RunContext
+from pydantic_ai import Agent, RunContext, ToolOutput
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
 from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 from pydantic_ai.tools import ToolDefinition
@@ -737,3 +737,27 @@ async def test_a_name_in_approvals_that_is_no_tools_is_warned_of_once(
     (warned,) = [each for each in caplog.messages if "approvals" in each]
     assert warned.startswith("agent 'tidy': approvals= names 'remvoe', which none of its tools is called now")
     assert warned.endswith("There are: remove")
+
+
+@pytest.mark.parametrize("approvals", [["transfer"], {"transfer": True}])
+@in_asyncio
+async def test_an_approval_of_an_output_tool_is_refused_since_nobody_would_be_asked(approvals: Any) -> None:
+    paid: list[int] = []
+
+    def transfer(cents: int) -> int:
+        paid.append(cents)
+        return cents
+
+    script = Script(calls(("transfer", {"cents": 7})))
+    output = ToolOutput(transfer, name="transfer")
+    agent = Agent(script.model, name="a", output_type=output, capabilities=[Durable(approvals=approvals)])
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def work(ctx: Context) -> Any:
+        return (await agent.run("go")).output
+
+    async with environment(app) as env:
+        with pytest.raises(RegistrationError, match="'transfer', an output tool, which is not asked about"):
+            await env.run(work)
+    assert paid == []

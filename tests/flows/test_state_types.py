@@ -127,3 +127,28 @@ class Unreadable(TypedDict):
 def test_what_declares_no_state_is_refused(state: Any) -> None:
     with pytest.raises(RegistrationError, match="flow 'f'"):
         Flow("f", state=state)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@in_asyncio
+async def test_what_is_read_and_changed_in_place_is_not_written(is_new: bool) -> None:
+    flow = Flow("refund", auto_close_timeout=0.0)
+
+    @flow.chunk
+    def begin(data: Data[Any]) -> None:
+        data.set_state("lines", [1])
+
+    @flow.chunk
+    def change(data: Data[Any]) -> None:
+        if is_new:
+            data.set_state("lines", [1])
+        data.append_state("others", [1])
+        data.get_state("lines").append(2)
+        data.get_state("others")[0].append(2)
+
+    flow.to(begin).to(change)
+    app = Signoff(MemoryStore())
+    app.register(flow)
+    async with environment(app) as env:
+        execution = await Executions(env.client, "refund").start(id="e")
+        assert await execution.result() == {"lines": [1], "others": [[1]]}

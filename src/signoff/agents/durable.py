@@ -59,7 +59,7 @@ from signoff.context import Context, current_context
 from signoff.engine.retry import RetryPolicy
 from signoff.engine.scope import current_attempt
 from signoff.engine.step_options import check_retry
-from signoff.errors import NotSerializable, OutsideWorkflow
+from signoff.errors import NotSerializable, OutsideWorkflow, RegistrationError
 from signoff.own_logs import own_logger
 from signoff.people.edits import is_same
 from signoff.people.responders import check_names
@@ -315,6 +315,23 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             return tool_defs
         self._warn_of_unknown([each.name for each in tool_defs])
         return [_asked_here(each) if each.defer else each for each in tool_defs]
+
+    async def prepare_output_tools(
+        self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]
+    ) -> list[ToolDefinition]:
+        """Refuse approvals of output tools.
+
+        Raises:
+            RegistrationError: ``approvals`` names one. They are workflow code, which asks by itself.
+        """
+        if self.in_durable_context:
+            for name in names_in(self.approvals):
+                if any(each.name == name for each in tool_defs):
+                    raise RegistrationError(
+                        f"agent {self.name!r}: approvals= names {name!r}, an output tool, which is not asked about: "
+                        "ask in its function with current_context().wait_for_user(...), or make it a tool"
+                    )
+        return tool_defs
 
     def _warn_of_unknown(self, tools: Sequence[str]) -> None:
         """A slip of the pen in a name would have nobody asked."""

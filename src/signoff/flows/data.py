@@ -350,7 +350,9 @@ class Data(Generic[T]):
         size = grown(before, what, key, value)
         growth = self._growth + size - before
         room.grow(self._around.owner, growth)
-        written(self._state, [write])
+        written(
+            self._state, [(what, key, copied(value))]
+        )  # what is read may be changed in place, a write may not
         self._sizes[key], self._growth = size, growth
         self._typed.forget(key)
         self.record.writes.append(write)
