@@ -164,6 +164,7 @@ class HttpBackend:
             "group": which.group,
             "parent_id": which.parent_id,
             "session_id": which.session_id,
+            "suspended": which.suspended,
         }
         return await self._list(Run, "/v1/runs", query, after, limit)
 

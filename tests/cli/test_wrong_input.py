@@ -26,6 +26,7 @@ WRONG: list[tuple[str, int, str]] = [
     # what the shell is told
     ("nonsense", USAGE, "No such command 'nonsense'; see: signoff --help"),
     ("runs --state sleeping", USAGE, "'sleeping' is not one of"),
+    ('runs --workflow " "', USAGE, "workflow: it is empty, and nothing has an empty one; leave it out"),
     ("runs --limit 0", USAGE, "0 is not in the range"),
     ("runs --after xyz", USAGE, "'xyz' is no page of this list"),
     ("show", USAGE, "Missing argument 'RUN'; see: signoff show --help"),
@@ -112,6 +113,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("start add --id known --arg 2", CONFLICT, "id 'known' is taken"),
     ("retry known", CONFLICT, "cannot retry it"),
     # code that cannot be loaded
+    ("worker orders:app --retain-days 1e300", USAGE, "1e+300 is not in the range 0<x<=36500"),
     ("worker orders", USAGE, "'orders' does not name an app: give module:app, as in orders:app"),
     ("worker orders.py:app", USAGE, "give the module, as in orders:app"),
     ("worker nowhere:app", USAGE, "no module 'nowhere' in"),

@@ -30,6 +30,7 @@ from signoff.cli.values import Number
 from signoff.cli.working import WorkerOptions, opened, work
 from signoff.engine import own_tasks
 from signoff.engine.collector import relax_collector
+from signoff.engine.retention import MOST_DAYS
 from signoff.engine.worker import HOT_RUNS
 from signoff.errors import InvalidValue
 from signoff.logs import LogFormat, formatter
@@ -49,7 +50,7 @@ _ADDRESS = click.argument("address", metavar="MODULE:APP")
 _retain = click.option(
     "--retain-days",
     "retention_days",
-    type=Number(min=0, min_open=True),
+    type=Number(min=0, min_open=True, max=MOST_DAYS),
     help="Delete runs so many days after their end.  [default: never]",
 )
 

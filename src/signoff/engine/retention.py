@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.own_logs import own_logger
@@ -16,6 +17,9 @@ LOOK_EVERY_SECONDS = 600.0
 AT_ONCE = 50  # in one transaction
 REST = 4  # times as long as the last transaction took: others come first
 DAY_SECONDS = 86_400.0
+MOST_DAYS: Final = 36_500
+"""The longest time for which something is kept. What is longer is a slip: a unit, or an exponent."""
+
 UNANNOUNCED_DAYS = 7.0
 
 
@@ -37,12 +41,16 @@ class Retention:
             after a worker last announced them, and for ``UNANNOUNCED_DAYS`` at least.
 
     Raises:
-        InvalidValue: That is no number of days above 0.
+        InvalidValue: That is no number of days above 0, or more than ``MOST_DAYS``.
     """
 
     def __init__(self, store: Store, days: float) -> None:
         if not 0 < days < math.inf:
             raise InvalidValue("retention_days", f"{days} is no number of days above 0")
+        if days > MOST_DAYS:
+            raise InvalidValue(
+                "retention_days", f"{days:g} is more than {MOST_DAYS:,} days; leave it out to keep everything"
+            )
         self._store = store
         self._seconds = days * DAY_SECONDS
 

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from signoff.errors import NotAllowed, NotFound
 from signoff.records import AuditEvent, Seal
 from signoff.server.actors import ActorOf
-from signoff.server.bodies import Text
+from signoff.server.bodies import ExactRoute, Text
 from signoff.server.examples import EVENT, SEAL, example
 from signoff.server.replies import After, Limit, Seq, reply, reply_page
 from signoff.server.responses import gives, gives_page, gives_text
@@ -25,7 +25,7 @@ from signoff.wire import to_wire
 
 AT_ONCE = 500
 
-router = APIRouter(prefix="/v1/audit", tags=["audit"])
+router = APIRouter(prefix="/v1/audit", tags=["audit"], route_class=ExactRoute)
 
 
 @router.get("", responses=gives_page(AuditEvent, NotFound, NotAllowed))

@@ -1,14 +1,18 @@
-"""Bodies of requests: read up to a limit before anybody parses them, and refused if they say too much."""
+"""What requests say: bodies are read up to a limit, and what a route does not take is refused."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Coroutine
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from fastapi import Request
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -56,15 +60,54 @@ class Body(BaseModel):
 
 
 class ExactRoute(APIRoute):
-    """A route that refuses a body in which an object has one key twice: who passed it on may have read another one."""
+    """A route that refuses what it would have to pass over, or to choose from.
+
+    That is a query parameter that it does not have, one that is given twice and is not a list, and a body in which an
+    object has one key twice: who passed it on may have read another one.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        taken = _query_parameters(self.dependant)
 
         async def handle_exactly(request: Request) -> Response:
+            if request.scope["query_string"]:
+                _check_query(request.query_params, taken)
             return await handle(_ExactRequest(request.scope, request.receive))
 
         return handle_exactly
+
+
+def _query_parameters(dependant: Dependant) -> dict[str, bool]:
+    """Return the query parameters of a route and its dependencies by name, and whether they are lists."""
+    taken = {each.alias: _is_list(each.field_info.annotation) for each in dependant.query_params}
+    for inner in dependant.dependencies:
+        taken |= _query_parameters(inner)
+    return taken
+
+
+def _is_list(annotation: Any) -> bool:
+    """Whether a type, or one of a union, is a list."""
+    return get_origin(annotation) is list or any(
+        _is_list(each) for each in get_args(annotation) if get_origin(annotation) in (Union, UnionType)
+    )
+
+
+def _check_query(query: QueryParams, taken: dict[str, bool]) -> None:
+    """Raises RequestValidationError."""
+    problems: list[dict[str, Any]] = []
+    for name, times in Counter(name for name, _ in query.multi_items()).items():
+        if name not in taken:
+            known = f"it has {', '.join(sorted(taken))}" if taken else "it has none"
+            problems.append(_refused(name, f"this route has no such parameter; {known}"))
+        elif times > 1 and not taken[name]:
+            problems.append(_refused(name, f"it is given {times} times; give it once"))
+    if problems:
+        raise RequestValidationError(problems)
+
+
+def _refused(parameter: str, message: str) -> dict[str, Any]:
+    return {"type": "parameter", "loc": ("query", parameter), "msg": message}
 
 
 class _ExactRequest(Request):

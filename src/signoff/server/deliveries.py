@@ -7,14 +7,14 @@ from starlette.responses import Response
 
 from signoff.deliveries import Delivery, DeliveryState
 from signoff.errors import NotFound
-from signoff.server.bodies import Text
+from signoff.server.bodies import ExactRoute, Text
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.responses import gives, gives_page
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import DeliveryFilter
 
-router = APIRouter(prefix="/v1/deliveries", tags=["notifications"])
+router = APIRouter(prefix="/v1/deliveries", tags=["notifications"], route_class=ExactRoute)
 
 
 @router.get("", responses=gives_page(Delivery))

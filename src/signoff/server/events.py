@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from signoff.errors import NotFound
 from signoff.records import Entry, LiveText, Run
+from signoff.server.bodies import ExactRoute
 from signoff.server.examples import RECORDS
 from signoff.server.ids import Id
 from signoff.server.replies import Seq
@@ -19,7 +20,7 @@ from signoff.server.responses import gives_text
 from signoff.server.services import Services, ServicesOf
 from signoff.wire import to_wire
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"])
+router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=ExactRoute)
 
 _EXAMPLE = f"id: 1\ndata: {to_json(to_wire(RECORDS[Entry])).decode()}\n\nevent: end\ndata: {{}}\n\n"
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from signoff.errors import LoginFailed, NotFound, ProviderUnavailable
 from signoff.server.actors import ActorOf
+from signoff.server.bodies import ExactRoute
 from signoff.server.examples import example
 from signoff.server.login_door import LoginDoor, own_path, page
 from signoff.server.replies import reply
@@ -75,7 +76,6 @@ async def log_out(request: Request, door: DoorOf) -> Response:
     return answer
 
 
-@router.get("/v1/me", responses=gives(Me))
 async def who_am_i(services: ServicesOf, actor: ActorOf) -> Response:
     """Say who sends this request, and what they are. Where the server asks nobody, ``user_id`` is null."""
     person, identity = actor.person, actor.identity
@@ -88,3 +88,6 @@ async def who_am_i(services: ServicesOf, actor: ActorOf) -> Response:
             "namespace": services.store.namespace,
         }
     )
+
+
+router.add_api_route("/v1/me", who_am_i, responses=gives(Me), route_class_override=ExactRoute)

@@ -161,11 +161,13 @@ async def list_runs(
     group: Text | None = None,
     parent_id: Text | None = None,
     session_id: Text | None = None,
+    suspended: Annotated[bool | None, Query(description="Only those that wait for an operator")] = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
     """List runs, newest first."""
-    which = RunFilter(frozenset(state) if state else None, workflow, group, parent_id, session_id)
+    states = frozenset(state) if state else None
+    which = RunFilter(states, workflow, group, parent_id, session_id, suspended)
     return reply_page(await services.backend.list_runs(which, after=after, limit=limit))
 
 

@@ -7,12 +7,13 @@ from starlette.responses import Response
 
 from signoff.errors import NotFound
 from signoff.records import Session
+from signoff.server.bodies import ExactRoute
 from signoff.server.ids import Id
 from signoff.server.replies import After, Limit, reply_page, reply_with
 from signoff.server.responses import gives, gives_page
 from signoff.server.services import ServicesOf
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=ExactRoute)
 
 
 @router.get("", responses=gives_page(Session))

@@ -7,12 +7,13 @@ from starlette.responses import Response
 
 from signoff.records import WorkerInfo
 from signoff.server.actors import ActorOf
+from signoff.server.bodies import ExactRoute
 from signoff.server.replies import reply
 from signoff.server.responses import gives_page
 from signoff.server.services import ServicesOf
 from signoff.wire import to_wire
 
-router = APIRouter(prefix="/v1/workers", tags=["workers"])
+router = APIRouter(prefix="/v1/workers", tags=["workers"], route_class=ExactRoute)
 
 
 @router.get("", responses=gives_page(WorkerInfo))

@@ -6,13 +6,13 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from signoff.records import WorkflowInfo
-from signoff.server.bodies import Text
+from signoff.server.bodies import ExactRoute, Text
 from signoff.server.replies import After, Limit, reply_page
 from signoff.server.responses import gives_page
 from signoff.server.services import ServicesOf
 from signoff.stores.paging import WorkflowFilter
 
-router = APIRouter(prefix="/v1/workflows", tags=["workflows"])
+router = APIRouter(prefix="/v1/workflows", tags=["workflows"], route_class=ExactRoute)
 
 
 @router.get("", responses=gives_page(WorkflowInfo))

@@ -228,6 +228,13 @@ def check_text(field: str, text: str | None) -> None:
         raise InvalidValue(field, "it has half of a surrogate pair, which is no Unicode text") from None
 
 
+def check_chosen(field: str, text: str | None) -> None:
+    """Raise InvalidValue for a text that a list is to be chosen by, and that nothing can have. None chooses all."""
+    check_text(field, text)
+    if text is not None and not text.strip():
+        raise InvalidValue(field, "it is empty, and nothing has an empty one; leave it out to list all")
+
+
 def check_token(new: NewToken) -> None:
     """Raise InvalidValue for a token that not every store could keep, or whose hash is none."""
     for field in ("id", "subject", "question_id", "label", "created_by"):

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from signoff.deliveries import DeliveryState
 from signoff.errors import InvalidValue
 from signoff.records import PromiseKind, PromiseState, RunState, TokenKind
-from signoff.stores.limits import check_text
+from signoff.stores.limits import check_chosen, check_text
 
 T = TypeVar("T")
 
@@ -33,9 +33,9 @@ class RunFilter:
     suspended: bool | None = None
 
     def check(self) -> None:
-        """Raises InvalidValue: a text is none that a store could keep."""
+        """Raises InvalidValue: a text is blank, or none that a store could keep."""
         for name in ("workflow", "group", "parent_id", "session_id"):
-            check_text(name, getattr(self, name))
+            check_chosen(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,16 @@ class PromiseFilter:
         """Raise InvalidValue if ``answerable_by`` is asked of anything but pending questions of all runs.
 
         Or ``workflow`` or ``group`` of anything but pending questions; or if there are more than ``MAX_NAMES`` names,
-        or a text is none that a store could keep.
+        or a text is blank, or none that a store could keep.
         """
-        check_text("run_id", self.run_id)
-        check_text("workflow", self.workflow)
-        check_text("group", self.group)
+        check_chosen("run_id", self.run_id)
+        check_chosen("workflow", self.workflow)
+        check_chosen("group", self.group)
         names = self.answerable_by or ()
         if len(names) > MAX_NAMES:
             raise InvalidValue("answerable_by", f"{len(names)} names are more than {MAX_NAMES}")
         for name in names:
-            check_text("answerable_by", name)
+            check_chosen("answerable_by", name)
         asked = (self.kind, self.state, self.run_id)
         if self.answerable_by is not None and asked != (PromiseKind.QUESTION, PromiseState.PENDING, None):
             raise InvalidValue("answerable_by", "it lists pending questions, and those of all runs")
@@ -92,9 +92,9 @@ class AuditFilter:
     run_id: str | None = None
 
     def check(self) -> None:
-        """Raises InvalidValue: a text is none that a store could keep."""
-        check_text("question_id", self.question_id)
-        check_text("run_id", self.run_id)
+        """Raises InvalidValue: a text is blank, or none that a store could keep."""
+        check_chosen("question_id", self.question_id)
+        check_chosen("run_id", self.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,9 @@ class TokenFilter:
     question_id: str | None = None
 
     def check(self) -> None:
-        """Raises InvalidValue: a text is none that a store could keep."""
-        check_text("kind", self.kind.value)
-        check_text("subject", self.subject)
-        check_text("question_id", self.question_id)
+        """Raises InvalidValue: a text is blank, or none that a store could keep."""
+        check_chosen("subject", self.subject)
+        check_chosen("question_id", self.question_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +120,9 @@ class DeliveryFilter:
     question_id: str | None = None
 
     def check(self) -> None:
-        """Raises InvalidValue: a text is none that a store could keep."""
-        check_text("channel", self.channel)
-        check_text("question_id", self.question_id)
+        """Raises InvalidValue: a text is blank, or none that a store could keep."""
+        check_chosen("channel", self.channel)
+        check_chosen("question_id", self.question_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +142,9 @@ class RuleFilter:
     session_id: str | None = None
 
     def check(self) -> None:
-        """Raises InvalidValue: a text is none that a store could keep."""
-        check_text("by", self.by)
-        check_text("tool", self.tool)
+        """Raises InvalidValue: a text is blank, or none that a store could keep."""
+        check_chosen("by", self.by)
+        check_chosen("tool", self.tool)
         check_text("session_id", self.session_id)
 
 
@@ -157,9 +156,9 @@ class WorkflowFilter:
     group: str | None = None
 
     def check(self) -> None:
-        """Raises InvalidValue: a text is none that a store could keep."""
-        check_text("name", self.name)
-        check_text("group", self.group)
+        """Raises InvalidValue: a text is blank, or none that a store could keep."""
+        check_chosen("name", self.name)
+        check_chosen("group", self.group)
 
 
 @dataclass(frozen=True, slots=True)
