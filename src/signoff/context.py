@@ -21,6 +21,8 @@ from signoff.engine.callee import callee_of
 from signoff.engine.calls import (
     ChildCall,
     DetachedCall,
+    OwnSignalCall,
+    OwnStepCall,
     ProgressCall,
     PromiseCall,
     SignalCall,
@@ -636,3 +638,13 @@ def current_context() -> Context:
 def run_as(context: Context) -> None:
     """Make ``context`` the current one of the code that runs from here on."""
     _running.set(context)
+
+
+def own_step(context: Context, name: str, function: Callable[[], Any], options: StepOptions) -> OwnStepCall:
+    """Make a step for code of Signoff: see ``OwnStepCall``."""
+    return OwnStepCall(context._execution, name, function, (), {}, options)  # pyright: ignore[reportPrivateUsage]
+
+
+def own_signal(context: Context, name: str) -> OwnSignalCall:
+    """Wait for a signal in code of Signoff: see ``OwnSignalCall``."""
+    return OwnSignalCall(context._execution, name, None, Any)  # pyright: ignore[reportPrivateUsage]

@@ -123,6 +123,12 @@ def cyclic_list() -> list[object]:
     return items
 
 
+def twice_cyclic_list() -> list[object]:
+    items: list[object] = []
+    items += [items, items]
+    return items
+
+
 def cyclic_model() -> Model:
     model = Model()
     model.it = [model]
@@ -230,6 +236,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "iterator in a model": (Lazy(numbers=[1, 2]), "value.numbers", "collect it into a list"),
     "model whose serializer fails": ([Broken(x=1)], "value[0]", "own serializer.*no such thing"),
     "list in itself": (cyclic_list(), "value[1].again", "contains itself"),
+    "list twice in itself": (twice_cyclic_list(), "value[0]", "contains itself"),
     "dataclass in itself": (cyclic_dataclass(), "value.client", "contains itself"),
     "model in itself": (cyclic_model(), "value.it[0]", "contains itself"),
     "too deep": (nested(101), "value" + "[0]" * 10, "deeper than 100 levels"),

@@ -19,14 +19,14 @@ from typing import Any
 
 import pytest
 
-from signoff import Context
+from signoff import Context, RunState, Signoff
 from signoff.engine import guard
 from signoff.errors import BusyLoop, NotInStep, WaitsForNothing
 from signoff.records import EntryKind
 from tests import forks
 from tests.engine.stubborn import LAYOUTS
 from tests.halves import sample
-from tests.support import fails, in_asyncio, journaled, new_app, running
+from tests.support import fails, in_asyncio, journal, journaled, new_app, rebuilt, running, until
 
 Code = Callable[[Context], Awaitable[Any]]
 
@@ -326,6 +326,44 @@ def test_code_that_makes_many_calls_at_once_may_take_time_for_each_but_has_an_en
     goes_on.set()
     thread.join()
     assert bool(watched.busy) is is_busy
+
+
+@pytest.mark.parametrize(("seconds", "is_busy"), [(2.0, False), (6.0, True)])
+@in_asyncio
+async def test_a_replay_may_take_as_long_as_its_journal_is_but_each_stretch_of_its_code_has_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, is_busy: bool
+) -> None:
+    app, clock, stretches = new_app(tmp_path), [1000.0], [0.0] * 10
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        for stretch in range(10):
+            await ctx.step("next", int)
+            if stretches[stretch]:
+                _compute(clock, stretches[stretch])
+        await ctx.wait_for_signal("go on")
+
+    async with running(app) as client:
+        await client.start(flow, id="r")
+        await until(app, lambda: _is_paused(app))
+        run, entries = await app.store.get_run("r"), await journal(app, "r")
+    stretches[:] = [2.0] * 10
+    stretches[4] = seconds
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(guard, "_processor_time", lambda thread: clock[0])
+    async with rebuilt(app, run, entries) as execution:
+        assert isinstance(execution.failure, BusyLoop) is is_busy
+
+
+async def _is_paused(app: Signoff) -> bool:
+    return (await app.store.get_run("r")).state is RunState.PAUSED
+
+
+def _compute(clock: list[float], seconds: float) -> None:
+    """Compute for some seconds, while the process is looked at twice."""
+    guard.interrupt_busy(5.0)
+    clock[0] += seconds
+    guard.interrupt_busy(5.0)
 
 
 @in_asyncio

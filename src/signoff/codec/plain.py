@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from math import isfinite
+from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
@@ -30,6 +31,34 @@ def to_plain(value: object, depth: int = 0) -> JsonValue:
     if type(value) in scalars.EXACT:
         return value  # pyright: ignore[reportReturnType]
     return _converter(type(value))(value, depth)
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether a dict or a list holds nothing but what JSON has, all exactly of its types.
+
+    Most results are such. It looks at each container, and leaves the rest to C.
+    """
+    items: Collection[Any] = value
+    if type(value) is dict:
+        if not _TEXT.issuperset(map(type, items)):
+            return False
+        items = cast("dict[str, Any]", value).values()
+    kinds = {*map(type, items)} - scalars.EXACT
+    if not kinds:
+        return depth < MAX_DEPTH
+    if depth >= MAX_DEPTH or not kinds <= _JSON:
+        return False
+    for item in items:  # stops at the first: a list that holds itself twice has no end otherwise
+        kind = cast("object", type(item))
+        if (kind is dict or kind is list) and not is_plain(item, depth + 1):
+            return False
+        if kind is float and not isfinite(item):
+            return False
+    return True
+
+
+_JSON: Final = frozenset({dict, list, float})
+_TEXT: Final = frozenset({str})
 
 
 def check_text(plain: JsonValue) -> None:

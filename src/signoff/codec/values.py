@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections import deque
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -17,7 +17,7 @@ from signoff.codec.annotations import Reader
 from signoff.codec.ciphers import is_encrypted
 from signoff.codec.difference import Comparison
 from signoff.codec.ordered import in_one_order, kind_of
-from signoff.codec.plain import check_text, to_plain
+from signoff.codec.plain import check_text, is_plain, to_plain
 from signoff.codec.refusals import Unfit, name_of, segment
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, SignoffError
 from signoff.own_logs import own_logger
@@ -34,6 +34,9 @@ with: many writes have made it, each of which had a limit."""
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (scalars.MAX_DIGITS + 1))
 
 _UNCHANGED = scalars.EXACT | {float}
+
+_HOLDERS: Final = (dict, list)
+_UNDECLARED: Final = (dict, list, dict[str, Any], list[Any])
 
 _LARGEST = 10**15
 _LONGEST = len(str(-_LARGEST))
@@ -60,9 +63,14 @@ def encode(value: object, *, path: str = "value", limit: int = MAX_BYTES) -> str
         type(value) is int and -_LARGEST < value < _LARGEST and limit >= _LONGEST
     ):  # an id or a count: most results of steps
         return repr(value)
+    return _written(value, path, limit)[0]
+
+
+def _written(value: object, path: str, limit: int) -> tuple[str, bool]:
+    """Write a value; also tells whether it is a dict or a list of nothing but what JSON has."""
+    plain = type(value) in _HOLDERS and is_plain(value)
     try:
-        plain = to_plain(value)
-        raw = _write(plain)
+        raw = _write(value if plain else to_plain(value))
     except Unfit as unfit:
         raise NotSerializable(*unfit.under(path)) from unfit.__cause__
     if len(raw) > limit:
@@ -70,8 +78,8 @@ def encode(value: object, *, path: str = "value", limit: int = MAX_BYTES) -> str
     text = raw.decode()
     if is_encrypted(text):
         # It only looks so: spelled in another way, it is not taken for it once there are keys.
-        return text.replace("s", "\\u0073", 1)
-    return text
+        return text.replace("s", "\\u0073", 1), plain
+    return text, plain
 
 
 def decode(text: str, annotation: object = Any, *, path: str = "value") -> Any:
@@ -127,11 +135,13 @@ def normalize(
         InvalidValue: As for ``decode``.
         PayloadTooLarge: As for ``encode``.
     """
-    text = encode(value, path=path, limit=limit)
     kind = type(value)
     if kind in _UNCHANGED and (annotation is Any or annotation is kind):
-        return text, value
+        return encode(value, path=path, limit=limit), value
+    text, is_plain_data = _written(value, path, limit)
     again = _read_back(value, text, annotation, path)
+    if is_plain_data and (annotation is Any or (_says_nothing(annotation) and type(again) is kind)):
+        return text, again
     if annotation is Any and _is_plain(value, again):
         return text, again
     compared = _compare(value, again, annotation, path)
@@ -140,6 +150,11 @@ def normalize(
     if not compared.converted:
         return text, again
     return _settle(text, again, annotation, path, limit)
+
+
+def _says_nothing(annotation: Any) -> bool:
+    """Whether a declared type says nothing of the parts of plain data."""
+    return annotation in _UNDECLARED
 
 
 def _read_back(value: object, text: str, annotation: object, path: str) -> Any:

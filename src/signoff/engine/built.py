@@ -6,17 +6,13 @@ import asyncio
 import gc
 import inspect
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, cast
 
 from signoff.engine.loop import calling_line, line_in
 from signoff.errors import NotAwaited
 
 if TYPE_CHECKING:
     from signoff.engine.execution import Execution
-
-
-AWAITS_ALL: Final = "AWAITS_ALL"
-"""The name of what a module of Signoff has that awaits each call it builds: no line of a user is looked for."""
 
 
 class MissingAwait(NotAwaited, AttributeError):
@@ -140,13 +136,11 @@ class Built(Awaited):
 
 
 def _users_frame(frame: FrameType | None, depth: int) -> FrameType | None:
-    """Return the innermost of so many frames that is not of Signoff; None if all are, or one awaits all it builds."""
+    """Return the innermost of so many frames that is not of Signoff; None if all are."""
     while frame is not None and depth:
         module = frame.f_globals.get("__name__")
         if type(module) is not str or module[:8] != "signoff.":
             return frame
-        if AWAITS_ALL in frame.f_globals:
-            return None
         frame = frame.f_back
         depth -= 1
     return None

@@ -119,9 +119,14 @@ def run(callback: Callback | TimerCallback, loop: asyncio.AbstractEventLoop) -> 
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
-        loop.call_exception_handler(
-            {"message": f"Exception in callback {callback!r}", "exception": error, "handle": callback}
-        )
+        report(callback, loop, error)
+
+
+def report(callback: Callback | TimerCallback, loop: asyncio.AbstractEventLoop, error: BaseException) -> None:
+    """Have ``loop`` report what a callback raised."""
+    loop.call_exception_handler(
+        {"message": f"Exception in callback {callback!r}", "exception": error, "handle": callback}
+    )
 
 
 def _shown(callback: Callback | TimerCallback) -> str:

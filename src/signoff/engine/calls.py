@@ -463,6 +463,22 @@ class StepCall(Call[Any]):
         return self
 
 
+class OwnStepCall(StepCall):
+    """A step of Signoff's own code, which surely awaits it. Its options were checked before, and say what to compare.
+
+    Its function has no arguments, and what that closes over is not looked at.
+    """
+
+    __slots__ = ()
+
+    def _build(self, execution: Execution) -> None:
+        self._execution = execution
+        self._is_begun = True  # no line of a user could forget to await it
+
+    def _given_now(self) -> None:
+        return None
+
+
 class PromiseCall(Call[Any]):
     """A promise that something outside settles."""
 
@@ -713,6 +729,16 @@ class SignalCall(Call[Any]):
         if entry.kind is EntryKind.COMPLETED and entry.state == PromiseState.TIMED_OUT:
             raise SignalTimeout(f"signal {self.name!r}", self.timeout or 0.0)
         return codec.decode(entry.value or "null", self.returns)
+
+
+class OwnSignalCall(SignalCall):
+    """One that Signoff's own code waits for, which surely awaits it."""
+
+    __slots__ = ()
+
+    def _build(self, execution: Execution) -> None:
+        self._execution = execution
+        self._is_begun = True
 
 
 class TimerCall(Call[None]):

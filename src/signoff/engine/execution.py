@@ -189,6 +189,38 @@ class Execution:
 
     def deliver(self, entry: Entry) -> None:
         """Give a journal entry to the code and run it until it waits again."""
+        self._hand_over(entry)
+        self._drive()
+
+    def deliver_some(self, entries: Sequence[Entry], index: int, stop: Callable[[int], bool]) -> int:
+        """Deliver entries one by one, on the running loop of this run: each costs less so.
+
+        Args:
+            entries: Entries of a journal.
+            index: Of the first to deliver.
+            stop: Whether an entry is not to be delivered.
+
+        Returns:
+            The index of the first entry that was not delivered.
+        """
+        main = self._main
+
+        def run() -> None:
+            nonlocal index
+            while True:
+                entry = entries[index]
+                index += 1
+                self._hand_over(entry)
+                self._turn()
+                if self.failure is not None or main is None or main.done() or stop(index):
+                    return
+                guard.begin_anew()
+
+        guard.drive(self, run)
+        self._end_turn()
+        return index
+
+    def _hand_over(self, entry: Entry) -> None:
         self.loop.advance(entry.at)
         if self.undelivered:
             self.undelivered -= 1
@@ -201,7 +233,6 @@ class Execution:
                 self._stop(entry)
             case _:
                 raise AssertionError(f"{entry.kind} is not delivered")
-        self._drive()
 
     def forget_settled(self) -> None:
         """Let go of calls that were issued and settled since the driver took some: of a long replay nearly all."""
@@ -522,9 +553,10 @@ class Execution:
                 guard.drive(self, self._turn)
             finally:
                 loop.leave(outside)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
         if self._main is None or not self._main.done():
-            if self.dropped is not None:
-                self.failure = self.failure or self.dropped
             return
         if not self.ended:
             self._end(self._main)
@@ -536,6 +568,8 @@ class Execution:
             self.loop.run_until_quiet()
         except Stuck as stuck:
             self.failure = self.failure or BusyLoop(self.run.id, "100,000 turns of its loop", stuck.where)
+        if self.dropped is not None and not (self._main is not None and self._main.done()):
+            self.failure = self.failure or self.dropped
 
     async def _run_to_end(self, arguments: str) -> Any:
         try:

@@ -35,7 +35,7 @@ from typing import Any, Final, NoReturn, Protocol, cast
 
 from signoff import private_names
 from signoff.engine.branches import current_branch
-from signoff.engine.callbacks import Callback, TimerCallback, run
+from signoff.engine.callbacks import Callback, TimerCallback, report
 from signoff.engine.generators import Generators, is_collecting
 from signoff.engine.scope import current_attempt, refused
 from signoff.errors import NotInStep, OutsideWorkflow
@@ -229,10 +229,13 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         turns = 0
         while ready:
             callback = ready.popleft()
-            try:
-                run(callback, self)
-            except (SystemExit, KeyboardInterrupt) as error:  # asyncio has them end its loop
-                self._contain(callback, error)
+            if not callback.is_cancelled:  # as ``callbacks.run`` does it, without a call for each
+                try:
+                    callback.within.run(callback.function, *callback.arguments)
+                except (SystemExit, KeyboardInterrupt) as error:  # asyncio has them end its loop
+                    self._contain(callback, error)
+                except BaseException as error:
+                    report(callback, self, error)
             turns += 1
             if turns >= TURNS_WITHOUT_WAITING + TURNS_OF_EACH * self.made:
                 raise Stuck(self._busiest_line())

@@ -94,12 +94,12 @@ async def _deliver(
 def _deliver_slice(execution: Execution, deliveries: Sequence[Entry], index: int) -> int:
     """Deliver an entry and some of those behind it; returns where the rest begins."""
     end = min(index + REPLAY_SLICE, len(deliveries))
+
+    def is_end(next_index: int) -> bool:
+        return next_index == end or _unkept(execution, deliveries[next_index]) is not None
+
     with execution.loop.entered():
-        while True:
-            execution.deliver(deliveries[index])
-            index += 1
-            if index == end or execution.ended or _unkept(execution, deliveries[index]) is not None:
-                return index
+        return execution.deliver_some(deliveries, index, is_end)
 
 
 def _unkept(execution: Execution, entry: Entry) -> StepCall | None:

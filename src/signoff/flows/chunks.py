@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from signoff import codec
 from signoff.codec.annotations import Unreadable, reader
-from signoff.context import Context
+from signoff.context import Context, own_step
 from signoff.engine.step_options import StepOptions
 from signoff.engine.step_tasks import let_begin
 from signoff.engine.steps import current_step
@@ -171,17 +171,15 @@ async def run_chunk(
                 given.end()
             return _recorded(given, output, chunk, place, moment.items)
 
-    recorded = await ctx.step(
-        place,
-        run_async if chunk.is_async else run_plain,
+    options = StepOptions(
         retry=chunk.options.retry,
         timeout=chunk.options.timeout,
         effect=chunk.options.effect,
         non_retryable=chunk.non_retryable,
-        returns=Any,
         compare=moment.input,
         on_failure=lambda error: ChunkHeld(place, shortened(moment.text), reason_of(error)),
     )
+    recorded = await own_step(ctx, place, run_async if chunk.is_async else run_plain, options)
     if not isinstance(recorded, dict) or MARK not in recorded:
         return Outcome(recorded)  # a person has said what came of it
     found = cast("dict[str, Any]", recorded)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from signoff.context import Context
+from signoff.context import Context, own_signal
 from signoff.errors import PayloadTooLarge
 from signoff.flow_records import CLOSE_REFUSED, EVENT_UNHEARD
 from signoff.flows.interrupt_ids import InterruptIds
@@ -16,9 +16,6 @@ from signoff.flows.scope import LineEnded, Memory, Scope
 
 SIGNAL: Final = "signoff.flow"
 """What an execution is told: ``{"emit": name, "value": ...}`` or ``{"close": "refuse" | "cancel", "id": ...}``."""
-
-AWAITS_ALL: Final = True
-"""See ``engine.built``."""
 
 COMPACT_AFTER: Final = 1_000
 """After so many signals and chunks an execution that is idle begins a new journal, with what it knows."""
@@ -96,10 +93,10 @@ class Machine:
             self._news.set()
 
     async def _listen(self) -> None:
-        call = self.ctx.wait_for_signal(SIGNAL)
+        call = own_signal(self.ctx, SIGNAL)
         while True:
             told = await call
-            call = self.ctx.wait_for_signal(SIGNAL)
+            call = own_signal(self.ctx, SIGNAL)
             call.begin()
             self.journaled += 1
             was_idle = not self._tasks
