@@ -170,6 +170,50 @@ async def converted(ctx: Any) -> None:
         await ctx.step(pay)
 
 
+async def variable(ctx: Any) -> None:
+    answer = approved(ctx)
+    if not answer:
+        return
+    await ctx.step(pay)
+
+
+async def variable_of_two_values(ctx: Any) -> None:
+    answer = True
+    if ctx.run_id:
+        answer = approved(ctx)
+    if answer and ctx.run_id:
+        await ctx.step(pay)
+
+
+async def variable_in_a_loop(ctx: Any) -> None:
+    done: Any = False
+    while not done:
+        done = approved(ctx)
+    await ctx.step(pay)
+
+
+async def variable_never_read(ctx: Any) -> None:
+    _ = approve(ctx)
+    await ctx.step(pay)
+
+
+async def pair(ctx: Any) -> None:
+    first, second = approved(ctx), approved(ctx)
+    if first and second:
+        await ctx.step(pay)
+
+
+async def list_of_answers(ctx: Any) -> None:
+    answers = [approved(ctx) for _ in range(3)]
+    if all(answers):
+        await ctx.step(pay)
+
+
+async def mapped(ctx: Any) -> None:
+    if all(map(approved, [ctx, ctx])):
+        await ctx.step(pay)
+
+
 async def texted(ctx: Any) -> None:
     await ctx.step(f"pay {approved(ctx)}", pay)
 
@@ -552,6 +596,50 @@ async def rebound_by_another(ctx: Any) -> Any:
     return "yes" if ask() else "no"
 
 
+async def variables(ctx: Any) -> Any:
+    first = approved(ctx)
+    if first:
+        first = await first
+    second = None
+    if ctx.run_id:
+        second = approved(ctx)
+    if second is not None:
+        await second
+    calls = [approved(ctx) for _ in range(3)]
+    if calls:
+        await asyncio.gather(*calls)
+    third = approved(ctx)
+
+    async def later() -> Any:
+        return await third
+
+    if third:
+        await later()
+    fourth = approved(ctx)  # pyright: ignore[reportUnusedVariable]
+    print(locals()["fourth"])
+    return first
+
+
+async def shared_variable(ctx: Any) -> Any:
+    global _shared  # noqa: PLW0603
+    _shared = approved(ctx)
+    if _shared:
+        return await in_a_global()
+    return None
+
+
+_shared: Any = None
+
+
+async def in_a_global() -> Any:
+    return await _shared
+
+
+def kept_generator(ctx: Any) -> Generator[Any, Any, Any]:
+    kept = ask_by_yielding(ctx)  # noqa: F841  # pyright: ignore[reportUnusedVariable]
+    yield approved(ctx)
+
+
 async def own_bool(ctx: Any) -> Any:
     def bool(call: Any) -> Any:
         return asyncio.ensure_future(call)
@@ -579,7 +667,7 @@ async def typed(ctx: Any) -> None:
 
 RIGHT: list[Callable[..., Any]] = [
     *(right, right_generator, other_names, defined_twice, decorated, rebound_by_another, own_bool),
-    *(not_always_one, typed),
+    *(not_always_one, typed, variables, shared_variable, kept_generator),
 ]
 
 

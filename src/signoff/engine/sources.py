@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any, Final, NamedTuple
@@ -22,6 +23,7 @@ DROPPED: Final = "was never awaited"
 ASKED: Final = "was asked whether it is true, without an await: it always is"
 COMPARED: Final = "was compared, without an await"
 FORMATTED: Final = "was made a text, without an await"
+NEVER_READ: Final = "was never awaited: its variable is never read"
 
 _MOST_FILES: Final = 512
 _MOST_CODES: Final = 16_384
@@ -32,6 +34,9 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _ITEMS: Final = (ast.List, ast.Tuple, ast.Set)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+
+_LOOKING: Final = frozenset({"locals", "vars", "eval", "exec"})
+"""Builtins that may read any variable."""
 
 _CONSUMERS: Final = {
     "bool": ASKED,
@@ -93,7 +98,7 @@ class Source(NamedTuple):
 
 _WITHOUT_AWAIT: Final = (
     r"(?<!await )(?<!yield )(?<!from )(?<!def )(?<![\w.])(?:\w+\.)*(?:{0})\s*\("
-    r"|filter\(\s*(?:\w+\.)*(?:{0})\b"
+    r"|(?:filter|map)\(\s*(?:\w+\.)*(?:{0})\b"
 )
 
 _Functions = dict[tuple[str, int], list[Source]]
@@ -196,6 +201,12 @@ class _Reader:
         self._shared = {name for line, name in shared if node.lineno <= line <= last}
         self._uses: list[Use] = []
         self._returns: list[ast.expr | None] = []
+        self._assigned: list[tuple[str, ast.expr]] = []
+        self._reads: Counter[str] = Counter()
+        self._values: dict[
+            str, dict[int, tuple[str, str | None]]
+        ] = {}  # how names are used as values, by node
+        self._outer = set(self._shared)  # what others see, too
 
     def source(self) -> Source:
         node = self._node
@@ -212,6 +223,7 @@ class _Reader:
             for name, lines in self._defined.items()
             if len(lines) == 1 and name not in self._bound | self._shared | given
         }
+        self._use_assigned()
         rebound = frozenset({*self._bound, *self._defined})
         return Source(
             by_position,
@@ -221,6 +233,18 @@ class _Reader:
             self._uses,
             self._results(),
         )
+
+    def _use_assigned(self) -> None:
+        """Note each result in a variable of which nothing but its truth, or the like, is ever read."""
+        if not self._reads.keys().isdisjoint(_LOOKING):
+            return
+        for name, value in self._assigned:
+            uses = self._values.get(name, {})
+            if name in self._outer or self._reads[name] > len(uses):
+                continue
+            how, builtin = next(iter(uses.values()), (NEVER_READ, None))
+            if all(other in (None, builtin) for _, other in uses.values()):
+                self._use(value, how, builtin, is_deep=True)
 
     def _results(self) -> Sequence[Result]:
         node = self._node
@@ -243,22 +267,42 @@ class _Reader:
                 self._defined.setdefault(node.name, []).append(first_line(node))
                 for each in (*node.decorator_list, node.args):
                     self._visit_all(each)
+                self._see_from_within(node)
                 return
             case ast.Lambda():
                 self._visit_all(node.args)
+                self._see_from_within(node)
                 return
             case ast.ClassDef(name=name):
+                self._see_from_within(node)
                 self._bound.add(name)
                 for each in ast.walk(node):  # its body has names of its own, and its methods do not see them
                     self._bind(each)
                 return
             case ast.Return(value=value):
                 self._returns.append(value)
+            case ast.Name(id=name, ctx=ast.Load()):
+                self._reads[name] += 1
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                self._assigned.append((name, value))
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(
+                names
+            ) == len(values):
+                pairs = zip(names, values, strict=True)
+                self._assigned.extend((each.id, value) for each, value in pairs if isinstance(each, ast.Name))
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                self._outer.update(names)
             case _:
                 pass
         self._bind(node)
         for each in ast.iter_child_nodes(node):
             self._visit(each)
+
+    def _see_from_within(self, node: ast.AST) -> None:
+        self._outer.update(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
 
     def _visit_all(self, node: ast.AST) -> None:
         for each in ast.iter_child_nodes(node) if isinstance(node, ast.arguments) else [node]:
@@ -284,21 +328,24 @@ class _Reader:
             case _:
                 pass
 
-    def _use(self, node: ast.expr, how: str, builtin: str | None) -> None:
-        """Note each result that may be the value of an expression."""
+    def _use(self, node: ast.expr, how: str, builtin: str | None, *, is_deep: bool = False) -> None:
+        """Note each result that may be the value of an expression, or an item of it if nothing reads that."""
+        is_deep = is_deep or how == DROPPED
         match node:
             case ast.NamedExpr(value=value) if how != DROPPED:
                 self._use(value, how, builtin)
+            case ast.Name(id=name):
+                self._values.setdefault(name, {})[id(node)] = how, builtin
             case ast.IfExp(body=body, orelse=orelse):
-                self._use(body, how, builtin)
-                self._use(orelse, how, builtin)
+                self._use(body, how, builtin, is_deep=is_deep)
+                self._use(orelse, how, builtin, is_deep=is_deep)
             case ast.BoolOp(values=[*_, last]):
-                self._use(last, how, builtin)
-            case ast.List() | ast.Tuple() | ast.Set() if how == DROPPED:
+                self._use(last, how, builtin, is_deep=is_deep)
+            case ast.List() | ast.Tuple() | ast.Set() if is_deep:
                 for each in node.elts:
-                    self._use(each, how, builtin)
-            case ast.ListComp(elt=item) | ast.SetComp(elt=item) if how == DROPPED:
-                self._use(item, how, builtin)
+                    self._use(each, how, builtin, is_deep=True)
+            case ast.ListComp(elt=item) | ast.SetComp(elt=item) if is_deep:
+                self._use(item, how, builtin, is_deep=True)
             case _:
                 result = _result_of(node)
                 if result is not None:
@@ -345,12 +392,21 @@ def _consumed(name: str, args: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, s
             yield from ((each, ASKED) for each in items.elts)
         elif isinstance(items, _COMPREHENSIONS):
             yield items.elt, ASKED
+        elif isinstance(items, ast.Name):
+            yield items, ASKED
+        elif isinstance(items, ast.Call) and isinstance(items.func, ast.Name) and items.func.id == "map":
+            yield _call_of(items.args[0]), ASKED
     elif name == "filter" and len(args) == 2:
         predicate = args[0]
         if isinstance(predicate, ast.Lambda):
             yield predicate.body, ASKED
         else:
-            yield ast.copy_location(ast.Call(predicate, [], []), predicate), ASKED
+            yield _call_of(predicate), ASKED
+
+
+def _call_of(function: ast.expr) -> ast.expr:
+    """Return what stands for a call that a builtin makes."""
+    return ast.copy_location(ast.Call(function, [], []), function)
 
 
 def _result_of(node: ast.expr) -> Result | None:

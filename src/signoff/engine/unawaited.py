@@ -21,6 +21,7 @@ from signoff.engine.loop import is_installed, is_own_file
 from signoff.engine.sources import (
     ASKED,
     COMPARED,
+    NEVER_READ,
     Chain,
     Result,
     Source,
@@ -223,6 +224,8 @@ def _unawaited_in(place: _Place) -> Iterator[Unawaited]:
             if (is_future or _is_lazy(place, source, use.result)) and is_in(place.code, use):
                 where = f"{place.code.co_filename}:{use.span[0]} in {place.code.co_name}"
                 kind, hint = _kind(called), ""
+                if kind == "generator" and use.how == NEVER_READ:
+                    continue
                 if kind == "generator":
                     hint = "; yield from it, or call it with ctx.lfc"
                 elif not place.code.co_flags & _LAZY:
