@@ -7,6 +7,7 @@ of any type, functions (by name) and errors. The order of dict keys and of sets 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import logging
 import math
@@ -19,7 +20,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, Final, cast
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
@@ -39,6 +43,12 @@ _DEEPEST_STATE: Final = 6
 GETTERS: Final = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{4,}")
+
+_LARGEST_ARRAY: Final = 16 * 1024 * 1024
+"""The largest array that is compared, in bytes: each step reads its own twice."""
+
+_VALUES: Final = (Fraction, IPv4Address, IPv6Address, IPv4Network, IPv6Network, ZoneInfo)
+"""Types of values that are equal if their texts are."""
 
 _CODE: Final = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
@@ -317,6 +327,12 @@ def _single(value: Any, depth: int) -> Any:
         return str(value)
     if issubclass(kind, bytearray | memoryview):
         return bytes(value).hex()
+    if issubclass(kind, _VALUES):
+        return str(value)
+    if issubclass(kind, re.Pattern):
+        return [_stable(value.pattern, depth + 1), value.flags]
+    if (array := numpy_kind(kind)) is not None:
+        return _array(value, depth) if array == "ndarray" else _scalar(value)
     if issubclass(kind, BaseException):
         return [type(value).__qualname__, _ADDRESS.sub("0x", str(value))]
     if isinstance(value, functools.partial):
@@ -330,6 +346,26 @@ def _single(value: Any, depth: int) -> Any:
         return to_plain(value)
     except Exception as error:
         raise Unstable(name_of(kind)) from error
+
+
+def numpy_kind(kind: type) -> str | None:
+    """Return ``ndarray`` for the class of NumPy's arrays, ``generic`` for one of its scalars; None for any other."""
+    for base in kind.__mro__:
+        if base.__module__ == "numpy" and base.__name__ in ("ndarray", "generic"):
+            return base.__name__
+    return None
+
+
+def _scalar(value: Any) -> Any:
+    return f"{value.dtype.str}:{value!s}"
+
+
+def _array(value: Any, depth: int) -> Any:
+    if value.dtype.hasobject:
+        return _items(value.tolist(), depth)
+    if value.nbytes > _LARGEST_ARRAY:
+        raise Unstable(f"an array of {value.nbytes:,} bytes")
+    return [value.dtype.str, list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
 
 
 def _items(values: Iterable[Any], depth: int) -> list[Any]:

@@ -1,7 +1,7 @@
 """Copies of data, so that two pieces of code do not share it.
 
-Data are the containers of Python, dataclasses and pydantic models, and what is in them. Everything else (a connection,
-a lock, an object of a class of its own) is known by its identity, and a copy shares it.
+Data are the containers of Python, dataclasses, pydantic models and NumPy's arrays, and what is in them. Everything
+else (a connection, a lock, an object of a class of its own) is known by its identity, and a copy shares it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from pydantic import BaseModel
+
+from signoff.codec.stable import numpy_kind
 
 UNCHANGING: Final = frozenset(
     {
@@ -59,7 +61,8 @@ def is_data(value: object) -> bool:
 
 @functools.lru_cache(maxsize=1_024)
 def _is_kind_of_data(kind: Any) -> bool:
-    return issubclass(kind, list | deque | set | bytearray | dict | tuple | BaseModel) or is_dataclass(kind)
+    is_container = issubclass(kind, list | deque | set | bytearray | dict | tuple | BaseModel)
+    return is_container or is_dataclass(kind) or numpy_kind(kind) is not None
 
 
 _MOST_ITEMS: Final = 100
@@ -130,6 +133,8 @@ def _copier(kind: Any) -> Callable[[Any, Memo], Any]:
         return _of_tuple
     if getattr(kind, "_make", None) is not None and tuple in kind.__mro__:
         return _of_named_tuple
+    if numpy_kind(kind) == "ndarray":
+        return _of_array
     if issubclass(kind, BaseModel):
         return _of_frozen_model if kind.model_config.get("frozen") else _of_model
     if not is_dataclass(kind):
@@ -154,6 +159,10 @@ def _of_tuple(value: tuple[Any, ...], memo: Memo) -> Any:
 def _of_named_tuple(value: Any, memo: Memo) -> Any:
     make = cast("Any", type(value))._make
     return make([copied(each, memo) for each in value])
+
+
+def _of_array(value: Any, _: Memo) -> Any:
+    return copy.deepcopy(value)  # an array may hold objects
 
 
 def _of_set(value: Any, _: Memo) -> Any:
