@@ -15,7 +15,7 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from signoff.codec import decode_arguments, description_of, encode_arguments, parameters_schema
+from signoff.codec import annotations, decode_arguments, description_of, encode_arguments, parameters_schema
 
 if TYPE_CHECKING:
     from elsewhere import Missing  # type: ignore[import-not-found]
@@ -170,6 +170,80 @@ def test_what_is_odd_as_a_function_is_described_or_not_without_an_error() -> Non
     assert schema(anything)["x-rest"] == "args"
     assert schema(functools.partial(flow, b=1))["required"] == ["a"]
     assert parameters_schema(getattr) is None or schema(getattr)
+
+
+def test_the_same_types_are_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = described(monkeypatch)
+
+    def flow(ctx: Any, order: Order, at: list[date]) -> None: ...
+    def other(ctx: Any, order: Order, at: list[date] = NEVER) -> None: ...
+
+    first = schema(flow)
+    first["properties"]["order"]["title"] = "spoilt"
+    first["$defs"]["Address"].clear()
+    assert made == ["order", "at"]
+    found = schema(other)
+    assert made == ["order", "at"]
+    assert found["properties"]["order"] == {"$ref": "#/$defs/Order", "title": "order"}
+    assert found["$defs"]["Address"]["required"] == ["city"]
+    assert found["required"] == ["order"]
+
+
+def test_a_class_that_was_defined_anew_is_described_anew() -> None:
+    """As when a cell of a notebook is run again: its module and its name are the same."""
+
+    def flow_of(field: str) -> Callable[..., Any]:
+        cell = type("Cell", (BaseModel,), {"__annotations__": {field: int}, "__module__": __name__})
+
+        def flow(ctx: Any, it: Any) -> None: ...
+
+        flow.__annotations__["it"] = cell
+        return flow
+
+    assert [list(schema(flow_of(field))["$defs"]["Cell"]["properties"]) for field in ("a", "b")] == [
+        ["a"],
+        ["b"],
+    ]
+
+
+def test_what_could_not_be_described_is_tried_again() -> None:
+    class Unfinished(BaseModel):
+        next: Later  # type: ignore[name-defined]  # noqa: F821
+
+    def flow(ctx: Any, it: Any) -> None: ...
+
+    flow.__annotations__["it"] = Unfinished
+    assert schema(flow)["properties"]["it"] == {"title": "it"}
+    Unfinished.model_rebuild(_types_namespace={"Later": int})
+    assert schema(flow)["$defs"]["Unfinished"]["properties"] == {"next": {"title": "Next", "type": "integer"}}
+
+
+@pytest.mark.parametrize("extra", [{"examples": (1, 2)}, {"x": Odd()}], ids=["a tuple", "an object"])
+def test_what_a_class_says_of_itself_that_json_changes_comes_as_it_was(extra: dict[str, Any]) -> None:
+    class Own(BaseModel):
+        model_config = {"json_schema_extra": extra}
+
+    [name] = extra
+    for _ in range(2):
+        _, definitions = annotations.schemas({"own": Own})
+        assert definitions["Own"][name] is extra[name]
+
+
+NEVER: list[date] = []
+
+
+def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The parameters of which schemas are made from now on, in order."""
+    made: list[str] = []
+    make = annotations._make_schemas
+
+    def note(declared: Any) -> Any:
+        made.extend(declared)
+        return make(declared)
+
+    monkeypatch.setattr(annotations, "_make_schemas", note)
+    monkeypatch.setattr(annotations, "_schemas", {})
+    return made
 
 
 def test_the_first_paragraph_of_a_docstring_is_told_on_one_line() -> None:

@@ -33,6 +33,7 @@ import typing_extensions
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
+from pydantic_core import from_json, to_json
 from pydantic_core.core_schema import CoreConfig
 
 from signoff import private_names
@@ -51,6 +52,8 @@ _CORE_CONFIG: Final = CoreConfig(ser_json_bytes="base64", val_json_bytes="base64
 _MODE: Final[JsonSchemaMode] = "validation"
 
 _MOST_READERS = 4096
+
+_MOST_SCHEMAS: Final = 256
 
 
 class Unreadable(Exception):
@@ -121,6 +124,38 @@ def schemas(declared: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, A
         The schemas by these names, and the definitions under ``#/$defs`` that they refer to. A type that has no schema
         has the one that everything fits.
     """
+    # As for the readers: types that are equal and look alike. Those of a notebook's next cell are others.
+    try:
+        key = tuple((name, annotation, repr(annotation)) for name, annotation in declared.items())
+        known = _schemas.get(key)
+    except Exception:  # one is nested too deep or unhashable, or a class of its own kind cannot be shown
+        return _make_schemas(declared)[0]
+    if known is not None:
+        named, definitions = from_json(known)
+        return named, definitions
+    made, are_all = _make_schemas(declared)
+    if are_all and (text := _exact_json(made)) is not None:
+        if len(_schemas) >= _MOST_SCHEMAS:
+            _schemas.clear()
+        _schemas[key] = text
+    return made
+
+
+_schemas: dict[object, bytes] = {}
+"""JSON of what ``schemas`` returns. To make them takes milliseconds for each type, and many workflows take the same."""
+
+
+def _exact_json(made: tuple[dict[str, Any], dict[str, Any]]) -> bytes | None:
+    """Return JSON that is read as the same; None if there is none, such as for a class's own schema with a tuple."""
+    try:
+        text = to_json(made)
+        return text if from_json(text) == [*made] else None
+    except ValueError:  # what pydantic raises for what cannot be written
+        return None
+
+
+def _make_schemas(declared: Mapping[str, object]) -> tuple[tuple[dict[str, Any], dict[str, Any]], bool]:
+    """Return what ``schemas`` does, and whether that holds for good: each type has a schema."""
     adapters: dict[str, TypeAdapter[Any]] = {}
     for name, annotation in declared.items():
         try:
@@ -136,8 +171,9 @@ def schemas(declared: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, A
     try:
         made, rest = TypeAdapter.json_schemas(inputs, schema_generator=_Schema)
     except RecursionError:  # one that alone was just not nested too deep
-        return {name: {} for name in declared}, {}
-    return {name: made.get((name, _MODE), {}) for name in declared}, rest.get("$defs", {})
+        return ({name: {} for name in declared}, {}), False
+    named = {name: made.get((name, _MODE), {}) for name in declared}
+    return (named, rest.get("$defs", {})), len(adapters) == len(declared)
 
 
 def value_schema(annotation: object) -> dict[str, Any] | None:
