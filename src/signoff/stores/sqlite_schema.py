@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TypeVar
 
@@ -157,9 +158,9 @@ def _patiently(busy_seconds: float, attempt: Callable[[], T]) -> T:
 
 
 def _migrate(connection: sqlite3.Connection, location: str) -> int:
-    scripts = migrations()
-    if _version(connection) == len(scripts):
+    if _version(connection) == len(_migration_files()):
         return 0
+    scripts = migrations()
     connection.execute("BEGIN IMMEDIATE")
     try:
         found = _version(connection)
@@ -230,11 +231,14 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 def migrations() -> list[str]:
     """Return the scripts schema/sqlite/0001.sql, 0002.sql, ... in order."""
-    folder = resources.files("signoff.stores") / "schema" / "sqlite"
-    files = sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
-    )
+    files = sorted(_migration_files(), key=lambda file: file.name)
     return [file.read_text(encoding="utf-8") for file in files]
+
+
+def _migration_files() -> list[Traversable]:
+    """Return the files of the scripts: to know how many there are, a store that opens need not read them."""
+    folder = resources.files("signoff.stores") / "schema" / "sqlite"
+    return [file for file in folder.iterdir() if file.name.endswith(".sql")]
 
 
 def _statements(script: str) -> list[str]:
