@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -55,3 +56,16 @@ class Grouped(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget groups that have ended: after each test xdist counts what is left of all that it has ever given out.
+
+        Of thousands of groups that takes longer than to run many a test.
+        """
+        given = self.assigned_work[node]
+        id = self.registered_collections[node][item_index]
+        group = self._split_scope(id)
+        given[group][id] = True
+        if all(given[group].values()):
+            del given[group]
+        self._reschedule(node)
