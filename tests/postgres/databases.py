@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import compress, count
+from typing import Any
 
 import psycopg
 from psycopg.sql import SQL, Identifier
@@ -118,6 +119,9 @@ class Databases:
         self._numbers = count()
         self._free: list[str] = []
         self._migrated: list[str] = []
+        self._connections: dict[
+            str, psycopg.Connection[Any]
+        ] = {}  # to those with tables: a new one reads the catalog
         # As long as this connection is open, others see that the databases with its name are used.
         self._server = psycopg.connect(server_url, autocommit=True, application_name=self._name)
         for (abandoned,) in self._server.execute(ABANDONED).fetchall():
@@ -147,13 +151,17 @@ class Databases:
         if self._migrated:
             return self._migrated.pop()
         name = self.take()
-        with psycopg.connect(self.url(name), autocommit=True) as connection:
-            postgres_schema.migrate(connection, name)
+        postgres_schema.migrate(self._connection(name), name)
         return name
 
     def give_back_migrated(self, name: str) -> None:
         """Empty the tables for the next test, or drop the database if somebody is still connected."""
-        if self._truncated(name):
+        try:
+            truncated = self._truncated(name)
+        except psycopg.OperationalError:  # a test has ended all connections to it
+            self._disconnect(name)
+            truncated = self._truncated(name)
+        if truncated:
             self._migrated.append(name)
         else:
             self._drop(name)
@@ -166,17 +174,28 @@ class Databases:
         self._server.close()
 
     def _truncated(self, name: str) -> bool:
-        with psycopg.connect(self.url(name), autocommit=True) as connection:
-            if not self._alone(connection):
-                return False
-            names = [Identifier("signoff", table) for (table,) in connection.execute(TABLES).fetchall()]
-            rows = SQL(", ").join(SQL("EXISTS (SELECT FROM {})").format(table) for table in names)
-            [used] = connection.execute(SQL("SELECT {}").format(rows)).fetchall()
-            if filled := list(compress(names, used)):
-                tables = SQL(", ").join(filled)
-                connection.execute("SET session_replication_role = replica")  # no trigger holds it up
+        connection = self._connection(name)
+        if not self._alone(connection):
+            return False
+        names = [Identifier("signoff", table) for (table,) in connection.execute(TABLES).fetchall()]
+        rows = SQL(", ").join(SQL("EXISTS (SELECT FROM {})").format(table) for table in names)
+        [used] = connection.execute(SQL("SELECT {}").format(rows)).fetchall()
+        if filled := list(compress(names, used)):
+            tables = SQL(", ").join(filled)
+            with connection.transaction():
+                connection.execute("SET LOCAL session_replication_role = replica")  # no trigger holds it up
                 connection.execute(SQL("TRUNCATE {} RESTART IDENTITY").format(tables))
         return True
+
+    def _connection(self, name: str) -> psycopg.Connection[Any]:
+        """Return the connection that is kept to a database with tables."""
+        if name not in self._connections:
+            self._connections[name] = psycopg.connect(self.url(name), autocommit=True)
+        return self._connections[name]
+
+    def _disconnect(self, name: str) -> None:
+        if connection := self._connections.pop(name, None):
+            connection.close()
 
     def _alone(self, connection: psycopg.Connection) -> bool:
         """Wait a moment until nobody else is connected."""
@@ -198,6 +217,7 @@ class Databases:
         return True
 
     def _drop(self, name: str) -> None:
+        self._disconnect(name)
         self._server.execute(SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(name)))
 
 
