@@ -9,8 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sqlite_files import copied_files
-
 # Nothing that is imported or collected becomes garbage, and to look for it takes a fifth of the time.
 gc.disable()
 
@@ -88,5 +86,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def new_files_are_copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    from tests.sqlite_files import (
+        copied_files,
+    )  # the process that only distributes tests needs nothing of ours
+
     with copied_files(tmp_path_factory.mktemp("migrated")):
         yield
