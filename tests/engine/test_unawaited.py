@@ -47,6 +47,17 @@ def logged(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+class Workflow:
+    """A workflow that is an object."""
+
+    async def ask(self, ctx: Any) -> bool:
+        return bool((await ctx.wait_for_user("Pay?")).approved)
+
+    async def __call__(self, ctx: Any) -> None:
+        if self.ask(ctx):  # type: ignore[truthy-bool]
+            await ctx.step(pay)
+
+
 class Desk:
     """A helper whose methods ask."""
 
@@ -457,6 +468,26 @@ async def test_a_helper_that_is_not_awaited_fails_the_run_before_it_begins(work:
     assert paid == []
 
 
+@pytest.mark.parametrize("how", ["object", "decorated"])
+@in_asyncio
+async def test_workflows_that_are_objects_or_wrapped_are_refused_as_well(how: str) -> None:
+    app = Signoff(MemoryStore())
+
+    def decorated(function: Any) -> Any:
+        @functools.wraps(function)
+        async def wrapper(ctx: Context) -> Any:
+            return await function(ctx)
+
+        return wrapper
+
+    work: Any = Workflow() if how == "object" else decorated(statement)
+    app.workflow(name="work")(work)
+    async with environment(app) as env:
+        with pytest.raises(NotAwaited):
+            await env.run("work")
+    assert paid == []
+
+
 @in_asyncio
 async def test_the_error_has_the_call_its_line_and_the_function() -> None:
     app = Signoff(MemoryStore())
@@ -608,6 +639,9 @@ async def variables(ctx: Any) -> Any:
     calls = [approved(ctx) for _ in range(3)]
     if calls:
         await asyncio.gather(*calls)
+    if (again := approved(ctx)) is not None:
+        await again
+    await (last := approved(ctx))  # pyright: ignore[reportUnusedVariable]
     third = approved(ctx)
 
     async def later() -> Any:

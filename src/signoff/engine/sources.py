@@ -332,8 +332,8 @@ class _Reader:
         """Note each result that may be the value of an expression, or an item of it if nothing reads that."""
         is_deep = is_deep or how == DROPPED
         match node:
-            case ast.NamedExpr(value=value) if how != DROPPED:
-                self._use(value, how, builtin)
+            case ast.NamedExpr(target=ast.Name(id=name), value=value):
+                self._assigned.append((name, value))
             case ast.Name(id=name):
                 self._values.setdefault(name, {})[id(node)] = how, builtin
             case ast.IfExp(body=body, orelse=orelse):
