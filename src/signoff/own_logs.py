@@ -1,4 +1,8 @@
-"""Signoff's own loggers: a handler or a filter that fails loses its line, and ends neither a run nor its worker."""
+"""Signoff's own loggers: a handler or a filter that fails loses its line, and ends neither a run nor its worker.
+
+Where payloads are hidden (docs/redaction.md), lines name the types of errors that user code raised, not their texts:
+a text may quote anything, and a worker does not look for what is hidden in it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,38 @@ import asyncio
 import logging
 import sys
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
+
+from signoff.errors import StoreError
+
+_hiding: list[object] = []
+"""Those in this process that hide payloads now."""
+
+
+@contextmanager
+def hiding_texts(hides: bool = True) -> Generator[None]:
+    """Have logs and spans of this process say nothing of errors but their types.
+
+    Args:
+        hides: False changes nothing.
+    """
+    if not hides:
+        yield
+        return
+    one = object()
+    _hiding.append(one)
+    try:
+        yield
+    finally:
+        _hiding.remove(one)
+
+
+def texts_are_hidden() -> bool:
+    """Whether texts of errors are hidden in this process."""
+    return bool(_hiding)
 
 
 class _Contained:
@@ -15,6 +49,8 @@ class _Contained:
 
     def handle(self, record: logging.LogRecord) -> None:
         """Hand a record to the handlers. What one of them raises is printed, as ``logging`` itself does it."""
+        if _hiding:
+            _hide(record)
         try:
             super().handle(record)  # type: ignore[misc]
         except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError):
@@ -24,6 +60,23 @@ class _Contained:
                     file=sys.stderr,
                 )
                 traceback.print_exc()
+
+
+def _hide(record: logging.LogRecord) -> None:
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            _hidden(each) if isinstance(each, BaseException) else each for each in record.args
+        )
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and not isinstance(error, StoreError):
+        record.msg, record.args, record.exc_info = f"{record.getMessage()}: {_hidden(error)}", None, None
+
+
+def _hidden(error: BaseException) -> object:
+    """Return what is said of an error. Those of a store are about the store, not about payloads."""
+    if isinstance(error, StoreError):
+        return error
+    return f"{type(error).__name__} (its text is hidden)"
 
 
 def own_logger(name: str) -> logging.Logger:

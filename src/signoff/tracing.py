@@ -16,6 +16,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode,
 
 import signoff
 from signoff import telemetry
+from signoff.own_logs import texts_are_hidden
 from signoff.records import RunState
 from signoff.telemetry import (
     AnswerGiven,
@@ -204,7 +205,10 @@ class Tracing:
 def _fail_attempt(event: AttemptFailed) -> None:
     span = _attempt_span.get()
     if span is not None:
-        span.record_exception(event.error)
+        if texts_are_hidden():
+            span.add_event("exception", {"exception.type": type(event.error).__qualname__})
+        else:
+            span.record_exception(event.error)
         span.set_attribute("signoff.step.retried", event.retried)
     _end_attempt(Status(StatusCode.ERROR, type(event.error).__name__))
 

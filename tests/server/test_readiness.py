@@ -20,7 +20,7 @@ from signoff import Signoff
 from signoff.engine import timers
 from signoff.errors import StoreUnavailable
 from signoff.records import TokenKind
-from signoff.server import Server
+from signoff.server import Server, scrape
 from signoff.server.probes import Probes
 from signoff.stores.paging import TokenFilter
 from signoff.stores.postgres import PostgresStore
@@ -191,16 +191,48 @@ async def _metric(http: httpx.AsyncClient, name: str) -> float:
 
 
 @in_asyncio
-async def test_a_file_that_another_process_keeps_locked_is_told_of(tmp_path: Path) -> None:
+async def test_a_file_that_another_process_keeps_locked_is_told_of_with_the_cause(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, patient_readiness: None
+) -> None:
     store = SqliteStore(tmp_path / "signoff.db")
     async with asking(store) as http:
         await _until_ready(http)
         with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            refused = await http.get("/ready")
-            assert refused.status_code == 503
+            for _ in range(2):
+                refused = await http.get("/ready")
+                assert refused.status_code == 503
+                assert "another process keeps it locked" in refused.json()["detail"]
+            async with asyncio.timeout(60):  # what was read is told again for a second
+                while await _metric(http, "signoff_store_up") != 0.0:
+                    await asyncio.sleep(0.05)
+                while "so writes wait" not in caplog.text:
+                    await asyncio.sleep(0.05)
+            assert await _metric(http, "signoff_timers_alive") == 1.0
             other.execute("ROLLBACK")
         await _until_ready(http)
+    assert caplog.text.count("another process keeps it locked, so writes wait") == 1
+    assert "it is locked no more" in caplog.text
+
+
+@in_asyncio
+async def test_metrics_say_whether_deadlines_fire_also_if_the_store_answers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "signoff.db")
+    async with asking(store) as http:
+        await _until_ready(http)
+        monkeypatch.setattr(scrape, "READ_SECONDS", 0.05)
+
+        async def hangs() -> Any:
+            await asyncio.sleep(3600)
+
+        monkeypatch.setattr(store, "list_groups", hangs)
+        async with asyncio.timeout(60):
+            while await _metric(http, "signoff_store_up") != 0.0:
+                await asyncio.sleep(0.05)
+        assert await _metric(http, "signoff_timers_alive") == 1.0
+        monkeypatch.undo()
 
 
 # A file that is not what it was

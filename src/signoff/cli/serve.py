@@ -34,6 +34,7 @@ from signoff.engine.retention import MOST_DAYS
 from signoff.engine.worker import HOT_RUNS
 from signoff.errors import InvalidValue
 from signoff.logs import LogFormat, formatter
+from signoff.own_logs import hiding_texts
 from signoff.redaction import Redaction
 
 if TYPE_CHECKING:
@@ -220,7 +221,8 @@ def worker(
     )
 
     async def run(stop: StopSignals) -> None:
-        await work(app, options, stop, out)
+        with hiding_texts(bool(os.environ.get(REDACT_VARIABLE))):
+            await work(app, options, stop, out)
 
     return _run(app, run, log_format)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from signoff.engine.fatal import text_of
 from signoff.engine.scope import fields_of
-from signoff.own_logs import own_logger
+from signoff.own_logs import own_logger, texts_are_hidden
 from signoff.records import Run
 
 log = own_logger("signoff.worker")
@@ -25,7 +25,7 @@ def log_failed_attempt(what: str, run: Run, attempt: int, error: BaseException, 
         what,
         run.id,
         attempt,
-        f"{type(error).__name__}: {text_of(error)}",
+        error if texts_are_hidden() else f"{type(error).__name__}: {text_of(error)}",
         "it is not tried again" if wait is None else f"next attempt in {wait:.1f} s",
         extra=fields_of(run),
     )

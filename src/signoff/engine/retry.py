@@ -20,7 +20,7 @@ from signoff.errors import (
     RegistrationError,
     WorkflowError,
 )
-from signoff.own_logs import own_logger
+from signoff.own_logs import own_logger, texts_are_hidden
 
 NEVER_RETRIED: tuple[type[BaseException], ...] = (
     BeyondStep,
@@ -171,7 +171,7 @@ def _text(problem: BaseException) -> str:
 
 
 def _note(error: Exception, text: str) -> None:
-    log.warning("%s: %s", type(error).__name__, text)
+    log.warning("%s: %s", type(error).__name__, "its RetryPolicy failed" if texts_are_hidden() else text)
     with contextlib.suppress(Exception):  # its class may refuse notes
         error.add_note(text)
 

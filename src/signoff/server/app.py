@@ -16,7 +16,7 @@ from signoff.app import Signoff
 from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.metrics import collecting
-from signoff.own_logs import own_logger
+from signoff.own_logs import hiding_texts, own_logger
 from signoff.people.channels.channel import Channel
 from signoff.people.duties import DUTIES
 from signoff.people.outbox import Dispatcher
@@ -194,7 +194,7 @@ def create_server_app(
         )
         api.state.services = services
         try:
-            with collecting():
+            with collecting(), hiding_texts(not redaction.is_empty):
                 yield
         finally:
             await services.readiness.close()

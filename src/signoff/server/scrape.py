@@ -46,10 +46,17 @@ class Scrape:
 
     async def answer(self, accept: str) -> Response:
         """Return all metrics in the format that a request's ``Accept`` header asks for."""
-        found = await self._of_store()
+        found = [*self._of_timers(), *await self._of_store()]
         encode, content_type = choose_encoder(accept)
         body = await asyncio.to_thread(encode, _Both(found))  # the process's own read /proc
         return Response(body, headers={"content-type": content_type})
+
+    def _of_timers(self) -> Sequence[Metric]:
+        if self._timers_alive is None:
+            return ()
+        alive = GaugeMetricFamily("signoff_timers_alive", "Whether deadlines fire in this server.")
+        alive.add_metric((), float(self._timers_alive()))
+        return (alive,)
 
     async def _of_store(self) -> Sequence[Metric]:
         if self._store is None:
@@ -71,18 +78,12 @@ class Scrape:
             await asyncio.wait({self._reading})
 
     async def _read(self, store: Store) -> Sequence[Metric]:
-        metrics: list[Metric] = []
-        if self._timers_alive is not None:
-            alive = GaugeMetricFamily("signoff_timers_alive", "Whether deadlines fire in this server.")
-            alive.add_metric((), float(self._timers_alive()))
-            metrics.append(alive)
         try:
             groups, workers = await store.list_groups(), await store.list_workers()
         except SignoffError as error:
             log.warning("metrics of the store are missing: %s", error)
-            return [*metrics, _up(False)]
+            return (_up(False),)
         return [
-            *metrics,
             _up(await _takes_writes(store)),
             *_of_groups(store.namespace, groups),
             _of_workers(store.namespace, workers),

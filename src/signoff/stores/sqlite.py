@@ -88,7 +88,7 @@ from signoff.stores.sqlite_clock import FileClock, LeaseClock, Watch
 from signoff.stores.sqlite_file import network_file_system
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
-from signoff.stores.sqlite_writer import Writer
+from signoff.stores.sqlite_writer import LOCKED, LOCKED_LONG, Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -515,7 +515,15 @@ class SqliteStore:
         return await self._write(leases.heartbeat, worker_id, held, self.lease_seconds)
 
     async def check_writable(self) -> None:
-        await self._write(writable.check)
+        writer = self._file.writer
+        if writer.locked_seconds <= LOCKED_LONG:
+            checking = asyncio.ensure_future(self._write(writable.check))
+            await asyncio.wait({checking}, timeout=LOCKED_LONG)
+            if checking.done() or not writer.locked_seconds:
+                await checking
+                return
+            checking.add_done_callback(lambda late: late.cancelled() or late.exception())
+        raise StoreUnavailable(self.location, LOCKED)
 
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
         return await self._write(leases.release, worker_id, dead)

@@ -33,6 +33,9 @@ RESERVE_AFTER: Final = 20  # commits; who makes fewer has no use for a log of fu
 LOOK_AT_FILES: Final = 0.05  # seconds between looks whether the path still leads to the open files
 RETRY_SOON: Final = 0.001  # seconds before asking again for a lock that another process holds
 RETRY_LATER: Final = 0.025
+LOCKED: Final = "another process keeps it locked"
+LOCKED_LONG: Final = 1.0
+"""From so many seconds on a lock of another process is trouble, and no other's commit."""
 
 
 class Writer:
@@ -73,6 +76,8 @@ class Writer:
         self._closing = False
         self._moved: str | None = None  # why the open files are not those at the path any more
         self._is_read_only = False
+        self._locked_since: float | None = None  # on the monotonic clock: by another process
+        self._is_lock_told = False
         self._reporting = threading.Lock()
         self._looked_at_files = 0.0
         self._has_reserved = False
@@ -108,6 +113,12 @@ class Writer:
             raise self.explain(error) from error
         finally:
             self._lock.release()
+
+    @property
+    def locked_seconds(self) -> float:
+        """For how long another process has kept writes waiting; 0: none does."""
+        since = self._locked_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def explain(self, error: sqlite3.Error) -> StoreError:
         """Return what an error means that a reader has met. If it is that the file is lost, refuse everything."""
@@ -173,6 +184,7 @@ class Writer:
             self._lock.release()
         if transaction is None:
             return False
+        self._locked_since = None
         tell_here(batch)
         self._announce(transaction)
         return True
@@ -214,16 +226,31 @@ class Writer:
                 transaction = self._committer.commit(batch)
                 if transaction is not None:
                     break
+                self._note_lock()
                 if time.monotonic() > give_up_at:
                     for operation in batch:
-                        operation.error = StoreUnavailable(self._location, "another process keeps it locked")
+                        operation.error = StoreUnavailable(self._location, LOCKED)
+                    self._locked_since = None  # nothing waits any more: the next write finds out
                     break
                 time.sleep(retry_after)
                 retry_after = min(retry_after * 1.5, RETRY_LATER)
             self._report_loss()
+            if transaction is not None:
+                if self._is_lock_told:
+                    self._is_lock_told = False
+                    log.warning("store %s: it is locked no more, writes go on", self._location)
+                self._locked_since = None
         tell(batch)
         if transaction is not None:
             self._announce(transaction)
+
+    def _note_lock(self) -> None:
+        """Note that another process holds the lock, and log it once if it has done so for long."""
+        if self._locked_since is None:
+            self._locked_since = time.monotonic()
+        elif not self._is_lock_told and self.locked_seconds > LOCKED_LONG:
+            self._is_lock_told = True
+            log.warning("store %s: %s, so writes wait", self._location, LOCKED)
 
     def _look_at_files(self) -> None:
         self._looked_at_files = self._looked_at
