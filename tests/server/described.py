@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +12,24 @@ from typing import Any
 
 from signoff.server import TrustedProxy, create_server_app
 from signoff.stores.sqlite import SqliteStore
+from tests.postgres.folder import in_memory, locked, of_this_run
 
 Operation = tuple[str, str, dict[str, Any]]
 
 
 @functools.cache  # it takes a second, and several modules ask for it
 def description(proxy: TrustedProxy | None = None) -> dict[str, Any]:
-    """The OpenAPI document of a server. It is not changed."""
+    """The OpenAPI document of a server. It is not changed. The processes of xdist make one together."""
+    if proxy is not None or "PYTEST_XDIST_WORKER" not in os.environ:
+        return _describe(proxy)
+    made = of_this_run(in_memory()).path / "openapi.json"
+    with locked(made.with_suffix(".lock")):
+        if not made.exists():
+            made.write_text(json.dumps(_describe(None)))
+        return json.loads(made.read_text())
+
+
+def _describe(proxy: TrustedProxy | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         return create_server_app(SqliteStore(Path(folder) / "signoff.db"), proxy=proxy).openapi()
 
