@@ -192,6 +192,7 @@ class Registry:
         self.operators = check_names("operators", operators)
         self.changes = 0
         self._programs: dict[str, dict[str, WorkflowProgram]] = {}
+        self._logged: set[Unawaited] = set()
 
     def add(
         self,
@@ -263,7 +264,10 @@ class Registry:
                 else:
                     yield described
                 for call in program.unawaited:
-                    log.error("no run of it can go on: %s", NotAwaited(f"workflow {program.name!r}", *call))
+                    if call not in self._logged:
+                        self._logged.add(call)
+                        error = NotAwaited(f"workflow {program.name!r}", *call)
+                        log.error("no run of it can go on: %s", error)
 
     def function(self, workflow: Callable[..., Any] | str) -> Callable[..., Any] | None:
         """Return the newest function of a workflow's name; None if it is not registered."""

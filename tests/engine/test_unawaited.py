@@ -15,6 +15,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Generator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -517,6 +518,8 @@ async def test_a_worker_says_so_when_it_starts_and_serves_the_others(
         async with environment(app) as env:
             assert await env.run(fine) == "fine"
             await env.idle()
+            app.workflow(version="2")(fine)
+            await env.sleep(timedelta(minutes=10))  # it is announced anew
     (said,) = [each.message for each in caplog.records]
     assert "workflow 'statement': coroutine approve(ctx), at " in said
 
@@ -789,6 +792,16 @@ def test_a_loader_that_fails_is_passed_over() -> None:
     names: dict[str, Any] = {"__name__": "odd", "__loader__": Loader()}
     exec(compile("async def ask(): ...\nasync def work(ctx):\n    ask()\n", "odd.py", "exec"), names)
     assert unawaited([names["work"]]) == []
+
+
+def test_a_function_that_is_nested_too_deep_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = "def deep():\n    return " + " + ".join(["1.0"] * 2000) + "\n"
+    module = module_of(
+        tmp_path, monkeypatch, un_deep=deep + "async def ask(ctx): ...\nasync def work(ctx):\n    ask(ctx)\n"
+    )
+    assert [each.what for each in unawaited([module.work])] == ["coroutine ask(ctx)"]
 
 
 def test_circles_of_helpers_end() -> None:

@@ -6,6 +6,7 @@ A file is read once. Only small records of its functions are kept.
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import re
 from collections import Counter
@@ -132,7 +133,7 @@ def _functions_in(file: str, module: dict[str, Any]) -> _Functions:
     if known is None or known[0] != hash(text):
         if len(_files) >= _MOST_FILES:
             _files.clear()
-        _files[file] = known = (hash(text), _read(text))
+        _files[file] = known = (hash(text), _read(file, text))
     return known[1]
 
 
@@ -143,19 +144,18 @@ def _lines_of(file: str, module: dict[str, Any]) -> Sequence[str]:
         return ()
 
 
-def _read(text: str) -> _Functions:
+def _read(file: str, text: str) -> _Functions:
     found: _Functions = {}
     try:
-        nodes = list(ast.walk(ast.parse(text)))
-        shared = [
-            (node.lineno, name) for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names
-        ]
-        for node in nodes:
-            if isinstance(node, _FUNCTIONS):
-                name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
-                found.setdefault((name, first_line(node)), []).append(_Reader(node, shared).source())
+        nodes = list(ast.walk(ast.parse(text, file)))
     except (SyntaxError, ValueError, RecursionError):  # no Python, such as a template that was compiled
         return {}
+    shared = [(node.lineno, name) for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names]
+    for node in nodes:
+        if isinstance(node, _FUNCTIONS):
+            name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+            with contextlib.suppress(RecursionError):  # an expression of a thousand operands
+                found.setdefault((name, first_line(node)), []).append(_Reader(node, shared).source())
     return found
 
 
