@@ -197,8 +197,8 @@ def encode_for(
         NotSerializable: As for ``normalize``.
         PayloadTooLarge: As for ``encode``.
     """
-    text = encode(value, path=path, limit=limit)
-    if type(value) in _UNCHANGED or _is_plain(value, from_json(text)):
+    text, is_plain_data = _written(value, path, limit)
+    if type(value) in _UNCHANGED or is_plain_data or _is_plain(value, from_json(text)):
         return text
     kind = _check_own_types(value, path)
     if kind is not None and warns:

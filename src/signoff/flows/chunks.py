@@ -243,7 +243,7 @@ def _recorded(
         raise NotAwaited(place, f"{type(output).__name__} {getattr(output, '__qualname__', '')}".strip())
     left: dict[str, Any] = {
         MARK: 1,
-        "output": json.loads(_text_of(output, chunk)),
+        "output": None if output is None else json.loads(_text_of(output, chunk)),
         "writes": [list(each) for each in record.writes],
         "events": [list(each) for each in record.events],
         "pause": None if record.pause is None else asdict(record.pause),
@@ -256,7 +256,7 @@ def _recorded(
 def _text_of(output: Any, chunk: Chunk) -> str:
     """Write an output as JSON, which the next chunk must be able to read as what this one declares to return."""
     declared = codec.return_annotation(unwrapped(chunk.function))
-    if output is None or declared is Any or declared is type(None):
+    if declared is Any or declared is type(None):
         return codec.encode_for(f"what comes behind chunk {chunk.name!r}", output, path="output")
     return codec.normalize(output, declared, path="output")[0]
 
