@@ -270,7 +270,7 @@ def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_bus
     thread = threading.Thread(target=guard.drive, args=(watched, compute_nothing))
     thread.start()
     begun.wait()
-    for clock[0] in (1000.0, 1004.0, 1006.0, 1029.0):
+    for clock[0] in (1000.0, 1004.0, 1006.0, *range(1010, 1030, 4), 1029.0):
         guard.interrupt_busy(5.0)
     assert watched.busy == []
     [warned] = caplog.messages
@@ -280,6 +280,30 @@ def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_bus
     goes_on.set()
     thread.join()
     assert watched.busy == [31.0]
+
+
+@pytest.mark.parametrize(("computed", "is_busy"), [(0.0, False), (35.0, True)])
+def test_time_in_which_the_process_is_stopped_is_not_computing(
+    monkeypatch: pytest.MonkeyPatch, computed: float, is_busy: bool
+) -> None:
+    watched, begun, goes_on, clock, times = _Watched(), threading.Event(), threading.Event(), [1000.0], [0.0]
+
+    def compute() -> None:
+        begun.set()
+        goes_on.wait()
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(guard, "_processor_time", lambda thread: times[0])
+    thread = threading.Thread(target=guard.drive, args=(watched, compute))
+    thread.start()
+    begun.wait()
+    for clock[0] in (1000.0, 1002.0):
+        guard.interrupt_busy(5.0)
+    clock[0], times[0] = 1037.0, computed  # stopped, or in C, which holds the interpreter
+    guard.interrupt_busy(5.0)
+    goes_on.set()
+    thread.join()
+    assert bool(watched.busy) is is_busy
 
 
 def test_a_thread_that_is_gone_is_not_asked_what_it_has_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -99,7 +100,14 @@ class _Watch:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.looked_at = math.inf
         forks.in_child(self)
+
+    def seconds_missed(self, now: float, limit_seconds: float) -> float:
+        """Return for how long nothing has looked, up to now, if it was so long that the process did not run."""
+        missed = now - self.looked_at
+        self.looked_at = now
+        return missed if missed >= limit_seconds else 0.0
 
     def forked(self) -> None:
         """Forget the parent's drives: the child may give the numbers of their threads to its own."""
@@ -178,13 +186,16 @@ def interrupt_busy(limit_seconds: float) -> None:
     It is to be called more often than that: what a drive computed before it was first looked at does not count.
     What it makes meanwhile, tasks and calls, adds to the limit.
     One that computes little, as it blocks, or on a machine that does not get to it, is warned of by then, and
-    interrupted when it lasted six times as long. One that goes on after that is interrupted at each of its steps, until
-    it has ended. What computes in C and never comes back to Python (``sum(itertools.count())``, a regular expression
+    interrupted when it lasted six times as long. Time in which the process was stopped does not count. One that goes on
+    after that is interrupted at each of its steps, until it has ended. What computes in C and never comes back to Python (``sum(itertools.count())``, a regular expression
     that backtracks) cannot be interrupted.
     """
     now = time.monotonic()
     with _watch.lock:
+        missed = _watch.seconds_missed(now, limit_seconds)
         for thread, busy in list(_drives.items()):
+            if missed:
+                busy.since = min(busy.since + missed, now)
             frame = private_names.frame_of(thread)
             if frame is None:  # the thread is gone: to ask for its time could end the process
                 del _drives[thread]
