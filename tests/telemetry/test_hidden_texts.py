@@ -40,11 +40,11 @@ def never(error: BaseException) -> bool:
 async def fails(ctx: Context, iban: str, how: str) -> None:
     match how:
         case "step":
-            await ctx.step(refuses, iban, retry=NO_RETRY)
+            await ctx.step("refuses", refuses, iban, retry=NO_RETRY)
         case "exit":
-            await ctx.step(exits, iban, retry=NO_RETRY)
+            await ctx.step("exits", exits, iban, retry=NO_RETRY)
         case "policy":
-            await ctx.step(refuses, iban, retry=RetryPolicy(max_attempts=2, retried=never))
+            await ctx.step("refuses", refuses, iban, retry=RetryPolicy(max_attempts=2, retried=never))
         case "not awaited":
             ctx.step(iban, refuses, iban)
         case _:

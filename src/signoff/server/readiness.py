@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from signoff.engine.timers import TimerService
 from signoff.errors import StoreUnavailable
@@ -11,6 +11,9 @@ from signoff.stores.base import Store
 
 ANSWER_SECONDS: Final = 2.0
 """How long the store may take to answer."""
+
+READ_SECONDS: Final = 0.5
+"""After so long without an answer the store is also asked to write: then it says what it waits for."""
 
 
 class Readiness:
@@ -38,6 +41,7 @@ class Readiness:
         self._service = service
         self._is_draining = False
         self._looking: asyncio.Task[None] | None = None
+        self._reading: asyncio.Future[Any] | None = None
 
     def drain(self) -> None:
         """Be ready no more: the server is about to stop."""
@@ -62,16 +66,22 @@ class Readiness:
 
     async def close(self) -> None:
         """End a look that is under way."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        under_way = [each for each in (self._looking, self._reading) if each is not None]
+        for each in under_way:
+            each.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _look(self) -> None:
-        await self._store.list_workers()
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._store.list_workers())
+            self._reading.add_done_callback(_note)
+        # It finds lost files, which a write may not. A store that does not answer says why to the check alone.
+        await asyncio.wait({self._reading}, timeout=READ_SECONDS)
         await self._store.check_writable()
+        await self._reading
 
 
-def _note(looking: asyncio.Task[None]) -> None:
+def _note(looking: asyncio.Future[Any]) -> None:
     """Take note of how a look ended that nobody waited for any more."""
     if not looking.cancelled():
         looking.exception()

@@ -475,7 +475,7 @@ class PostgresStore:
         return await self._read(leases.heartbeat, worker_id, held, lease_now, self.lease_seconds)
 
     async def check_writable(self) -> None:
-        await self._read(writable.check)
+        await self._database.write_check.look(lambda: self._read(writable.check))
 
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
         return await self._database.release(worker_id, dead=dead)

@@ -34,6 +34,7 @@ from signoff.stores.postgres_schema import (
 from signoff.stores.postgres_writer import RETRY_LATER, RETRY_SOON, Writer
 from signoff.stores.readers import Readers
 from signoff.stores.touched import Touched
+from signoff.stores.write_checks import WriteCheck
 
 T = TypeVar("T")
 
@@ -79,6 +80,8 @@ class Database:
         self._migrates = migrates
         self.options = connection_options(address)
         self.location = location_of(address)
+        self.trouble: str | None = None  # why readers try again now
+        self.write_check = WriteCheck(self.location, lambda: self.trouble)
         self.listeners = Listeners()
         self.clock: Clock = clock or DatabaseClock()
         self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
@@ -252,7 +255,10 @@ class Database:
         has_told = False
         while True:
             try:
-                return work()
+                done = work()
+                if self.trouble is not None:
+                    self.trouble = None
+                return done
             except UnicodeEncodeError as error:
                 raise InvalidValue(
                     "id", f"{error.object!a:.100} has half of a surrogate pair, which is no Unicode text"
@@ -263,9 +269,11 @@ class Database:
                 is_over = self._closing or (given_up is not None and given_up.is_set())
                 if not may_come_back or is_over or waited > self._patience_seconds:
                     raise translate(error, self.location) from error
+                said = " ".join(str(error).split())
+                if is_gone(error):
+                    self.trouble = said
                 if waited > TELL_AFTER_SECONDS and not has_told:
                     has_told = True
-                    said = " ".join(str(error).split())
                     log.warning("store %s is not available, still trying: %s", self.location, said)
             time.sleep(pause)
             pause = min(pause * 2, RETRY_LATER)

@@ -88,7 +88,8 @@ from signoff.stores.sqlite_clock import FileClock, LeaseClock, Watch
 from signoff.stores.sqlite_file import network_file_system
 from signoff.stores.sqlite_schema import connect, connect_to_read, path_of, prepare, translate
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction
-from signoff.stores.sqlite_writer import LOCKED, LOCKED_LONG, Writer
+from signoff.stores.sqlite_writer import LOCKED, Writer
+from signoff.stores.write_checks import WriteCheck
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -515,15 +516,7 @@ class SqliteStore:
         return await self._write(leases.heartbeat, worker_id, held, self.lease_seconds)
 
     async def check_writable(self) -> None:
-        writer = self._file.writer
-        if writer.locked_seconds <= LOCKED_LONG:
-            checking = asyncio.ensure_future(self._write(writable.check))
-            await asyncio.wait({checking}, timeout=LOCKED_LONG)
-            if checking.done() or not writer.locked_seconds:
-                await checking
-                return
-            checking.add_done_callback(lambda late: late.cancelled() or late.exception())
-        raise StoreUnavailable(self.location, LOCKED)
+        await self._file.write_check.look(lambda: self._write(writable.check))
 
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
         return await self._write(leases.release, worker_id, dead)
@@ -573,6 +566,7 @@ class _File:
         self._clock = clock
         self._lease_clock = lease_clock
         self.busy_seconds = busy_seconds
+        self.write_check = WriteCheck(self.location, self._locked)
         self._inline_below_seconds = inline_below_seconds
         self._writer: Writer | None = None
         self._readers = Readers(
@@ -590,6 +584,9 @@ class _File:
         clock.on_jump(self.listeners.tell_jump)
         forks.around(self)
         forks.in_child(self)
+
+    def _locked(self) -> str | None:
+        return LOCKED if self.writer.locked_seconds else None
 
     @property
     def writer(self) -> Writer:
