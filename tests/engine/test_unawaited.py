@@ -261,6 +261,23 @@ async def of_an_object(ctx: Any) -> None:
     await ctx.step(pay)
 
 
+async def of_an_object_made_here(ctx: Any) -> None:
+    mine: Any = Desk()
+    if mine.ask(ctx):
+        await ctx.step(pay)
+
+
+async def of_a_new_object(ctx: Any) -> None:
+    if here.Desk().ask(ctx):
+        await ctx.step(pay)
+
+
+async def method_of_an_object_made_here(ctx: Any) -> None:
+    mine: Any = Desk()
+    await mine.forgets(ctx)
+    await ctx.step(pay)
+
+
 async def of_a_module(ctx: Any) -> None:
     here.approve(ctx)
     await ctx.step(pay)
@@ -450,6 +467,7 @@ FORGETFUL: list[Callable[..., Any]] = [
         in_a_helper,
     ),
     *(in_a_local_call, in_a_step, in_a_lambda),
+    *(of_an_object_made_here, of_a_new_object, method_of_an_object_made_here),
     *(generated, generated_condition, generated_by_a_generator, generator_asked),
 ]
 
@@ -672,6 +690,47 @@ async def in_a_global() -> Any:
     return await _shared
 
 
+class Chosen:
+    """An object that may have another method than its class."""
+
+    def __init__(self, ask: Any = None) -> None:
+        if ask is not None:
+            self.ask = ask
+
+    async def ask(self, ctx: Any) -> bool:  # type: ignore[no-redef]
+        return True
+
+
+class Instead:
+    """A class whose objects are of another one."""
+
+    def __new__(cls) -> Any:
+        return Chosen(bool)
+
+    async def ask(self, ctx: Any) -> bool:
+        return True
+
+
+async def objects(ctx: Any) -> Any:
+    chosen: Any = Chosen(bool)
+    other: Any = Instead()
+    if chosen.ask(ctx) and other.ask(ctx) and Chosen(bool).ask(ctx):
+        return "asked"
+    again: Any = Desk()
+    if ctx.run_id:
+        again = Chosen(bool)
+    made: Any = Desk()
+    changed: Any = Desk()
+    changed.ask = bool
+    return again.ask(ctx) and changed.ask(ctx) and await made.ask(ctx)
+
+
+async def patched_object(ctx: Any, patch: Any = None) -> Any:
+    made: Any = Desk()
+    patch.setattr(made, "ask", bool)
+    return "asked" if made.ask(ctx) else "not asked"
+
+
 def kept_generator(ctx: Any) -> Generator[Any, Any, Any]:
     kept = ask_by_yielding(ctx)  # noqa: F841  # pyright: ignore[reportUnusedVariable]
     yield approved(ctx)
@@ -704,7 +763,7 @@ async def typed(ctx: Any) -> None:
 
 RIGHT: list[Callable[..., Any]] = [
     *(right, right_generator, other_names, defined_twice, decorated, rebound_by_another, own_bool),
-    *(not_always_one, typed, variables, shared_variable, kept_generator),
+    *(not_always_one, typed, variables, shared_variable, kept_generator, objects, patched_object),
 ]
 
 

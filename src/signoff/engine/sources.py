@@ -14,8 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
+MADE: Final = "()"
+"""The part of a chain that stands for a call of what is before it, which may be a class."""
+
 Chain = tuple[str, ...]
-"""A name with its attributes: ``("approvals", "ask")`` of ``approvals.ask``."""
+"""A name with its attributes: ``("approvals", "ask")`` of ``approvals.ask``. ``MADE`` stands for a call in between."""
 
 Span = tuple[int, int, int, int]
 """The first and the last line, then the first and the last column, as ``CodeType.co_positions`` has them."""
@@ -85,6 +88,7 @@ class Source(NamedTuple):
         bound: The names that are its own, not those of code around it.
         rebound: Those of them that it, or a function within it, sets.
         functions: Those of them that are surely one function, defined in it without a decorator: the first line.
+        made: Those that are surely bound once, to what a call returns.
         uses: The results that it uses without an await.
         returns: What it returns, if that is a result at each of its returns and it has one at its end.
     """
@@ -93,12 +97,14 @@ class Source(NamedTuple):
     bound: frozenset[str]
     rebound: frozenset[str]
     functions: dict[str, int]
+    made: dict[str, Chain]
     uses: Sequence[Use]
     returns: Sequence[Result]
 
 
 _WITHOUT_AWAIT: Final = (
     r"(?<!await )(?<!yield )(?<!from )(?<!def )(?<![\w.])(?:\w+\.)*(?:{0})\s*\("
+    r"|\)\.(?:{0})\s*\("
     r"|(?:filter|map)\(\s*(?:\w+\.)*(?:{0})\b"
 )
 
@@ -203,6 +209,7 @@ class _Reader:
         self._returns: list[ast.expr | None] = []
         self._assigned: list[tuple[str, ast.expr]] = []
         self._reads: Counter[str] = Counter()
+        self._bindings: Counter[str] = Counter()
         self._values: dict[
             str, dict[int, tuple[str, str | None]]
         ] = {}  # how names are used as values, by node
@@ -223,6 +230,11 @@ class _Reader:
             for name, lines in self._defined.items()
             if len(lines) == 1 and name not in self._bound | self._shared | given
         }
+        made = {
+            name: chain
+            for name, value in self._assigned
+            if isinstance(value, ast.Call) and (chain := _chain_of(value)) and self._is_single(name, given)
+        }
         self._use_assigned()
         rebound = frozenset({*self._bound, *self._defined})
         return Source(
@@ -230,9 +242,14 @@ class _Reader:
             rebound | given,
             rebound,
             functions,
+            made,
             self._uses,
             self._results(),
         )
+
+    def _is_single(self, name: str, given: set[str]) -> bool:
+        is_once = self._bindings[name] == 1 and "setattr" not in self._reads
+        return is_once and name not in self._shared | given | self._defined.keys()
 
     def _use_assigned(self) -> None:
         """Note each result in a variable of which nothing but its truth, or the like, is ever read."""
@@ -313,6 +330,11 @@ class _Reader:
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 self._bound.add(name)
+                self._bindings[name] += 1
+            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
+                self._bindings[name] += 1  # another object than its class makes
+            case ast.Attribute(attr="setattr"):
+                self._reads["setattr"] += 1
             case ast.alias():
                 self._bound.add((node.asname or node.name).partition(".")[0])
             case (
@@ -325,6 +347,7 @@ class _Reader:
                 self._bound.add(name)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 self._bound.update(names)
+                self._bindings.update(names)
             case _:
                 pass
 
@@ -418,11 +441,18 @@ def _result_of(node: ast.expr) -> Result | None:
 
 
 def _chain_of(node: ast.expr) -> Chain | None:
-    attributes: list[str] = []
-    while isinstance(node, ast.Attribute):
-        attributes.append(node.attr)
-        node = node.value
-    return (node.id, *reversed(attributes)) if isinstance(node, ast.Name) else None
+    parts: list[str] = []
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Attribute(value=value, attr=name):
+                parts.append(name)
+                node = value
+            case ast.Call(func=called):
+                parts.append(MADE)
+                node = called
+            case _:
+                return None
+    return (node.id, *reversed(parts))
 
 
 def _span(node: ast.expr) -> Span:

@@ -21,6 +21,7 @@ from signoff.engine.loop import is_installed, is_own_file
 from signoff.engine.sources import (
     ASKED,
     COMPARED,
+    MADE,
     NEVER_READ,
     Chain,
     Result,
@@ -94,6 +95,8 @@ class _Place:
         name, *attributes = chain
         if name in source.functions:
             found = self._defined(name, source.functions[name])
+        elif name in source.made:
+            found = self.look_up(source, source.made[name])
         elif name in source.bound:
             is_owner = bool(source.parameters) and name == source.parameters[0]
             found = self.owner if is_owner and name not in source.rebound else _UNKNOWN
@@ -102,7 +105,7 @@ class _Place:
         else:
             found = self.module.get(name, getattr(builtins, name, _UNKNOWN))
         for attribute in attributes:
-            found = _attribute(found, attribute)
+            found = _made_by(found) if attribute == MADE else _attribute(found, attribute)
         return found
 
     def _defined(self, name: str, line: int) -> object:
@@ -120,6 +123,32 @@ class _Place:
         return found[0] if len(found) == 1 else _UNKNOWN
 
 
+@dataclass(frozen=True)
+class _Made:
+    """An object that code makes of a class."""
+
+    kind: type
+
+
+def _made_by(kind: object) -> object:
+    """Return what a call of a class surely makes: an object of that very class."""
+    if not _is(kind, type):
+        return _UNKNOWN
+    found = cast("Any", kind)
+    is_plain = type(found).__call__ is type.__call__ and found.__new__ is object.__new__
+    return _Made(found) if is_plain and found.__getattribute__ is object.__getattribute__ else _UNKNOWN
+
+
+def _method_of(made: _Made, name: str) -> object:
+    """Return a method of an object that is not there yet; ``_UNKNOWN`` if the object may have another one."""
+    inits = (vars(each).get("__init__") for each in made.kind.__mro__)
+    names = {name, "setattr", "__dict__", "vars"}
+    if any(not names.isdisjoint(each.__code__.co_names) for each in inits if isinstance(each, FunctionType)):
+        return _UNKNOWN
+    found = _attribute(made.kind, name)
+    return MethodType(found, made) if isinstance(found, FunctionType) else found
+
+
 def _is(value: object, *kinds: type) -> bool:
     """Whether a value is of such a type. ``isinstance`` would ask the value for its class, which proxies refuse."""
     return issubclass(type(value), kinds)
@@ -127,6 +156,8 @@ def _is(value: object, *kinds: type) -> bool:
 
 def _attribute(value: object, name: str) -> object:
     """Return an attribute without running any code; ``_UNKNOWN`` if that cannot be."""
+    if _is(value, _Made):
+        return _method_of(cast("_Made", value), name)
     if value is _UNKNOWN or _is(value, *_OPAQUE, _Place):
         return _UNKNOWN
     try:
