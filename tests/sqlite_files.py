@@ -42,7 +42,7 @@ def _copy(made: Path, path: Path) -> None:
     """Copy a file to a place where another process may make one at the same time."""
     partial = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
     try:
-        shutil.copyfile(made, partial)
+        shutil.copy(made, partial)  # with its mode
         os.link(partial, path)  # which fails if there is one by now
     finally:
         partial.unlink(missing_ok=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -87,6 +89,25 @@ def file_system(file: File) -> Iterable[Verdict]:
         yield ok(f"it is on {kind}") if kind else skipped("its file system is not known here")
 
 
+def permissions(file: File) -> Iterable[Verdict]:
+    if os.name != "posix":
+        yield skipped("who may read it is not known here")
+        return
+    mode = stat.S_IMODE(os.stat(file.path).st_mode)
+    readers = " and ".join(
+        name
+        for name, bits in (("its group", stat.S_IRWXG), ("all users of this machine", stat.S_IRWXO))
+        if mode & bits
+    )
+    if readers:
+        yield warning(
+            f"{readers} may open the file (mode {mode:04o}): unless that is wanted, stop all that has it open, and "
+            f"`chmod 600` it and the -wal and -shm beside it"
+        )
+    else:
+        yield ok("only its owner may open it")
+
+
 def commits(file: File) -> Iterable[Verdict]:
     try:
         with closing(connect(file.path, busy_seconds=BUSY_SECONDS)) as db:
@@ -120,6 +141,7 @@ def indexes(file: File) -> Iterable[Verdict]:
 FILE_CHECKS: Mapping[str, Check[File]] = {
     "file system": file_system,
     "disk": disk,
+    "permissions": permissions,
     "journal": journal,
     "commits": commits,
     "integrity": integrity,

@@ -28,7 +28,8 @@ class OpenIdConnect:
             Cookies are the whole host's: what else is on it gets them, too.
         client_secret: What this server proves itself by; None for a public client.
         scopes: What is asked for, besides ``openid``.
-        user_claim: The claim that is their name here. ``email`` counts only with ``email_verified``.
+        user_claim: The claim that is their name here. ``email`` counts only if ``email_verified`` is
+            the JSON value ``true``.
         groups_claim: The claim with their groups; dots lead into objects. None: they have none.
         roles_claim: The claim with their roles, likewise. ``viewer``, ``responder``, ``operator`` and ``admin`` say
             what they may do, and any role may be an assignee.
@@ -96,7 +97,7 @@ class OpenIdConnect:
             raise LoginFailed(
                 f"the provider says no {self.user_claim!r} of you; have it do so, or choose a claim"
             )
-        if self.user_claim == "email" and claims.get("email_verified") not in (True, "true"):
+        if self.user_claim == "email" and claims.get("email_verified") is not True:
             raise LoginFailed(f"the provider does not say that {user!r} is verified to be yours")
         if user.lower().startswith(RESERVED):
             raise LoginFailed(f"{user!r} is nobody's name")

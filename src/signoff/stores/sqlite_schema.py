@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -27,6 +28,12 @@ T = TypeVar("T")
 
 APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512
+
+MODE_OF_NEW = 0o600
+"""Who may read and write a new file, its log and its shared memory: payloads and hashes of keys are in them."""
+
+_creating = threading.Lock()
+"""Closing a file drops all locks that this process has on it: no other thread opens what is being created."""
 
 SETTINGS = (
     "PRAGMA synchronous = FULL",
@@ -68,8 +75,10 @@ def connect(path: Path, *, busy_seconds: float, creates: bool = False) -> sqlite
     Args:
         path: The file.
         busy_seconds: How long to wait for a lock.
-        creates: Whether to create a file that is not there.
+        creates: Whether to create a file that is not there. It is for its owner alone, whatever the umask.
     """
+    if creates:
+        _create_for_owner(path)
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode={'rwc' if creates else 'rw'}",
         uri=True,
@@ -85,6 +94,19 @@ def connect(path: Path, *, busy_seconds: float, creates: bool = False) -> sqlite
         connection.close()
         raise
     return connection
+
+
+def _create_for_owner(path: Path) -> None:
+    """Create the file, if it is not there, with its mode from its first instant on.
+
+    SQLite gives its log and its shared memory the same mode. It says itself what stands in the way.
+    """
+    with _creating:
+        try:
+            # Where a link leads, because O_EXCL follows none.
+            os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, MODE_OF_NEW))
+        except OSError:
+            return
 
 
 def connect_to_read(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
