@@ -186,9 +186,9 @@ def interrupt_busy(limit_seconds: float) -> None:
     It is to be called more often than that: what a drive computed before it was first looked at does not count.
     What it makes meanwhile, tasks and calls, adds to the limit.
     One that computes little, as it blocks, or on a machine that does not get to it, is warned of by then, and
-    interrupted when it lasted six times as long. Time in which the process was stopped does not count. One that goes on
-    after that is interrupted at each of its steps, until it has ended. What computes in C and never comes back to Python (``sum(itertools.count())``, a regular expression
-    that backtracks) cannot be interrupted.
+    interrupted when it lasted six times as long. Time in which the process was stopped does not count.
+    One that goes on after that is interrupted at each of its steps, until it has ended. What computes in C and never
+    comes back to Python (``sum(itertools.count())``, a regular expression that backtracks) cannot be interrupted.
     """
     now = time.monotonic()
     with _watch.lock:
