@@ -207,6 +207,7 @@ class Execution:
 
         def run() -> None:
             nonlocal index
+            begin_anew = guard.begin_anew()
             while True:
                 entry = entries[index]
                 index += 1
@@ -214,7 +215,7 @@ class Execution:
                 self._turn()
                 if self.failure is not None or main is None or main.done() or stop(index):
                     return
-                guard.begin_anew()
+                begin_anew()
 
         guard.drive(self, run)
         self._end_turn()

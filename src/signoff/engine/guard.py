@@ -145,14 +145,15 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
             _end(thread, mine, outer)
 
 
-def begin_anew() -> None:
-    """Have the drive of this thread count from now on: within it another turn of its run begins."""
-    mine = _drives.get(threading.get_ident())
-    if mine is None:  # in the child of a fork
-        return
-    mine.since = time.monotonic()
-    mine.computed_before = None
-    mine.warned = False
+def begin_anew() -> Callable[[], None]:
+    """Return what has the drive of this thread count from then on: within it another turn of its run begins."""
+    mine, monotonic = _drives[threading.get_ident()], time.monotonic
+
+    def begin() -> None:
+        mine.since = monotonic()
+        mine.computed_before = None
+
+    return begin
 
 
 def _end(thread: int, mine: _Drive, outer: _Drive | None) -> None:

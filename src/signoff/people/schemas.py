@@ -11,13 +11,14 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, time, timedelta
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from signoff import codec
+from signoff.people.effort import TooMuch, Unfolded
 from signoff.people.patterns import in_words
 
 if TYPE_CHECKING:
@@ -36,8 +37,19 @@ The validator finds all of them at once, each with what is expected there: a meg
 10,000 would take more memory than there is.
 """
 
-MOST_LEVELS: Final = 6
-"""How deep a wrong answer may be nested for its problems to be listed, where forms hold forms like themselves."""
+MOST_CHECKS: Final = 20_000_000
+"""How many times a part of a schema is compared with a value at most, for it to be checked: some 0.3 seconds.
+
+Ordinary forms take some dozens, a list of 10,000 objects some 100,000."""
+
+MOST_EXPLAINED: Final = 500_000
+"""How many problems in branches (``anyOf``, ``oneOf``) may come with how many values each, for them to be listed."""
+
+MOST_UNFOLDED: Final = 100_000
+"""How many checks a schema may take for a single value, for it to be taken as one."""
+
+MOST_STATES: Final = 200_000
+"""How large the patterns of a schema may be together, with what they repeat written out: 60 MB of memory at most."""
 
 LONGEST_COMPARED: Final = 10_000
 """How many characters a text has at most that is compared with a pattern, unless its ``maxLength`` is more."""
@@ -48,9 +60,6 @@ _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Parts of schemas that hold schemas by names, which may be any."""
 
-_BRANCHES: Final = ('"anyOf"', '"oneOf"', '"if"', '"not"')
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-
 _TOO_DEEP: Final = "it is nested too deep; make it flatter"
 
 BACKTRACKS: Final = 10_000
@@ -59,38 +68,30 @@ BACKTRACKS: Final = 10_000
 
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
     """Say what is wrong with a JSON Schema, or None."""
-    import jsonschema_rs
-
     try:
-        _validator(schema)
-    except jsonschema_rs.ValidationError as error:
-        return ": ".join(part for part in (_field(error.instance_path), shorten(error.message)) if part)
-    except (
-        RecursionError,
-        ValueError,
-    ):  # the only one that the library raises itself: of its own recursion limit
-        return _TOO_DEEP
+        each = _compiled(schema)[1].each
+    except _Refused as refused:
+        return str(refused)
+    if each.checks > MOST_UNFOLDED:
+        return f"its branches and references take more than {MOST_UNFOLDED:,} checks for one value"
     return None
 
 
 def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
     """Say what is wrong with a value: ``(field, message)`` each, the field ``""`` for the whole."""
-    import jsonschema_rs
-
     try:
-        validator = _validator(schema)
-    except jsonschema_rs.ValidationError as error:
-        return [("", f"nothing fits the schema that it is asked with: {shorten(error.message)}")]
-    except (RecursionError, ValueError):
-        return [("", f"nothing fits the schema that it is asked with: {_TOO_DEEP}")]
+        validator, unfolded = _compiled(schema)
+    except _Refused as refused:
+        return [("", f"nothing fits the schema that it is asked with: {refused}")]
+    size = _size(value)
+    if unfolded.each.checks * size > MOST_CHECKS:
+        return [("", "it takes too long to check; make it smaller, or its form simpler")]
     if validator.is_valid(value):
         return []
-    written = json.dumps(schema)
-    if _size(value) * len(written) > MAX_DETAIL:
+    if size * unfolded.length > MAX_DETAIL:
         return [("", "it does not fit, and holds too much to say where")]
-    if _depth(value) > MOST_LEVELS and any(name in written for name in _BRANCHES) and _is_recursive(schema):
-        # To say where takes each branch of each level: three times as long for each level.
-        return [("", "it does not fit; its form holds forms like itself, so that it is not said where")]
+    if not _may_explain(unfolded, value, size):
+        return [("", "it does not fit, and its form has too many branches to say where")]
     found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
     if len(found) > MAX_PROBLEMS:
         found[-1] = ("", f"and there is more: these are the first {MAX_PROBLEMS} problems")
@@ -110,6 +111,33 @@ def shorten(text: str, width: int = MAX_MESSAGE) -> str:
     half = (width - 5) // 2
     short = text if len(text) <= width else f"{text[:half]} ... {text[-half:]}"
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
+
+
+class _Refused(Exception):
+    """Nothing is checked against a schema. The text says why."""
+
+
+def _compiled(schema: Mapping[str, Any]) -> tuple[jsonschema_rs.Validator, Unfolded]:
+    """Raises _Refused: it is no schema, it refers to something that is not in it, or it would take too much."""
+    import jsonschema_rs
+
+    try:
+        unfolded = _unfolded(json.dumps(schema))
+        if unfolded.pattern_states > MOST_STATES:
+            raise _Refused(
+                f"its patterns have more than {MOST_STATES:,} parts, with what they repeat written out"
+            )
+        return _validator(schema), unfolded
+    except TooMuch as error:
+        raise _Refused(str(error)) from None
+    except jsonschema_rs.ValidationError as error:
+        said = ": ".join(part for part in (_field(error.instance_path), shorten(error.message)) if part)
+        raise _Refused(said) from None
+    except (
+        RecursionError,
+        ValueError,
+    ):  # the only one that the library raises itself: of its own recursion limit
+        raise _Refused(_TOO_DEEP) from None
 
 
 def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
@@ -208,60 +236,20 @@ def _bounded_member(name: str, member: object) -> object:
     return _bounded(member)
 
 
-def _depth(value: object) -> int:
-    """Count how deep a value is nested."""
-    depth, level = 0, [value]
-    while level := [item for each in level for item in _items(each)]:
-        depth += 1
-    return depth
+def _may_explain(unfolded: Unfolded, value: object, size: int) -> bool:
+    """Whether all problems of a value fit into memory: those in branches hold what they are about."""
+    most = MOST_EXPLAINED // (20 + size)
+    if not unfolded.is_recursive and unfolded.each.branched * size <= most:
+        return True
+    try:
+        return unfolded.to_explain(value).branched <= most
+    except TooMuch:
+        return False
 
 
-def _items(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value).values()
-    return cast("list[object]", value) if isinstance(value, list) else ()
-
-
-def _is_recursive(schema: Mapping[str, Any]) -> bool:
-    """Whether a part of a schema refers to what that part is in, directly or by way of others."""
-    targets: dict[str, set[str]] = {}
-    rest: list[tuple[str, str, object]] = [("#", "#", schema)]
-    while rest:
-        path, base, part = rest.pop()
-        targets[path] = set()
-        if isinstance(part, dict):
-            members = cast("dict[str, object]", part)
-            base = path if "$id" in members else base  # what it refers to is within it
-            for name in _REFERENCES:
-                if isinstance(reference := members.get(name), str):
-                    targets[path].add(base + reference[1:] if reference.startswith("#") else reference)
-            items: Iterable[tuple[str, object]] = members.items()
-        else:
-            items = ((str(n), each) for n, each in enumerate(cast("list[object]", part)))
-        for name, each in items:
-            if isinstance(each, dict | list):
-                inner = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
-                targets[path].add(inner)
-                rest.append((inner, base, cast("object", each)))
-    return _has_circle(targets)
-
-
-def _has_circle(targets: Mapping[str, set[str]]) -> bool:
-    """Whether anything leads back to itself; what leads elsewhere than to what is known may lead anywhere."""
-    done: set[str] = set()
-    for start in targets:
-        trail: dict[str, Iterator[str]] = {start: iter(targets[start])} if start not in done else {}
-        while trail:
-            here = next(reversed(trail))
-            following = next(trail[here], None)
-            if following is None:
-                done.add(here)
-                del trail[here]
-            elif following in trail or following not in targets:
-                return True
-            elif following not in done:
-                trail[following] = iter(targets[following])
-    return False
+@lru_cache(maxsize=16)
+def _unfolded(written: str) -> Unfolded:
+    return Unfolded(json.loads(written), len(written))
 
 
 def _size(value: object) -> int:

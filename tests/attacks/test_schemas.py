@@ -1,0 +1,191 @@
+"""Schemas of a kilobyte that would take a validator days, or more memory than there is.
+
+Each is checked in a process of its own, whose time and memory are measured from outside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from signoff.people.effort import pattern_size
+from signoff.people.schemas import problems, schema_problem
+
+MOST_SECONDS = 10  # of processor time, imports and a slow machine included; the attacks took hours
+MOST_KIB = 256 * 1024  # imports are 60 MB of it; the attacks took 23 GB
+
+CHECK = """
+import json, sys
+from signoff.people.schemas import problems
+schema, value = json.load(sys.stdin)
+json.dump(problems(schema, value), sys.stdout)
+"""
+
+Schema = dict[str, Any]
+
+
+def doubling(levels: int, keyword: str) -> Schema:
+    """Each part has two branches, which are both the next part."""
+    parts: Schema = {f"a{n}": {keyword: [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
+    return {"$defs": {**parts, f"a{levels}": {"type": "string"}}, "$ref": "#/$defs/a0"}
+
+
+def doubling_in_objects(levels: int) -> Schema:
+    """The same, where each part is about a field of a value that has all of them."""
+    parts: Schema = {
+        f"a{n}": {"anyOf": [{"properties": {"x": {"$ref": f"#/$defs/a{n + 1}"}}}] * 2} for n in range(levels)
+    }
+    return {"$defs": {**parts, f"a{levels}": False}, "$ref": "#/$defs/a0"}
+
+
+def within_itself(keyword: str) -> Schema:
+    """A form that holds forms like itself in both of its branches, neither of which fits."""
+    branch = {"properties": {"x": {"$ref": "#/$defs/form"}}}
+    form = {keyword: [{**branch, "required": ["a"]}, {**branch, "required": ["b"]}]}
+    return {"$defs": {"form": form}, "$ref": "#/$defs/form"}
+
+
+def unevaluated(levels: int) -> Schema:
+    schema: Schema = {"type": "object"}
+    for _ in range(levels):
+        schema = {"allOf": [schema], "unevaluatedProperties": False}
+    return schema
+
+
+def nested(levels: int) -> Any:
+    value: Any = {}
+    for _ in range(levels):
+        value = {"x": value}
+    return value
+
+
+ATTACKS: dict[str, tuple[Schema, Any]] = {
+    **{f"{keyword} doubled": (doubling(14, keyword), 1) for keyword in ("anyOf", "oneOf", "allOf")},
+    **{f"{keyword} doubled thirty times": (doubling(30, keyword), 1) for keyword in ("anyOf", "oneOf")},
+    "branches about a large value": (doubling(10, "anyOf"), list(range(10_000))),
+    "doubled in objects": (doubling_in_objects(14), nested(14)),
+    **{f"{keyword} within itself": (within_itself(keyword), nested(40)) for keyword in ("anyOf", "oneOf")},
+    "what is not evaluated": (unevaluated(60), {"a": 1}),
+    "many branches": ({"items": {"anyOf": [{"type": "string"}] * 1_000}}, list(range(1_000))),
+    "large patterns": ({"anyOf": [{"pattern": f"(a{{900}}){{9}}{n}"} for n in range(2_000)]}, "a"),
+    "a circle": ({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, 1),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_schema_makes_checking_an_answer_long_or_large(attack: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHECK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    json.dump(ATTACKS[attack], process.stdin)
+    process.stdin.close()
+    said = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    assert process.returncode == 0
+    assert json.loads(said)
+    assert used.ru_utime + used.ru_stime < MOST_SECONDS
+    assert used.ru_maxrss < MOST_KIB
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (doubling(30, "anyOf"), "more than 100,000 checks for one value"),
+        (doubling_in_objects(30), "more than 100,000 checks for one value"),
+        (unevaluated(60), "more than 100,000 checks for one value"),
+        (
+            {"anyOf": [{"pattern": f"(a{{900}}){{9}}{n}"} for n in range(2_000)]},
+            "its patterns have more than",
+        ),
+        (
+            {"patternProperties": {f"(a{{900}}){{9}}{n}": {} for n in range(30)}},
+            "its patterns have more than",
+        ),
+        ({"anyOf": [{"$ref": "#"}]}, "leads to itself"),
+        ({"$dynamicAnchor": "a", "allOf": [{"$dynamicRef": "#a"}]}, "leads to itself"),
+        ({"$id": "https://a/b", "$defs": {"c": {"$id": "d", "not": {"$ref": "d"}}}}, "leads to itself"),
+    ],
+)
+def test_the_author_of_such_a_schema_is_told_when_it_is_made(schema: Schema, reason: str) -> None:
+    assert reason in (schema_problem(schema) or "")
+
+
+TREE: Schema = {
+    "$defs": {
+        "tree": {
+            "oneOf": [
+                {"type": "integer"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "left": {"$ref": "#/$defs/tree"},
+                        "right": {"$ref": "#/$defs/tree"},
+                        "op": {"enum": ["+", "-"]},
+                    },
+                    "required": ["left", "right", "op"],
+                },
+            ]
+        }
+    },
+    "$ref": "#/$defs/tree",
+}
+
+
+def tree(levels: int, leaf: Any) -> Any:
+    value = leaf
+    for _ in range(levels):
+        value = {"left": value, "right": 1, "op": "+"}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("schema", "fitting", "wrong", "field"),
+    [
+        (TREE, tree(40, 1), tree(3, "x"), "left.left.left"),
+        ({"items": {"pattern": "^.{0,5000}$"}}, ["a"] * 1_000, ["\n"], "0"),
+        (
+            {
+                "items": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/a"}]},
+                "$defs": {"a": {"required": ["n"]}},
+            },
+            [{"n": n} for n in range(10_000)],
+            [{"n": 1}, {}],
+            "1.n",
+        ),
+    ],
+)
+def test_ordinary_forms_that_hold_much_are_checked_and_explained(
+    schema: Schema, fitting: Any, wrong: Any, field: str
+) -> None:
+    assert schema_problem(schema) is None
+    assert problems(schema, fitting) == []
+    assert field in [found for found, _ in problems(schema, wrong)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "states"),
+    [
+        ("abc", 3),
+        ("a{3}", 3),
+        ("a{2,7}", 7),
+        ("a{2,}", 2),
+        ("((a{100}){100}){10}", 100 * 100 * 10),
+        ("a{1000}{1000}", 1_000_000),
+        (r"\{3}", 3),
+        ("[^]{5}]{4}", 4),
+        ("(((((", 0),
+        ("))){4}", 3),
+        ("a{" + "9" * 400 + "}", 1),
+    ],
+)
+def test_what_a_pattern_repeats_is_counted_as_often(pattern: str, states: int) -> None:
+    assert states <= pattern_size(pattern) <= states * 1.2 + 405
