@@ -278,6 +278,7 @@ WITHIN = {
 TOKENS: dict[str, Callable[[RemoteStore], Awaitable[Any]]] = {
     "create_token": lambda store: store.create_token(NewToken("u", TokenKind.LINK, hash_of("u"), "user:eve")),
     "find_token": lambda store: store.find_token(hash_of("t")),
+    "has_token": lambda store: store.has_token([TokenKind.API_KEY]),
     "get_token": lambda store: store.get_token("t"),
     "list_tokens": lambda store: store.list_tokens(TokenFilter(TokenKind.LINK)),
     "revoke_token": lambda store: store.revoke_token("t"),

@@ -434,15 +434,16 @@ def test_no_secret_is_in_the_database_a_log_or_an_error(
 # Which servers ask
 
 
-def test_a_server_whose_store_has_a_key_wants_one_from_its_start_on(tmp_path: Path) -> None:
+def test_a_server_whose_database_has_a_key_wants_one(tmp_path: Path) -> None:
     with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here:
         with here.http() as anybody:
             assert anybody.get("/v1/runs").status_code == 200
-            secret, token = here.key()
-            assert anybody.get("/v1/runs").status_code == 200
-            assert anybody.get("/v1/runs", headers={"authorization": "Bearer sgk_x"}).status_code == 401
             assert kind(anybody.get("/v1/keys")) == "AccessDenied"
             assert kind(anybody.post("/v1/keys", json={"name": "x", "roles": ["admin"]})) == "AccessDenied"
+            secret, token = here.key()
+            assert anybody.get("/v1/runs").status_code == 401
+            assert anybody.get("/v1/runs", headers={"authorization": "Bearer sgk_x"}).status_code == 401
+            assert anybody.get("/v1/keys").status_code == 401
         with here.http(secret) as http:
             assert http.get("/v1/me").json()["user_id"] == "service:bot"
     with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here, here.http() as anybody:

@@ -98,7 +98,7 @@ deliveries = st.sampled_from(("d0", "d1", "d2", "d3"))
 assignees_told = st.sampled_from(("user:ana", "user:ben"))
 moments = st.sampled_from((-1.0, 0.0, 5.0, 60.0))
 token_ids = st.sampled_from(("t0", "t1", "t2"))
-token_kinds = st.sampled_from((TokenKind.LINK, TokenKind.LINK, TokenKind.API_KEY))
+token_kinds = st.sampled_from((TokenKind.LINK, TokenKind.LINK, TokenKind.LOGIN))
 rates = st.sampled_from((None, None, Rate(1, 10.0), Rate(2, 10.0), Rate(3, 0.7)))
 slots = st.sampled_from((None, None, ("k", 1), ("k", 1), ("k", 2), ("", 1)))
 sessions = st.sampled_from((None, "c0", "c0", "c1"))
@@ -507,6 +507,10 @@ class SideBySide(RuleBasedStateMachine):
     @rule(namespace=namespaces, secret=token_ids)
     def find_token(self, namespace: str, secret: str) -> None:
         self.both(namespace, "find_token", hash_of(secret))
+
+    @rule(namespace=namespaces, kinds=st.lists(st.sampled_from(TokenKind), max_size=2))
+    def has_token(self, namespace: str, kinds: list[TokenKind]) -> None:
+        self.both(namespace, "has_token", kinds)
 
     @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
     def delete_tokens(self, namespace: str, age: float, limit: int) -> None:

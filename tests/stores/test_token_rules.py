@@ -35,7 +35,7 @@ async def ids(scene: Scene, which: TokenFilter = LINKS) -> list[str]:
 async def test_a_token_is_as_it_was_made(scene: Scene) -> None:
     new = NewToken(
         "t",
-        TokenKind.API_KEY,
+        TokenKind.LOGIN,
         hash_of("secret"),
         "service:billing",
         "r.0",
@@ -78,6 +78,31 @@ async def test_of_callers_that_make_one_token_at_once_all_get_it_and_of_two_secr
     [kept] = [each for each in made if isinstance(each, Token)]
     assert sum(isinstance(each, IdConflict) for each in made) == 7
     assert await scene.store.get_token("u") == kept
+
+
+@rule
+async def test_an_open_token_of_any_namespace_is_seen_from_each_until_it_ends(scene: Scene) -> None:
+    keys = (TokenKind.LOGIN, TokenKind.RESUME)
+    assert not await scene.store.has_token(keys)
+    for number, namespace in enumerate(("acme", "default", "zeta")):
+        link = token(f"l{number}", hash=hash_of(f"l{number}"))
+        await scene.within(namespace).store.create_token(link)
+    assert not await scene.store.has_token(keys)
+    zeta = scene.within("zeta").store
+    until = scene.clock.now() + 60
+    await zeta.create_token(NewToken("k", TokenKind.LOGIN, hash_of("k"), "service:bot", expires_at=until))
+    for namespace in ("acme", "default", "zeta", "none"):
+        store = scene.within(namespace).store
+        assert await store.has_token(keys)
+        assert await store.has_token([TokenKind.LOGIN])
+        assert not await store.has_token([TokenKind.RESUME])
+        assert not await store.has_token([])
+    scene.clock.advance(60)
+    assert not await scene.store.has_token(keys)
+    await zeta.create_token(NewToken("w", TokenKind.RESUME, hash_of("w"), "gpu"))
+    assert await scene.store.has_token(keys)
+    await zeta.revoke_token("w")
+    assert not await scene.store.has_token(keys)
 
 
 @rule
@@ -147,7 +172,7 @@ async def test_a_use_is_noted_once_a_minute(scene: Scene) -> None:
 @rule
 async def test_tokens_are_listed_by_kind_subject_and_question_in_pages(scene: Scene) -> None:
     await scene.within("acme").store.create_token(token("theirs", question_id="q"))
-    await scene.store.create_token(token("key", kind=TokenKind.API_KEY, question_id="q"))
+    await scene.store.create_token(token("key", kind=TokenKind.RESUME, question_id="q"))
     for n, name in enumerate(("c", "a", "b")):
         subject = "user:bob" if name == "a" else "user:ana"
         await scene.store.create_token(token(name, subject=subject, question_id="q" if n else None))
@@ -158,7 +183,7 @@ async def test_tokens_are_listed_by_kind_subject_and_question_in_pages(scene: Sc
     assert await ids(scene, replace(LINKS, subject="user:ana")) == ["c", "b"]
     assert await ids(scene, replace(LINKS, question_id="q")) == ["a", "b"]
     assert await ids(scene, replace(LINKS, question_id="q", subject="user:ana")) == ["b"]
-    assert await ids(scene, TokenFilter(TokenKind.API_KEY)) == ["key"]
+    assert await ids(scene, TokenFilter(TokenKind.RESUME)) == ["key"]
     assert await ids(scene, TokenFilter(TokenKind.LOGIN)) == []
     with pytest.raises(InvalidValue):
         await scene.store.list_tokens(LINKS, after="x")

@@ -48,6 +48,11 @@ _IDLE_THREADS_END_SECONDS = 0.5
 _ADDRESS = click.argument("address", metavar="MODULE:APP")
 
 
+ASKS_NOBODY = (
+    "the database has no API key: requests may say whose they are, nobody checks it, and programs of this machine may "
+    "use its whole store. Both end with the first key (signoff keys create NAME), or with --require-auth"
+)
+
 _retain = click.option(
     "--retain-days",
     "retention_days",
@@ -388,6 +393,8 @@ async def _listening(app: Signoff, out: Output, **options: Any) -> AsyncGenerato
         async with Server(app, **options) as server:
             text = f"listening on {server.url}, store {app.store.location}"
             out.event("listening", text, url=server.url, port=server.port, store=app.store.location)
+            if not server.asks:
+                out.note(ASKS_NOBODY)
             yield server
     except OSError as error:
         raise CommandFailed(ExitCode.UNAVAILABLE, error.strerror or str(error)) from error

@@ -40,6 +40,7 @@ TOKEN_OPERATIONS: Final = frozenset(
     {
         "create_token",
         "find_token",
+        "has_token",
         "get_token",
         "list_tokens",
         "revoke_token",
@@ -95,8 +96,8 @@ class Access:
 async def access_of(request: Request) -> Access:
     """Return what a request may do.
 
-    Without any keys, programs on the server's own machine may do everything, and others nothing. Where requests must
-    say whose they are nobody may: what comes from this machine may be what a proxy passes on.
+    Without any keys in the database, programs on the server's own machine may do everything, and others nothing. Where
+    requests must say whose they are nobody may: what comes from this machine may be what a proxy passes on.
 
     Raises:
         AccessDenied: It has no key that is known.
@@ -109,12 +110,12 @@ async def access_of(request: Request) -> Access:
     try:
         key = None if secret is None else await keyring.worker_key(secret, request.scope)
     except TooManyRequests:
-        if not _needs_no_key(request, services):
+        if not await _needs_no_key(request, services):
             raise
         key = None
     if key is not None:
         return Access(key.hash, key.namespace, key.groups, key.id or key.hash[:SHOWN_OF_HASH], key.name)
-    if _needs_no_key(request, services):
+    if await _needs_no_key(request, services):
         return Access(LOCAL)
     if not keyring.has_worker_keys and services.ways.required:
         raise AccessDenied(
@@ -129,12 +130,12 @@ async def access_of(request: Request) -> Access:
     raise AccessDenied(what, "the server does not know this worker key, or it has ended")
 
 
-def _needs_no_key(request: Request, services: Services) -> bool:
-    """Whether a request comes from the server's own machine, and nobody needs keys here."""
-    if services.keyring.has_worker_keys or services.ways.required:
-        return False
+async def _needs_no_key(request: Request, services: Services) -> bool:
+    """Whether a request comes from the server's own machine, and the database has no key of any namespace."""
     peer = request.client.host if request.client else ""
-    return is_loopback(peer) and not any(name in request.headers for name in _FORWARDED)
+    if not is_loopback(peer) or any(name in request.headers for name in _FORWARDED):
+        return False
+    return not (await services.ways.look() or await services.keyring.look_for_worker_keys())
 
 
 AccessOf = Annotated[Access, Depends(access_of)]

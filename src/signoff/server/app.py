@@ -114,8 +114,9 @@ def create_server_app(
         openid: What signs people in, in their browsers.
         forwarding: What says in a header from which address a request comes, for the audit trail. None: that of the
             connection counts.
-        require_auth: Whether a request must say whose it is. It must with ``proxy`` or ``openid``, or if the store has
-            an API key when the server starts. Else the API is for a laptop: whoever reaches it may say who they are.
+        require_auth: Whether a request must say whose it is. It must with ``proxy`` or ``openid``, and as soon as the
+            database has an API key, in whichever namespace. Else the API is for a laptop: whoever reaches it may say
+            who they are.
         allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
             proxy as the people who look at them.
         public_url: Where people reach the server, such as ``https://signoff.example.com``: links in messages and answer
@@ -144,7 +145,7 @@ def create_server_app(
     door = None if openid is None else LoginDoor(store, openid)
     people: list[Way] = [*([] if door is None else [door.logins]), *([] if proxy is None else [proxy])]
     keyring = Keyring(store, worker_keys or WorkerKeys())
-    ways = Ways([keyring, *people], required=require_auth or bool(people))
+    ways = Ways([keyring, *people], required=require_auth or bool(people), has_keys=keyring.has_api_key)
     public_url = public_url or app.public_url
     if public_url is not None:
         public_url, host = checked_public_url(public_url)
@@ -171,7 +172,8 @@ def create_server_app(
         )
         feeds = Feeds(store)
         scrape = Scrape(store, lambda: not timers.done() and service.trouble is None)
-        ways.required |= await keyring.look()
+        await ways.look()
+        await keyring.look_for_worker_keys()
         services = Services(
             store,
             backend,

@@ -105,7 +105,7 @@ class Guard:
         method, path = scope["method"], path_of(scope)
         rights = rights_on(method, path)
         identity = None if rights is None else await self._ways.identify(scope)
-        if identity is None and not self._ways.required:
+        if identity is None and not (self._ways.required if rights is None else await self._ways.look()):
             return ANYBODY
         if identity is None and rights is not None:
             raise NotAuthenticated("sign in, or give an API key")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from signoff.errors import NotAuthenticated
 from signoff.people.responders import Responder
 from signoff.records import Token, TokenKind
-from signoff.server.issued import IssuedKeys, KeyScope
+from signoff.server.issued import KeyScope
 from signoff.server.keys import WorkerKey, WorkerKeys
 from signoff.server.rates import OF_WRONG_KEYS, Buckets
 from signoff.server.ways import Identity
 from signoff.stores.base import Store
 from signoff.stores.base_tokens import TOUCH_SECONDS
 from signoff.tokens import PREFIXES, find_token
-
-_PAGE: Final = 1000
 
 
 class Keyring:
@@ -29,8 +25,8 @@ class Keyring:
         from_file: The worker keys that the server was started with.
 
     Attributes:
-        has_worker_keys: Whether there are worker keys, so that nobody works without one. Those of the store count from
-            the start of the server on, or from the first use of one.
+        has_worker_keys: Whether a worker key was seen, of the file or of any namespace of the store, so that nobody
+            works without one.
     """
 
     def __init__(self, store: Store, from_file: WorkerKeys) -> None:
@@ -39,10 +35,15 @@ class Keyring:
         self._wrong = Buckets(OF_WRONG_KEYS, store.clock.now)  # by address
         self.has_worker_keys = bool(from_file)
 
-    async def look(self) -> bool:
-        """Look at which keys the store has, and return whether there is one of a service."""
-        self.has_worker_keys |= await self._has(TokenKind.WORKER_KEY)
-        return await self._has(TokenKind.API_KEY)
+    async def has_api_key(self) -> bool:
+        """Return whether the database has an open key of a service, in whichever namespace."""
+        return await self._store.has_token([TokenKind.API_KEY])
+
+    async def look_for_worker_keys(self) -> bool:
+        """Return whether nobody works without a key: once there was one in the database, in whichever namespace."""
+        if not self.has_worker_keys:
+            self.has_worker_keys = await self._store.has_token([TokenKind.WORKER_KEY])
+        return self.has_worker_keys
 
     async def identify(self, scope: Scope) -> Identity | None:
         """Return the service whose key a request has.
@@ -89,17 +90,6 @@ class Keyring:
         if token.used_at is None or now - token.used_at >= TOUCH_SECONDS:
             await self._store.within(token.namespace).touch_token(token.id)
         return token
-
-    async def _has(self, kind: TokenKind) -> bool:
-        after: str | None = None
-        while True:
-            page = await IssuedKeys(self._store).list_keys(kind, after=after, limit=_PAGE)
-            now = self._store.clock.now()
-            if any(token.is_open(now) for token in page.items):
-                return True
-            after = page.next
-            if after is None:
-                return False
 
 
 def bearer_of(scope: Scope) -> str | None:

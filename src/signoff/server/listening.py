@@ -72,6 +72,11 @@ class Server:
         """Where it is reached from this machine."""
         return url_of(self.host, self.port)
 
+    @property
+    def asks(self) -> bool:
+        """Whether a request must say whose it is, as far as the server knows. It listens."""
+        return self._app.state.services.ways.required
+
     async def __aenter__(self) -> Server:
         listener = bind(self.host, self.port)
         self.port = listener.getsockname()[1]

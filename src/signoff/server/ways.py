@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -59,12 +59,26 @@ class Ways:
 
     Args:
         ways: The ways.
-        required: Whether a request must take one; otherwise whoever reaches the server may say who they are.
+        required: Whether a request must take one, whatever there is. Otherwise whoever reaches the server may say who
+            they are, until there is a key.
+        has_keys: Returns whether the database has an open API key, in whichever namespace.
+
+    Attributes:
+        required: Whether a request must take one, as far as that is known. Once it must, it stays so.
     """
 
-    def __init__(self, ways: Sequence[Way], *, required: bool) -> None:
+    def __init__(
+        self, ways: Sequence[Way], *, required: bool, has_keys: Callable[[], Awaitable[bool]]
+    ) -> None:
         self._ways = ways
+        self._has_keys = has_keys
         self.required = required
+
+    async def look(self) -> bool:
+        """Return whether a request must take one. Another process may just have made the first key."""
+        if not self.required:
+            self.required = await self._has_keys()
+        return self.required
 
     async def identify(self, scope: Scope) -> Identity | None:
         """Return whose request it is, or None if it does not say. Raises NotAuthenticated, TooManyRequests."""

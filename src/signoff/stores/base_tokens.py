@@ -5,6 +5,7 @@ What a token opens is decided above the store. No secret is ever told to a store
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from signoff.records import NewPromise, NewToken, Token, TokenKind
@@ -49,6 +50,14 @@ class TokenStore(Protocol):
 
         It serves the whole database: who holds a secret need not know its namespace. Whoever asks has to look at the
         token's namespace and kind, and at whether it is open.
+        """
+        ...
+
+    async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
+        """Return whether any namespace has a token of these kinds that is open. It serves the whole database.
+
+        Args:
+            kinds: Those of which there are few: keys.
         """
         ...
 

@@ -105,6 +105,7 @@ _READS = (
     "last_seal",
     "unsealed",
     "find_token",
+    "has_token",
     "get_token",
     "list_tokens",
     "read_cursor",

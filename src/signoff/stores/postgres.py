@@ -31,6 +31,7 @@ from signoff.records import (
     Session,
     Settlement,
     Token,
+    TokenKind,
     WorkerInfo,
     WorkflowInfo,
 )
@@ -342,6 +343,10 @@ class PostgresStore:
 
     async def find_token(self, hash: str) -> Token | None:
         return await self._database.call(lambda db: tokens.find(db, hash))
+
+    async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
+        now = self._database.now()
+        return await self._database.call(lambda db: tokens.has(db, kinds, now))
 
     async def get_token(self, token_id: str) -> Token:
         return await self._read(tokens.get, token_id)

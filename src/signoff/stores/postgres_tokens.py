@@ -29,6 +29,12 @@ RETURNING {COLUMNS}
 
 FIND = f"SELECT {COLUMNS} FROM signoff.tokens WHERE hash = %s"
 
+HAS = f"""
+SELECT 1 FROM signoff.tokens
+WHERE kind || '' = ANY(%(kinds)s) AND (ended_at IS NULL OR ended_at > {NOW})
+LIMIT 1
+"""
+
 GET = f"SELECT {COLUMNS} FROM signoff.tokens WHERE namespace = %s AND id = %s"
 
 LIST = f"SELECT {COLUMNS}, number FROM signoff.list_tokens(%s, %s, %s, %s, %s, %s) ORDER BY number"
@@ -78,6 +84,11 @@ def find(db: Connection, hash: str) -> Token | None:
     """Return the token with a hash, of any namespace."""
     row = db.execute(FIND, (hash,)).fetchone()
     return None if row is None else _token(row)
+
+
+def has(db: Connection, kinds: Sequence[TokenKind], now: float | None) -> bool:
+    """Return whether any namespace has an open token of these kinds."""
+    return db.execute(HAS, {"kinds": [kind.value for kind in kinds], "now": now}).fetchone() is not None
 
 
 def get(db: Connection, namespace: str, token_id: str) -> Token:

@@ -31,6 +31,7 @@ from signoff.records import (
     Session,
     Settlement,
     Token,
+    TokenKind,
     WorkerInfo,
     WorkflowInfo,
 )
@@ -328,6 +329,9 @@ class RemoteStore:
 
     async def find_token(self, hash: str) -> Token | None:
         return await self._ask("find_token", hash=hash)
+
+    async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
+        return await self._ask("has_token", kinds=kinds)
 
     async def get_token(self, token_id: str) -> Token:
         return await self._ask("get_token", token_id=token_id)

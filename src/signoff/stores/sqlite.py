@@ -38,6 +38,7 @@ from signoff.records import (
     Session,
     Settlement,
     Token,
+    TokenKind,
     WorkerInfo,
     WorkflowInfo,
 )
@@ -366,6 +367,10 @@ class SqliteStore:
 
     async def find_token(self, hash: str) -> Token | None:
         return await self._file.read_soon(lambda db: tokens.find(db, hash))
+
+    async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
+        now = self.clock.now()
+        return await self._file.read_soon(lambda db: tokens.has(db, kinds, now))
 
     async def get_token(self, token_id: str) -> Token:
         return await self._read_soon(tokens.get, token_id)

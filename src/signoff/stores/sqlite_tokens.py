@@ -24,6 +24,19 @@ RETURNING {COLUMNS}
 
 FIND = f"SELECT {COLUMNS} FROM tokens WHERE hash = ?"
 
+HAS = """
+WITH RECURSIVE named (namespace) AS (
+    SELECT min(namespace) FROM tokens
+    UNION ALL
+    SELECT (SELECT min(namespace) FROM tokens WHERE namespace > named.namespace) FROM named
+    WHERE named.namespace IS NOT NULL
+)
+SELECT 1 FROM named CROSS JOIN tokens INDEXED BY tokens_by_kind
+    ON tokens.namespace = named.namespace AND tokens.kind = ?
+WHERE tokens.ended_at IS NULL OR tokens.ended_at > ?
+LIMIT 1
+"""  # from one namespace to the next: no index begins with the kind
+
 GET = f"SELECT {COLUMNS} FROM tokens WHERE namespace = ? AND id = ?"
 
 LIST = f"""
@@ -97,6 +110,11 @@ def find(db: sqlite3.Connection, hash: str) -> Token | None:
     """Return the token with a hash, of any namespace."""
     row = db.execute(FIND, (hash,)).fetchone()
     return None if row is None else _token(row)
+
+
+def has(db: sqlite3.Connection, kinds: Sequence[TokenKind], now: float) -> bool:
+    """Return whether any namespace has an open token of these kinds."""
+    return any(db.execute(HAS, (kind.value, now)).fetchone() is not None for kind in kinds)
 
 
 def get(db: sqlite3.Connection, namespace: str, token_id: str) -> Token:

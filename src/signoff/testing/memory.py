@@ -34,6 +34,7 @@ from signoff.records import (
     Session,
     Settlement,
     Token,
+    TokenKind,
     WorkerInfo,
     WorkflowInfo,
 )
@@ -373,6 +374,9 @@ class MemoryStore:
 
     async def find_token(self, hash: str) -> Token | None:
         return self.model.tokens.find(hash)
+
+    async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
+        return self.model.tokens.has(kinds)
 
     async def get_token(self, token_id: str) -> Token:
         return self.model.tokens.get(self.namespace, token_id)

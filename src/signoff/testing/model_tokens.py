@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from signoff.errors import NotFound
-from signoff.records import NewToken, Token
+from signoff.records import NewToken, Token, TokenKind
 from signoff.stores.base_tokens import TOUCH_SECONDS
 from signoff.stores.limits import check_token
 from signoff.stores.paging import TokenFilter
@@ -35,6 +36,11 @@ class Tokens:
 
     def find(self, hash: str) -> Token | None:
         return next((token for token in self._tables.tokens.values() if token.hash == hash), None)
+
+    def has(self, kinds: Sequence[TokenKind]) -> bool:
+        return any(
+            token.kind in kinds and token.is_open(self._state.now) for token in self._tables.tokens.values()
+        )
 
     def get(self, namespace: str, token_id: str) -> Token:
         if (namespace, token_id) not in self._tables.tokens:
