@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from signoff.errors import InvalidValue
-from signoff.names import check_text
+from signoff.names import check_size, check_text
 from signoff.records import Group, Rate
 
 
@@ -68,4 +68,5 @@ def check_group(name: str) -> str:
         raise InvalidValue(
             "group", f"{name!r} is not 1 to 256 printable characters without spaces at the ends"
         )
+    check_size("group", name)
     return name

@@ -9,6 +9,21 @@ import unicodedata
 from signoff.errors import InvalidValue
 
 LONGEST_NAME = 256  # characters
+
+# In bytes of UTF-8. Postgres keeps at most 2,704 bytes in a row of an index, over all of its columns. The largest are
+# those of waiters (three ids, namespace) and of the inbox (two ids, a person, namespace).
+LONGEST_NAME_BYTES = 500
+"""Of the name of a workflow or a group, a version, a worker's id."""
+LONGEST_NAMESPACE_BYTES = 256
+"""Of a namespace or a channel's name."""
+LONGEST_ID_BYTES = 770
+"""Of an id, also one that is made of others, such as that of a child's child."""
+LONGEST_CHOSEN_BYTES = 640
+"""Of an id that a caller chooses: what is made of it still fits."""
+LONGEST_PERSON_BYTES = 800
+"""Of a person, a group or a role, as assignees and recipients are written."""
+LONGEST_REQUEST_BYTES = 1040
+"""Of a request id: 256 characters, and how Signoff's own begin."""
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -50,11 +65,28 @@ def check_text(path: str, text: object) -> str:
     return text
 
 
+def check_size(path: str, text: str | None, most: int = LONGEST_NAME_BYTES) -> None:
+    """Raise InvalidValue for a text of more bytes than an index can hold."""
+    # A character takes 4 bytes at most: nearly all texts are short enough without a look at them.
+    if not isinstance(text, str) or len(text) * 4 <= most:
+        return
+    size = len(text.encode(errors="replace"))
+    if size > most:
+        raise InvalidValue(path, f"{text[:40]!r}... has {size:,} bytes in UTF-8, over the limit of {most:,}")
+
+
+def check_namespace(namespace: str) -> str:
+    """Return the name of a namespace. Raises InvalidValue if it is longer than an index can hold."""
+    check_size("namespace", namespace, LONGEST_NAMESPACE_BYTES)
+    return namespace
+
+
 def check_named(path: str, name: object) -> str:
-    """Return the name of a workflow or a group. Raises InvalidValue if it is empty, or no store can keep it."""
+    """Return the name of a workflow or a group. Raises InvalidValue if it is empty or too long for a store."""
     text = check_text(path, name)
     if not text.strip():
         raise InvalidValue(path, "it is empty")
+    check_size(path, text)
     return text
 
 
@@ -117,4 +149,5 @@ def person_key(user_id: str) -> str:
 def _is_name(name: str) -> bool:
     is_visible = name == name.strip() and name.isprintable() and unicodedata.is_normalized("NFC", name)
     is_visible = is_visible and (name.isascii() or _UNSEEN.search(name) is None)
-    return 0 < len(name) <= LONGEST_NAME and is_visible
+    is_short = len(name) <= LONGEST_NAME and len(name.encode()) <= LONGEST_PERSON_BYTES - len("group:")
+    return len(name) > 0 and is_short and is_visible

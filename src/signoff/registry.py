@@ -21,7 +21,7 @@ from signoff.engine.functions import home_of
 from signoff.engine.timers import Duty
 from signoff.engine.unawaited import CHECKED, Unawaited, unawaited
 from signoff.errors import NotAwaited, RegistrationError, UnknownWorkflow
-from signoff.names import check_text
+from signoff.names import check_size, check_text
 from signoff.own_logs import own_logger
 from signoff.people.answers import unclear_outcome
 from signoff.people.duties import DUTIES
@@ -210,9 +210,11 @@ class Registry:
         """
         if name is not None:
             check_text("workflow name", name)
+            check_size("workflow name", name)
         function, name = _checked(function, name)
         if not check_text(f"version of workflow {name!r}", version).strip():
             raise RegistrationError(f"workflow {name!r}: its version is empty")
+        check_size(f"version of workflow {name!r}", version)
         versions = self._programs.setdefault(name, {})
         known = versions.get(version)
         if (

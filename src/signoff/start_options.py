@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from signoff.errors import InvalidValue
-from signoff.names import check_text
+from signoff.names import LONGEST_CHOSEN_BYTES, check_size, check_text
 
 HIGHEST_PRIORITY = 2**31 - 1
 LOWEST_PRIORITY = -(2**31)
@@ -89,4 +89,5 @@ def _check(field: str, id: str) -> str:
     check_text(field, id)
     if not 0 < len(id) <= 256 or not id.isprintable() or id != id.strip():
         raise InvalidValue(field, f"{id!r} is not 1 to 256 printable characters without spaces at the ends")
+    check_size(field, id, LONGEST_CHOSEN_BYTES)
     return id

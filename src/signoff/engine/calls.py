@@ -50,6 +50,7 @@ from signoff.errors import (
     SignalTimeout,
     SignoffError,
 )
+from signoff.names import LONGEST_ID_BYTES, check_size
 from signoff.records import (
     CallKind,
     Entry,
@@ -92,6 +93,7 @@ class Call(Built, Generic[T]):
     """
 
     kind: ClassVar[CallKind]
+    is_kept_elsewhere: ClassVar[bool] = False  # what it asks for has a row of its own: see `refusal`
     __slots__ = ("future", "inputs", "is_journaled", "n", "name")
 
     def __init__(self, execution: Execution, name: str) -> None:
@@ -151,7 +153,7 @@ class Call(Built, Generic[T]):
         """Return what it is called with, as JSON for a replay to compare; None: with nothing."""
         return None
 
-    def refusal(self, known: dict[str, int]) -> IdConflict | None:
+    def refusal(self, known: dict[str, int]) -> SignoffError | None:
         """Return why it cannot be a new call of its run, which has had the outcomes of these promises."""
         return None
 
@@ -483,6 +485,7 @@ class PromiseCall(Call[Any]):
     """A promise that something outside settles."""
 
     kind = CallKind.PROMISE
+    is_kept_elsewhere = True
     __slots__ = ("chosen_id", "data", "returns", "shown", "timeout")
 
     def __init__(
@@ -520,8 +523,10 @@ class PromiseCall(Call[Any]):
             parts["data"] = folded(self.shown)
         return inputs_text(parts)
 
-    def refusal(self, known: dict[str, int]) -> IdConflict | None:
+    def refusal(self, known: dict[str, int]) -> SignoffError | None:
         """Return why it cannot be a new call of its run, which has had the outcomes of these promises."""
+        if (too_long := _too_long(self.id)) is not None:
+            return too_long
         if self.chosen_id is None or self.chosen_id not in known:
             return None
         return IdConflict(
@@ -568,6 +573,7 @@ class ChildCall(Call[Any]):
     """Another run, whose result this run waits for."""
 
     kind = CallKind.CHILD
+    is_kept_elsewhere = True
     __slots__ = (
         "arguments",
         "chosen_id",
@@ -617,6 +623,10 @@ class ChildCall(Call[Any]):
     def id(self) -> str:
         """The child run's id."""
         return self.chosen_id or f"{self.run.id}.{self.n}"
+
+    def refusal(self, known: dict[str, int]) -> SignoffError | None:
+        """Return why it cannot be a new call: no store could keep the child run."""
+        return _too_long(self.id, workflow=self.workflow, group=self.group)
 
     def inputs_now(self) -> str | None:
         parts = {"arguments": folded(self.arguments), "group": json.dumps(self.group)}
@@ -781,6 +791,17 @@ def _times_of(before: float, entry: Entry) -> tuple[float, float]:
     """Return when an attempt began and ended, by the entry that says how."""
     began: float | None = entry.fact("started_at")
     return min(before if began is None else began, entry.at), entry.at
+
+
+def _too_long(id: str, **names: str) -> InvalidValue | None:
+    """Return the error of an id or a name that is longer than an index of a store can hold."""
+    try:
+        check_size("id", id, LONGEST_ID_BYTES)
+        for field, name in names.items():
+            check_size(field, name)
+    except InvalidValue as error:
+        return error
+    return None
 
 
 def check_name(what: str, name: object) -> None:

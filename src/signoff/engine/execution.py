@@ -359,7 +359,7 @@ class Execution:
         if recorded is not None:
             call.is_journaled = True
             self._compare(call, recorded)
-        elif self.known_promises is not None and (refusal := call.refusal(self.known_promises)) is not None:
+        elif call.is_kept_elsewhere and (refusal := call.refusal(self.known_promises or {})) is not None:
             call.future = None
             raise refusal  # journals of earlier versions have such calls, and keep them
         if self.failure is not None:

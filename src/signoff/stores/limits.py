@@ -14,7 +14,17 @@ from signoff.codec.scalars import MAX_DIGITS
 from signoff.codec.values import MAX_BYTES
 from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue
-from signoff.names import check_part, check_user
+from signoff.names import (
+    LONGEST_CHOSEN_BYTES,
+    LONGEST_ID_BYTES,
+    LONGEST_NAME_BYTES,
+    LONGEST_NAMESPACE_BYTES,
+    LONGEST_PERSON_BYTES,
+    LONGEST_REQUEST_BYTES,
+    check_part,
+    check_size,
+    check_user,
+)
 from signoff.origins import facts_of
 from signoff.records import (
     Amendment,
@@ -24,6 +34,7 @@ from signoff.records import (
     NewPromise,
     NewRule,
     NewRun,
+    NewSchedule,
     NewToken,
     PromiseKind,
     PromiseState,
@@ -31,6 +42,7 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
+from signoff.stores.base_snapshots import Saved
 from signoff.traceparent import is_traceparent
 
 HIGHEST_LIMIT = 2**31 - 1
@@ -42,8 +54,11 @@ MAX_DETAILS = 4 * MAX_BYTES
 LONGEST_BUILD = 200
 """Of what a worker says of its build and its versions, each, in characters."""
 
-LONGEST_NAME = 500
+LONGEST_NAME = LONGEST_NAME_BYTES
 """Of a workflow on the register, its group and its version, each, in bytes: what an index can hold."""
+
+LONGEST_KIND = 100
+"""Of a token's kind, in bytes."""
 
 LONGEST_DESCRIPTION = 1000
 """Of a workflow on the register, in characters."""
@@ -56,6 +71,54 @@ _ENCRYPTED = 6
 
 _RECORDED = frozenset(AuditKind) - {AuditKind.ASKED} - {AuditKind(state.value) for state in PromiseState}
 """What the store does not record itself."""
+
+
+def check_ids(**ids: str | None) -> None:
+    """Raise InvalidValue for an id that is longer than an index can hold."""
+    for field, id in ids.items():
+        check_size(field, id, LONGEST_ID_BYTES)
+
+
+def check_names(**names: str | None) -> None:
+    """Raise InvalidValue for the name of a workflow, a group or a worker that is longer than an index can hold."""
+    for field, name in names.items():
+        check_size(field, name)
+
+
+def check_request(request_id: str | None, token: str | None = None) -> None:
+    """Raise InvalidValue for a request id, or the token of a call, that is longer than an index can hold."""
+    check_size("request_id", request_id, LONGEST_REQUEST_BYTES)
+    check_size("token", token)
+
+
+def check_schedule(new: NewSchedule) -> None:
+    """Raise InvalidValue for a schedule whose runs no store could keep."""
+    check_size("id", new.id, LONGEST_CHOSEN_BYTES)  # its runs' ids are longer
+    check_names(workflow=new.workflow, group=new.group)
+    check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
+
+
+def check_saved(saved: Saved) -> None:
+    """Raise InvalidValue for a snapshot with an id or a name that is longer than an index can hold."""
+    promises = list(saved.promises)
+    for each in saved.runs:
+        run = each.run
+        check_ids(id=run.id, parent_id=run.parent_id, session_id=run.session_id)
+        check_names(workflow=run.workflow, group=run.group)
+        check_size("concurrency_key", run.concurrency_key, LONGEST_REQUEST_BYTES)
+        promises += each.promises
+        for request in each.requests:
+            check_request(request.request_id)
+        for joined in each.joined:
+            check_ids(joined=joined.id)
+    for promise in promises:
+        check_ids(id=promise.id, run_id=promise.run_id)
+        _check_people("assignees", promise.assignees)
+
+
+def _check_people(field: str, people: Iterable[str]) -> None:
+    for each in people:
+        check_size(field, each, LONGEST_PERSON_BYTES)
 
 
 def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
@@ -77,7 +140,13 @@ def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
 
 
 def check_run(new: NewRun) -> None:
-    """Raise InvalidValue for a concurrency key without a limit or the other way round, or a false ``traceparent``."""
+    """Raise InvalidValue for a concurrency key without a limit or the other way round, or a false ``traceparent``.
+
+    So for an id or a name that is longer than an index can hold.
+    """
+    check_ids(id=new.id, parent_id=new.parent_id, session_id=new.session_id)
+    check_names(workflow=new.workflow, group=new.group)
+    check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
     if (new.concurrency_key is None) != (new.concurrency_limit is None):
         raise InvalidValue("concurrency_limit", "a concurrency key and a limit go together")
     if new.concurrency_limit is not None and new.concurrency_limit > HIGHEST_LIMIT:
@@ -90,7 +159,12 @@ def check_run(new: NewRun) -> None:
 
 
 def check_promise(new: NewPromise) -> None:
-    """Raise InvalidValue for a plain promise that has what only a question has, or for a callback without a hash."""
+    """Raise InvalidValue for a plain promise that has what only a question has, or for a callback without a hash.
+
+    So for an id or an assignee that is longer than an index can hold.
+    """
+    check_ids(id=new.id, run_id=new.run_id)
+    _check_people("assignees", new.assignees)
     if new.callback is not None:
         check_hash("callback", new.callback)
     if new.kind is PromiseKind.QUESTION:
@@ -104,6 +178,10 @@ def check_promise(new: NewPromise) -> None:
 def check_amendment(amendment: Amendment) -> None:
     """Raise InvalidValue for an amendment that would settle as pending, or records what cannot be recorded."""
     settlement = amendment.settlement
+    _check_people("assignees", amendment.assignees)
+    check_request(amendment.request_id)
+    if settlement is not None:
+        check_request(settlement.request_id)
     if settlement is not None and settlement.state is PromiseState.PENDING:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
     if settlement is not None and settlement.version is not None:
@@ -129,6 +207,8 @@ def check_rule(new: NewRule) -> None:
     """Raise InvalidValue for a rule that not every store could keep, or that would never be in force."""
     for field in ("id", "tool", "question_id", "run_id", "session_id"):
         check_text(f"rule.{field}", getattr(new, field))
+        if field != "tool":
+            check_size(f"rule.{field}", getattr(new, field), LONGEST_ID_BYTES)
     if check_user("rule.by", new.by).startswith("user:"):
         raise InvalidValue("rule.by", f"write {new.by!r} without user:")
     for name in (*new.groups, *new.roles):
@@ -151,6 +231,7 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
     for event in events:
         if event.kind not in _RECORDED:
             raise InvalidValue("kind", f"{event.kind.value!r} is not recorded by callers")
+        check_ids(id=event.id, question_id=event.question_id, run_id=event.run_id)
         check_text("id", event.id)
         check_text("question_id", event.question_id)
         check_text("run_id", event.run_id)
@@ -165,7 +246,10 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
 def check_deliveries(channel: str, deliveries: Sequence[NewDelivery]) -> None:
     """Raise InvalidValue for a channel or deliveries that not every store could keep."""
     check_text("channel", channel)
+    check_size("channel", channel, LONGEST_NAMESPACE_BYTES)
     for new in deliveries:
+        check_ids(id=new.id, event_id=new.event_id, question_id=new.question_id, run_id=new.run_id)
+        _check_people("recipient", (new.recipient,))
         for field in ("id", "recipient", "event_id", "question_id", "run_id"):
             check_text(field, getattr(new, field))
 
@@ -181,6 +265,7 @@ def check_worker(worker: WorkerInfo) -> None:
     """Raise InvalidValue for a worker that not every store could keep."""
     for field in ("id", "host", "group"):
         check_text(field, getattr(worker, field))
+        check_size(field, getattr(worker, field))
     for field in ("signoff_version", "python_version", "build"):
         text: str | None = getattr(worker, field)
         check_text(field, text)
@@ -240,6 +325,9 @@ def check_token(new: NewToken) -> None:
     for field in ("id", "subject", "question_id", "label", "created_by"):
         check_text(field, getattr(new, field))
     check_text("kind", new.kind.value)
+    check_ids(id=new.id, question_id=new.question_id)
+    check_size("subject", new.subject, LONGEST_PERSON_BYTES)
+    check_size("kind", new.kind.value, LONGEST_KIND)
     check_hash("hash", new.hash)
     if new.expires_at is not None and not math.isfinite(new.expires_at):
         raise InvalidValue("expires_at", f"{new.expires_at} is no time; None is never")

@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
+from signoff.names import check_namespace
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -54,7 +55,17 @@ from signoff.stores import postgres_workflows as registered
 from signoff.stores import postgres_writable as writable
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
-from signoff.stores.limits import check_deliveries, check_events, check_limits, check_report, check_token
+from signoff.stores.limits import (
+    check_deliveries,
+    check_events,
+    check_limits,
+    check_names,
+    check_report,
+    check_request,
+    check_saved,
+    check_schedule,
+    check_token,
+)
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -110,7 +121,7 @@ class PostgresStore:
         inline_below_seconds: float = 0.002,
         migrates: bool = True,
     ) -> None:
-        self.namespace = namespace
+        self.namespace = check_namespace(namespace)
         self.lease_seconds = lease_seconds
         self._owner = True
         self._database = Database(
@@ -153,7 +164,7 @@ class PostgresStore:
 
     def within(self, namespace: str) -> PostgresStore:
         view = object.__new__(PostgresStore)
-        view.namespace = namespace
+        view.namespace = check_namespace(namespace)
         view.clock = self.clock
         view.lease_seconds = self.lease_seconds
         view._owner = False
@@ -166,6 +177,7 @@ class PostgresStore:
     # Runs
 
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        check_request(None, token)
         return await self._write(operations.create_run, new, token)
 
     async def get_run(self, run_id: str) -> Run:
@@ -196,6 +208,7 @@ class PostgresStore:
         event: NewAuditEvent | None = None,
         token: str | None = None,
     ) -> Run:
+        check_request(None, token)
         return await self._write(interventions.retry, run_id, how, event, token)
 
     async def suspend(
@@ -219,6 +232,7 @@ class PostgresStore:
         request_id: str | None = None,
         token: str | None = None,
     ) -> bool:
+        check_request(request_id, token)
         return await self._write(operations.signal, run_id, name, value, by, request_id, token)
 
     async def delete_ended(self, before: float, limit: int) -> int:
@@ -229,6 +243,7 @@ class PostgresStore:
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
+        check_names(worker_id=worker_id, token=token)
         if not workflows or limit <= 0:
             return []
         lease_seconds = self.lease_seconds
@@ -255,6 +270,7 @@ class PostgresStore:
     # Promises
 
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        check_request(None, token)
         return await self._write(operations.create_promise, new, token)
 
     async def get_promise(self, promise_id: str) -> Promise:
@@ -268,6 +284,7 @@ class PostgresStore:
     async def settle(
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
+        check_request(settlement.request_id, token)
         return await self._write(operations.settle, promise_id, kind, settlement, token)
 
     # Questions
@@ -275,6 +292,7 @@ class PostgresStore:
     async def amend(
         self, question_id: str, amendment: Amendment, *, token: str | None = None
     ) -> tuple[Promise, bool]:
+        check_request(None, token)
         return await self._write(questions.amend, question_id, amendment, token)
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
@@ -295,6 +313,7 @@ class PostgresStore:
         return await self._read(snapshots.save_run, run_id)
 
     async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        check_saved(saved)
         check_events([event])
         return await self._change(snapshots.load_run, saved, event, self._database.now())
 
@@ -409,14 +428,17 @@ class PostgresStore:
     # Groups
 
     async def pause_group(self, name: str) -> None:
+        check_names(group=name)
         await self._change(groups.set_paused, name, True)
 
     async def resume_group(self, name: str) -> None:
+        check_names(group=name)
         await self._change(groups.set_paused, name, False)
 
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
+        check_names(group=name)
         check_limits(max_running, starts_per)
         await self._change(groups.set_limits, name, max_running, starts_per)
 
@@ -426,6 +448,7 @@ class PostgresStore:
     # Schedules
 
     async def put_schedule(self, new: NewSchedule) -> Schedule:
+        check_schedule(new)
         return await self._change(schedules.put, new, self._database.now())
 
     async def get_schedule(self, schedule_id: str) -> Schedule:

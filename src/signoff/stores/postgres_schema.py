@@ -40,6 +40,7 @@ CONNECTION_DEFAULTS = {
 CONFLICTS = frozenset({"40001", "40P01", "55P03"})  # of transactions: the same again succeeds
 GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25006", "08000", "08003", "08006", "08P01"})
 UNPREPARED = frozenset({"26000", "42P05"})
+TOO_LARGE = "54000"  # for an index, or for what a value may be at all
 BAD_TEXT = frozenset({"22P05", "22021"})
 
 # What a server says that lets nobody in as asked. libpq does not pass its SQLSTATE on.
@@ -186,6 +187,8 @@ def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
     """Return what an error of Postgres means for a user of the store."""
     code = code_of(error)
     said = " ".join(str(error).split())
+    if code == TOO_LARGE:
+        return InvalidValue("text", f"Postgres cannot keep one so long: {said}")
     if code in BAD_TEXT:
         return InvalidValue("text", f"Postgres cannot keep it: {said}")
     if code == "53100":

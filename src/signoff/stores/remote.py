@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
+from signoff.names import check_namespace
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -87,7 +88,7 @@ class RemoteStore:
     def __init__(
         self, url: str, *, key: str | None = None, namespace: str = "default", patience_seconds: float = 120.0
     ) -> None:
-        self.namespace = namespace
+        self.namespace = check_namespace(namespace)
         self._owner = True
         self._server = RemoteServer(url, key, patience_seconds)
         self.clock: Clock = self._server.clock
@@ -107,7 +108,7 @@ class RemoteStore:
 
     def within(self, namespace: str) -> RemoteStore:
         view = object.__new__(RemoteStore)
-        view.namespace = namespace
+        view.namespace = check_namespace(namespace)
         view._owner = False
         view._server = self._server
         view.clock = self.clock

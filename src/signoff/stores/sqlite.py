@@ -15,6 +15,7 @@ from signoff import forks
 from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.names import check_namespace
 from signoff.own_logs import own_logger
 from signoff.records import (
     Amendment,
@@ -69,7 +70,11 @@ from signoff.stores.limits import (
     check_events,
     check_limits,
     check_live,
+    check_names,
     check_report,
+    check_request,
+    check_saved,
+    check_schedule,
     check_token,
 )
 from signoff.stores.listeners import Listeners
@@ -130,7 +135,7 @@ class SqliteStore:
         busy_seconds: float = 60.0,
         inline_below_seconds: float = 0.001,
     ) -> None:
-        self.namespace = namespace
+        self.namespace = check_namespace(namespace)
         host_clock = FileClock()
         self.clock: Clock = clock or host_clock
         self.lease_seconds = lease_seconds
@@ -169,7 +174,7 @@ class SqliteStore:
 
     def within(self, namespace: str) -> SqliteStore:
         view = object.__new__(SqliteStore)
-        view.namespace = namespace
+        view.namespace = check_namespace(namespace)
         view.clock = self.clock
         view.lease_seconds = self.lease_seconds
         view._lease_clock = self._lease_clock
@@ -183,6 +188,7 @@ class SqliteStore:
     # Runs
 
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        check_request(None, token)
         return await self._write(runs.create_run, new, token)
 
     async def get_run(self, run_id: str) -> Run:
@@ -217,6 +223,7 @@ class SqliteStore:
         event: NewAuditEvent | None = None,
         token: str | None = None,
     ) -> Run:
+        check_request(None, token)
         return await self._write(runs.retry, run_id, how, event, token)
 
     async def suspend(
@@ -240,6 +247,7 @@ class SqliteStore:
         request_id: str | None = None,
         token: str | None = None,
     ) -> bool:
+        check_request(request_id, token)
         return await self._write(messages.signal, run_id, name, value, by, request_id, token)
 
     async def delete_ended(self, before: float, limit: int) -> int:
@@ -250,6 +258,7 @@ class SqliteStore:
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
+        check_names(worker_id=worker_id, token=token)
         names = list(workflows)
         if not workflows or not await self._read_soon(claims.may_claim, group, names, token):
             return []
@@ -277,6 +286,7 @@ class SqliteStore:
     # Promises
 
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        check_request(None, token)
         return await self._write(promises.create_promise, new, token)
 
     async def get_promise(self, promise_id: str) -> Promise:
@@ -290,6 +300,7 @@ class SqliteStore:
     async def settle(
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
+        check_request(settlement.request_id, token)
         return await self._write(promises.settle, promise_id, kind, settlement, token)
 
     # Questions
@@ -297,6 +308,7 @@ class SqliteStore:
     async def amend(
         self, question_id: str, amendment: Amendment, *, token: str | None = None
     ) -> tuple[Promise, bool]:
+        check_request(None, token)
         return await self._write(questions.amend, question_id, amendment, token)
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
@@ -317,6 +329,7 @@ class SqliteStore:
         return await self._read(snapshots.save_run, run_id)
 
     async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        check_saved(saved)
         check_events([event])
         return await self._write(snapshots.load_run, saved, event)
 
@@ -452,14 +465,17 @@ class SqliteStore:
     # Groups
 
     async def pause_group(self, name: str) -> None:
+        check_names(group=name)
         await self._write(groups.set_paused, name, True)
 
     async def resume_group(self, name: str) -> None:
+        check_names(group=name)
         await self._write(groups.set_paused, name, False)
 
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
+        check_names(group=name)
         check_limits(max_running, starts_per)
         await self._write(groups.set_limits, name, max_running, starts_per)
 
@@ -469,6 +485,7 @@ class SqliteStore:
     # Schedules
 
     async def put_schedule(self, new: NewSchedule) -> Schedule:
+        check_schedule(new)
         return await self._write(schedules.put, new)
 
     async def get_schedule(self, schedule_id: str) -> Schedule:

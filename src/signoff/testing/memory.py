@@ -11,6 +11,7 @@ from signoff import forks
 from signoff.clock import Clock, SystemClock
 from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import NotFound, StoreUnavailable
+from signoff.names import check_namespace
 from signoff.own_logs import own_logger
 from signoff.records import (
     Amendment,
@@ -40,6 +41,7 @@ from signoff.records import (
 )
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
+from signoff.stores.limits import check_names, check_request, check_saved, check_schedule
 from signoff.stores.paging import (
     LAST_NUMBER,
     AuditFilter,
@@ -100,7 +102,7 @@ class MemoryStore:
         lease_clock: Clock | None = None,
         lease_seconds: float = 10.0,
     ) -> None:
-        self.namespace = namespace
+        self.namespace = check_namespace(namespace)
         self.clock: Clock = clock or SystemClock()
         self.lease_seconds = lease_seconds
         self.model = Model(self.clock, lease_clock or SystemClock(), lease_seconds)
@@ -123,7 +125,7 @@ class MemoryStore:
 
     def within(self, namespace: str) -> MemoryStore:
         view = object.__new__(type(self))
-        view.__dict__.update(self.__dict__, namespace=namespace)
+        view.__dict__.update(self.__dict__, namespace=check_namespace(namespace))
         forks.in_child(view)
         return view
 
@@ -139,6 +141,7 @@ class MemoryStore:
     # Runs
 
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        check_request(None, token)
         return self._do(self.model.create_run, new, token)
 
     async def get_run(self, run_id: str) -> Run:
@@ -192,6 +195,7 @@ class MemoryStore:
         event: NewAuditEvent | None = None,
         token: str | None = None,
     ) -> Run:
+        check_request(None, token)
         return self._do(self.model.retry, run_id, how, event, token)
 
     async def suspend(
@@ -215,6 +219,7 @@ class MemoryStore:
         request_id: str | None = None,
         token: str | None = None,
     ) -> bool:
+        check_request(request_id, token)
         return self._do(self.model.signal, run_id, name, value, by, request_id, token)
 
     async def delete_ended(self, before: float, limit: int) -> int:
@@ -225,6 +230,7 @@ class MemoryStore:
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
     ) -> Sequence[Claim]:
+        check_names(worker_id=worker_id, token=token)
         return self._do(self.model.claim, worker_id, group, workflows, limit, token)
 
     async def append(self, write: Write) -> None:
@@ -247,6 +253,7 @@ class MemoryStore:
     # Promises
 
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        check_request(None, token)
         return self._do(self.model.promises.create, new, token)
 
     async def get_promise(self, promise_id: str) -> Promise:
@@ -284,6 +291,7 @@ class MemoryStore:
     async def settle(
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
+        check_request(settlement.request_id, token)
         return self._do(self.model.promises.settle, promise_id, kind, settlement, token)
 
     # Questions
@@ -291,6 +299,7 @@ class MemoryStore:
     async def amend(
         self, question_id: str, amendment: Amendment, *, token: str | None = None
     ) -> tuple[Promise, bool]:
+        check_request(None, token)
         return self._do(self.model.promises.amend, question_id, amendment, token)
 
     async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
@@ -322,6 +331,7 @@ class MemoryStore:
         return self.model.snapshots.save_run(self.namespace, run_id)
 
     async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        check_saved(saved)
         return self._do(self.model.snapshots.load_run, saved, event)
 
     # Rules
@@ -440,14 +450,17 @@ class MemoryStore:
     # Groups
 
     async def pause_group(self, name: str) -> None:
+        check_names(group=name)
         self._do(self.model.groups.pause, name)
 
     async def resume_group(self, name: str) -> None:
+        check_names(group=name)
         self._do(self.model.groups.resume, name)
 
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
+        check_names(group=name)
         self._do(self.model.groups.limit, name, max_running, starts_per)
 
     async def list_groups(self) -> Sequence[Group]:
@@ -456,6 +469,7 @@ class MemoryStore:
     # Schedules
 
     async def put_schedule(self, new: NewSchedule) -> Schedule:
+        check_schedule(new)
         return self._do(self.model.schedules.put, new)
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
