@@ -14,7 +14,7 @@ from signoff.people.answers import get_question
 from signoff.people.audit import record_refusal, recording
 from signoff.people.cases import Case
 from signoff.people.responders import SERVICE, Responder
-from signoff.records import AuditEvent, Origin, OriginWay, Promise, Rule, WorkerInfo
+from signoff.records import AuditEvent, Origin, OriginWay, Promise, Rule, Schedule, WorkerInfo
 from signoff.server.rights import Reach
 from signoff.server.ways import Identity
 from signoff.stores.base import Store
@@ -56,6 +56,20 @@ class Actor:
         if groups is not None and group not in groups:
             raise AccessDenied(
                 f"a run in group {group!r}", f"this key starts runs in {', '.join(sorted(groups))}"
+            )
+
+    @property
+    def is_for_groups(self) -> bool:
+        """Whether they start runs in some groups only."""
+        return self.identity is not None and self.identity.start_groups is not None
+
+    def check_schedule(self, schedule: Schedule) -> None:
+        """Raise AccessDenied if they may start no runs in a schedule's group, and so not change when these start."""
+        groups = None if self.identity is None else self.identity.start_groups
+        if groups is not None and schedule.group not in groups:
+            raise AccessDenied(
+                f"schedule {schedule.id!r} of group {schedule.group!r}",
+                f"this key has schedules of {', '.join(sorted(groups))}",
             )
 
     def user_id(self, field: str, said: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from fastapi import APIRouter
@@ -72,7 +73,10 @@ class Deleted(BaseModel, json_schema_extra=example()):
 @router.post("", responses=gives(Schedule, NotSerializable))
 async def put_schedule(body: PutSchedule, services: ServicesOf, actor: ActorOf) -> Response:
     """Create a schedule, or change the one that has the id."""
-    return reply_with(await services.backend.put_schedule(body.new_schedule(services, actor)))
+    new = body.new_schedule(services, actor)
+    with contextlib.suppress(NotFound):
+        await _check(new.id, services, actor)
+    return reply_with(await services.backend.put_schedule(new))
 
 
 @router.get("", responses=gives_page(Schedule))
@@ -89,19 +93,28 @@ async def get_schedule(schedule_id: Id, services: ServicesOf) -> Response:
 
 
 @router.post("/{schedule_id}/pause", responses=gives(Schedule, NotFound))
-async def pause_schedule(schedule_id: Id, services: ServicesOf) -> Response:
+async def pause_schedule(schedule_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Have a schedule start nothing more."""
+    await _check(schedule_id, services, actor)
     return reply_with(await services.backend.pause_schedule(schedule_id))
 
 
 @router.post("/{schedule_id}/resume", responses=gives(Schedule, NotFound))
-async def resume_schedule(schedule_id: Id, services: ServicesOf) -> Response:
+async def resume_schedule(schedule_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Have a paused schedule go on with its next time."""
+    await _check(schedule_id, services, actor)
     return reply_with(await services.backend.resume_schedule(schedule_id))
 
 
 @router.post("/{schedule_id}/delete", responses=gives(Deleted, NotFound))
-async def delete_schedule(schedule_id: Id, services: ServicesOf) -> Response:
+async def delete_schedule(schedule_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Delete a schedule. Its runs stay."""
+    await _check(schedule_id, services, actor)
     await services.backend.delete_schedule(schedule_id)
     return reply({})
+
+
+async def _check(schedule_id: str, services: Services, actor: Actor) -> None:
+    """Raise AccessDenied for a schedule of a group in which they may start no runs, and NotFound."""
+    if actor.is_for_groups:
+        actor.check_schedule(await services.backend.get_schedule(schedule_id))

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from signoff.server.slow_heads import BoundedHeads
+
 GRACE_SECONDS = 5
 """How long requests may go on when the server stops. Those that wait for something do not."""
 
@@ -50,6 +52,7 @@ class Serving(uvicorn.Server):
             uvicorn.Config(
                 app,
                 lifespan="off",
+                http=BoundedHeads,
                 ws="none",
                 log_config=None,
                 access_log=False,

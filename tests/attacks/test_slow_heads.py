@@ -1,0 +1,116 @@
+"""A client that opens connections and never ends the head of a request, or never begins one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from signoff.server import slow_heads
+from signoff.server.serving import Serving, bind
+from tests.support import in_asyncio
+
+WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LONG_SECONDS = 30.0
+
+
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@asynccontextmanager
+async def connected(app: ASGIApp = answer) -> AsyncGenerator[tuple[Serving, StreamReader, StreamWriter]]:
+    """A server and a connection to it."""
+    listener = bind("127.0.0.1", 0)
+    with contextlib.closing(listener):
+        serving = Serving(app, listener)
+        await serving.listening.wait()
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        try:
+            yield serving, reader, writer
+        finally:
+            writer.close()
+            await serving.stop()
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_heads, "HEAD_SECONDS", 0.2)
+
+
+async def is_closed(reader: StreamReader) -> bool:
+    async with asyncio.timeout(LONG_SECONDS):
+        with contextlib.suppress(ConnectionError):
+            return await reader.read() == b""
+        return True
+
+
+async def answered(reader: StreamReader) -> bytes:
+    async with asyncio.timeout(LONG_SECONDS):
+        head = await reader.readuntil(b"\r\n\r\n")
+        return head.split(b"\r\n")[0] + b" " + await reader.readexactly(2)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("part", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: "])
+@in_asyncio
+async def test_a_head_that_does_not_end_is_closed(part: bytes) -> None:
+    async with connected() as (_, reader, writer):
+        writer.write(part)
+        assert await is_closed(reader)
+
+
+@pytest.mark.usefixtures("soon")
+@in_asyncio
+async def test_a_head_that_goes_on_byte_by_byte_is_closed() -> None:
+    async def trickle(writer: StreamWriter) -> None:
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: ")
+        while not writer.is_closing():
+            writer.write(b"a")
+            await asyncio.sleep(0.02)
+
+    async with connected() as (_, reader, writer):
+        trickling = asyncio.create_task(trickle(writer))
+        assert await is_closed(reader)
+        trickling.cancel()
+
+
+@in_asyncio
+async def test_so_is_one_after_a_request_that_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected() as (_, reader, writer):
+        writer.write(WHOLE)
+        assert await answered(reader) == b"HTTP/1.1 200 OK ok"
+        monkeypatch.setattr(slow_heads, "HEAD_SECONDS", 0.2)
+        writer.write(b"GET / HT")
+        assert await is_closed(reader)
+
+
+@in_asyncio
+async def test_while_a_request_is_answered_nothing_waits_for_a_head() -> None:
+    begun, ends = asyncio.Event(), asyncio.Event()
+
+    async def wait_and_answer(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await ends.wait()
+        await answer(scope, receive, send)
+
+    async with connected(wait_and_answer) as (serving, reader, writer):
+        for _ in range(2):
+            begun.clear()
+            ends.clear()
+            writer.write(WHOLE[:9])
+            await asyncio.sleep(0)
+            writer.write(WHOLE[9:])
+            async with asyncio.timeout(LONG_SECONDS):
+                await begun.wait()
+            [connection] = serving.server_state.connections
+            assert isinstance(connection, slow_heads.BoundedHeads)
+            assert connection.head_timer is None  # pyright: ignore[reportUnknownMemberType]
+            ends.set()
+            assert await answered(reader) == b"HTTP/1.1 200 OK ok"
