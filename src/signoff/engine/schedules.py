@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from signoff import telemetry
 from signoff.engine import cron
-from signoff.errors import InvalidValue
 from signoff.own_logs import own_logger
 from signoff.records import CatchUp, NewRun, Schedule
 from signoff.stores.base import Store
+from signoff.stores.set_aside import SetAside
 from signoff.telemetry import DeadlineServed
 
 log = own_logger("signoff.schedules")
@@ -21,38 +21,54 @@ CATCH_UP_AT_MOST = 100
 """How many missed times are made up for, the latest ones."""
 
 
-async def fire_due(store: Store) -> float | None:
+async def fire_due(store: Store, aside: SetAside | None = None) -> float | None:
     """Start the runs of all schedules whose time has come, in every namespace.
 
+    Args:
+        store: The store.
+        aside: Which schedules have failed before; None: none of them.
+
     Returns:
-        When the next schedule is due, in unix seconds; None if there is none. One that could not be fired because this
-        process does not know its time zone is left to others, and looked at again later.
+        When the next schedule is due, in unix seconds; None if there is none, or if some could not be fired: these are
+        tried again later, and left to others, whose processes may know their time zones.
     """
+    aside = new_set_aside() if aside is None else aside
     while True:
-        due, next_at = await store.due_schedules(AT_ONCE)
-        if not due:
-            return next_at
-        fired = [await _fire(store, schedule) for schedule in due]
-        if not all(fired):
-            return None
+        # Those that failed are still due, and may be the oldest: they must not fill the page.
+        due, next_at = await store.due_schedules(AT_ONCE + len(aside))
+        now = store.clock.now()
+        if len(due) < AT_ONCE:
+            aside.forget_others({_key(schedule) for schedule in due})
+        ready = [schedule for schedule in due if not aside.is_waiting(_key(schedule), now)]
+        if not ready:
+            return None if due else next_at
+        for schedule in ready:
+            try:
+                await _fire(store, schedule)
+            except Exception as error:
+                await aside.note(store, _key(schedule), error)
+            else:
+                aside.forget(_key(schedule))
 
 
-async def _fire(store: Store, schedule: Schedule) -> bool:
+def new_set_aside() -> SetAside:
+    """Make a memory of schedules that failed."""
+    return SetAside("schedule", log)
+
+
+def _key(schedule: Schedule) -> tuple[str, str]:
+    return schedule.namespace, schedule.id
+
+
+async def _fire(store: Store, schedule: Schedule) -> None:
     now = store.clock.now()
-    try:
-        times = times_to_fire(schedule, now)
-        next_at = cron.next_time(schedule.cron, schedule.timezone, now)
-    except InvalidValue as error:
-        log.error(
-            "schedule %s of namespace %s cannot be fired here: %s", schedule.id, schedule.namespace, error
-        )
-        return False
+    times = times_to_fire(schedule, now)
+    next_at = cron.next_time(schedule.cron, schedule.timezone, now)
     runs = [_run(schedule, time) for time in times]
     within = store.within(schedule.namespace)
     fired = await within.fire_schedule(schedule.id, schedule.next_at, runs, next_at)
     if fired and telemetry.subscribers:
         telemetry.announce(DeadlineServed(None, "schedule", max(0.0, now - schedule.next_at)))
-    return True
 
 
 def times_to_fire(schedule: Schedule, now: float) -> Sequence[float]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from signoff.engine.schedules import fire_due
-from signoff.errors import MissingKey, StoreUnavailable
+from signoff.engine.schedules import fire_due, new_set_aside
+from signoff.errors import StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.stores.base import Change, Store
+from signoff.stores.set_aside import raise_outage
 
 log = own_logger("signoff.timers")
 
@@ -37,7 +38,8 @@ class TimerService:
         self, store: Store, *, look_seconds: float = LOOK_EVERY_SECONDS, duties: Sequence[Duty] = ()
     ) -> None:
         self._store = store
-        self._duties = (fire_due, *duties)
+        self._schedules_aside = new_set_aside()
+        self._duties = (self._fire_schedules, *duties)
         self._failing: set[Duty] = set()
         self._look_seconds = look_seconds
         self._loop = asyncio.get_running_loop()
@@ -75,10 +77,11 @@ class TimerService:
         self._look.clear()
         wait = self._look_seconds
         try:
-            times = [await self._store.due(), *[await self._do(duty) for duty in self._duties]]
+            times = [await self._do(duty) for duty in (self._serve_timers, *self._duties)]
             now = self._store.clock.now()
             wait = min([wait, *(max(0.0, time - now) for time in times if time is not None)])
-            self._served_at, self._trouble = self._loop.time(), None
+            if self._failing.isdisjoint((self._serve_timers, self._fire_schedules)):
+                self._served_at, self._trouble = self._loop.time(), None
         except StoreUnavailable as trouble:
             log.error("timers wait: %s", trouble)
             self._trouble = trouble.reason
@@ -88,16 +91,27 @@ class TimerService:
         except TimeoutError:
             pass
 
+    async def _serve_timers(self, store: Store) -> float | None:
+        return await store.due()
+
+    async def _fire_schedules(self, store: Store) -> float | None:
+        return await fire_due(store, self._schedules_aside)
+
     async def _do(self, duty: Duty) -> float | None:
-        """Do a duty. One that fails keeps nobody from the others, and is tried again; it is told of once."""
+        """Do a duty. One that fails keeps nobody from the others, and is tried again; it is told of once.
+
+        Raises:
+            StoreUnavailable: The store takes no writes: no duty can be done.
+        """
         try:
             next_at = await duty(self._store)
         except Exception as error:
-            if isinstance(error, StoreUnavailable) and not isinstance(error, MissingKey):
-                raise
+            await raise_outage(self._store, error)
             if duty not in self._failing:
                 log.exception("%s failed, and is tried again", getattr(duty, "__name__", duty))
             self._failing.add(duty)
+            if duty in (self._serve_timers, self._fire_schedules):
+                self._trouble = str(error)
             return None
         self._failing.discard(duty)
         return next_at

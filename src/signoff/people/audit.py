@@ -22,6 +22,7 @@ from signoff.own_logs import own_logger
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
+from signoff.stores.set_aside import raise_outage
 
 log = own_logger("signoff.people")
 
@@ -137,10 +138,16 @@ async def seal_events(store: Store) -> float | None:
     Returns:
         Now, in unix seconds, if there are more than it does at once; else None: it cannot know when there will be.
     """
+    has_failed = False
     waiting = sorted(await store.unsealed(AT_ONCE), key=lambda event: event.namespace)
     for namespace, events in groupby(waiting, key=lambda event: event.namespace):
-        await _seal(store.within(namespace), list(events))
-    return store.clock.now() if len(waiting) == AT_ONCE else None
+        try:
+            await _seal(store.within(namespace), list(events))
+        except Exception as error:  # of one namespace: the others go on
+            await raise_outage(store, error)
+            log.error("audit events of namespace %s cannot be sealed: %s", namespace, error)
+            has_failed = True
+    return store.clock.now() if len(waiting) == AT_ONCE and not has_failed else None
 
 
 async def _seal(store: Store, events: list[AuditEvent]) -> None:

@@ -27,6 +27,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.stores.base import Store
+from signoff.stores.set_aside import raise_outage
 
 log = own_logger("signoff.people")
 
@@ -264,9 +265,19 @@ async def serve_questions(store: Store) -> float | None:
         due, next_at = await store.due_questions(AT_ONCE)
         if not due:
             return next_at
-        served = [await _serve(store.within(question.namespace), question) for question in due]
+        served = [await _serve_alone(store, question) for question in due]
         if not any(served):
             return None
+
+
+async def _serve_alone(store: Store, question: Promise) -> bool:
+    """Do what a question's policy asks for. One that fails keeps no other from being served."""
+    try:
+        return await _serve(store.within(question.namespace), question)
+    except Exception as error:
+        await raise_outage(store, error)
+        log.error("question %s of namespace %s cannot be served: %s", question.id, question.namespace, error)
+        return False
 
 
 async def _serve(store: Store, question: Promise) -> bool:
