@@ -24,6 +24,17 @@ def _address(text: str) -> str:
     return str(url)
 
 
+def is_web(address: object) -> bool:
+    """Whether a page or a message may lead there: ``javascript:`` and ``data:`` would run in the page itself."""
+    if not isinstance(address, str):
+        return False
+    try:
+        _address(address)
+    except PydanticCustomError:
+        return False
+    return True
+
+
 @with_config(ConfigDict(extra="forbid"))
 class Attachment(TypedDict):
     """Something to look at, by reference.

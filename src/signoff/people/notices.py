@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast
@@ -12,6 +13,7 @@ from signoff import moments
 from signoff.deliveries import Delivery
 from signoff.errors import AlreadySettled
 from signoff.people.actions import shown_beside
+from signoff.people.attachments import is_web
 from signoff.people.cases import TIMEOUT, Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 
@@ -90,7 +92,7 @@ class Notice:
             *self._action,
             ("Proposed", _written(data.get("proposal"))),
             ("Options", "\n".join(str(option.get("label", "")) for option in data.get("options", ()))),
-            ("Attached", "\n".join(f"{each['name']} {each['url']}" for each in data.get("attachments", ()))),
+            ("Attached", "\n".join(map(said_of_attachment, data.get("attachments", ())))),
             ("Due", self._due),
             ("Answered", self._outcome),
         ]
@@ -138,6 +140,12 @@ class Notice:
             said = "approved" if kept is not None and kept["approved"] is True else "not approved"
         note = "" if question.note is None else f": {question.note}"
         return f"{said}{by}{note}"
+
+
+def said_of_attachment(attachment: Mapping[str, Any]) -> str:
+    """Return an attachment's name and address, without one that would run in the page that shows it."""
+    name, url = attachment["name"], attachment["url"]
+    return f"{name} {url}" if is_web(url) else f"{name} (its address is none of the web)"
 
 
 def url_of(public_url: str | None, question: Promise) -> str | None:

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from signoff import moments
 from signoff.people.actions import shown_beside
-from signoff.people.attachments import Attachment
+from signoff.people.attachments import Attachment, is_web
 from signoff.people.cases import Case
 from signoff.people.controls import Control, controls_of, decision_of, note_of, visible, visible_json
 from signoff.people.filled import Filled, Shown, begin, returned
@@ -125,7 +125,7 @@ def question_page(
         text=question.text,
         help=question.help,
         metadata=_written(question.metadata.items()),
-        attachments=[_attachment(each) for each in question.attachments],
+        attachments=[attachment_parts(each) for each in question.attachments],
         user=link.responder.user_id,
         deadline=None if case.deadline_at is None else _moment(case.deadline_at),
         quorum=case.policy.quorum,
@@ -190,11 +190,12 @@ def _written(parts: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
     return [(name, value if isinstance(value, str) else visible_json(value)) for name, value in parts]
 
 
-def _attachment(attachment: Attachment) -> dict[str, str | None]:
-    address = urlsplit(attachment["url"])
-    is_web = address.scheme in ("http", "https") and bool(address.hostname)
-    where = " ".join(filter(None, (address.hostname, attachment.get("media_type"))))
-    return {"name": attachment["name"], "url": attachment["url"] if is_web else None, "where": where}
+def attachment_parts(attachment: Attachment) -> dict[str, str | None]:
+    """Return what the page shows of an attachment. Without a web address it is no link."""
+    url = attachment["url"] if is_web(attachment["url"]) else None
+    host = None if url is None else urlsplit(url).hostname
+    where = " ".join(filter(None, (host, attachment.get("media_type"))))
+    return {"name": attachment["name"], "url": url, "where": where}
 
 
 def _moment(at: float) -> str:

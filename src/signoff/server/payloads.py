@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from signoff.errors import InvalidValue
+from signoff.people.attachments import is_web
 from signoff.records import (
     Amendment,
     Entry,
@@ -81,5 +82,17 @@ def _json(path: str, text: str) -> object:
 
 def _check_shape(record: object, path: str, value: object) -> None:
     is_question = isinstance(record, NewPromise) and record.kind is PromiseKind.QUESTION
-    if is_question and not isinstance(value, dict):
+    if not is_question:
+        return
+    if not isinstance(value, dict):
         raise InvalidValue(path, "a question is an object")
+    _check_attachments(path, cast("dict[str, object]", value).get("attachments"))
+
+
+def _check_attachments(path: str, attachments: object) -> None:
+    """Refuse links that would run in the page that shows them, as a workflow that asks is refused them."""
+    if not isinstance(attachments, list):
+        return
+    for number, each in enumerate(cast("list[object]", attachments)):
+        if not isinstance(each, dict) or not is_web(cast("dict[str, object]", each).get("url")):
+            raise InvalidValue(f"{path}.attachments.{number}.url", "it is no http or https address")

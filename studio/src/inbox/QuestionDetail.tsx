@@ -105,11 +105,15 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
         <ul className="attachments">
           {data.attachments.map((each) => (
             <li key={each.url}>
-              <a href={each.url} target="_blank" rel="noopener noreferrer">
-                {each.name}
-              </a>{" "}
+              {webHost(each.url) === undefined ? (
+                each.name
+              ) : (
+                <a href={each.url} target="_blank" rel="noopener noreferrer">
+                  {each.name}
+                </a>
+              )}{" "}
               <small>
-                {new URL(each.url).hostname}
+                {webHost(each.url) ?? "its address is none of the web"}
                 {each.media_type !== undefined && `, ${each.media_type}`}
               </small>
             </li>
@@ -209,4 +213,11 @@ function settledAs({ state, data, value }: Question): string {
   if (state === "rejected") return "Rejected";
   if (data.input_type !== "approval") return "Answered";
   return (value as { approved?: boolean } | null)?.approved === true ? "Approved" : "Rejected";
+}
+
+/** The host of an address that a page may lead to; undefined for `javascript:`, `data:` and what is no address. */
+function webHost(address: string): string | undefined {
+  if (!URL.canParse(address)) return undefined;
+  const { protocol, hostname } = new URL(address);
+  return protocol === "https:" || protocol === "http:" ? hostname : undefined;
 }

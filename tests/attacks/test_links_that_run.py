@@ -1,0 +1,75 @@
+"""Addresses that would run in the page that shows them: refused where they are made, and nothing shown leads there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from signoff.errors import InvalidValue, RegistrationError
+from signoff.people.attachments import is_web
+from signoff.people.notices import said_of_attachment as said_in_messages
+from signoff.people.questions import Question
+from signoff.records import NewPromise, PromiseKind
+from signoff.server.link_pages import attachment_parts as shown_on_page
+from signoff.stores.remote import RemoteStore
+from tests.server.keyed import keyed
+from tests.support import OnThread
+
+RUNNING = [
+    "javascript:alert(1)",
+    "JavaScript:alert(1)",
+    " javascript:alert(1)",
+    "java\tscript:alert(1)",
+    "javascript://example.com/%0aalert(1)",
+    "data:text/html,<script>alert(1)</script>",
+    "vbscript:msgbox(1)",
+    "blob:https://example.com/1",
+    "file:///etc/passwd",
+    "//example.com",
+    "https://",
+    "https://ana:secret@example.com/",
+    "",
+]
+
+
+@pytest.mark.parametrize("url", RUNNING)
+def test_a_workflow_is_refused_them_and_nothing_that_is_shown_leads_there(url: str) -> None:
+    attachment = {"name": "Invoice", "url": url}
+    with pytest.raises(RegistrationError, match="attachments"):
+        Question.make("Pay?", attachments=[attachment])  # type: ignore[list-item]
+    assert shown_on_page(attachment)["url"] is None  # type: ignore[arg-type]
+    assert said_in_messages(attachment) == "Invoice (its address is none of the web)"
+
+
+@pytest.mark.parametrize("url", [*RUNNING, None, 1, ["https://example.com"]])
+def test_a_worker_is_refused_them_too(url: object) -> None:
+    assert not is_web(url)
+
+
+def test_a_worker_is_refused_them_at_the_store_door(tmp_path: Path) -> None:
+    async def ask(server_url: str) -> None:
+        store = RemoteStore(server_url)
+        await store.open()
+        try:
+            for number, url in enumerate([*RUNNING, None, 1]):
+                attachments = [{"name": "good", "url": "https://example.com/"}, {"name": "x", "url": url}]
+                data = json.dumps({"text": "Pay?", "attachments": attachments})
+                new = NewPromise(f"q{number}", kind=PromiseKind.QUESTION, data=data)
+                with pytest.raises(
+                    InvalidValue, match=r"attachments\.1\.url: it is no http or https address"
+                ):
+                    await store.create_promise(new)
+        finally:
+            await store.close()
+
+    with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here:
+        asyncio.run(ask(here.server.url))
+
+
+@pytest.mark.parametrize("url", ["https://example.com/a.pdf", "http://10.0.0.1:8080/x?y=javascript:1"])
+def test_addresses_of_the_web_are_shown(url: str) -> None:
+    assert shown_on_page({"name": "Invoice", "url": url})["url"] == url
+    assert said_in_messages({"name": "Invoice", "url": url}) == f"Invoice {url}"
