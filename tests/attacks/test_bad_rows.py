@@ -16,7 +16,9 @@ from signoff.engine.schedules import AT_ONCE, fire_due, new_set_aside
 from signoff.engine.timers import TimerService
 from signoff.errors import StoreUnavailable
 from signoff.people.audit import seal_events
+from signoff.people.decisions import AT_ONCE as QUESTIONS_AT_ONCE
 from signoff.people.decisions import serve_questions
+from signoff.people.duties import serve_due_questions
 from signoff.records import Amendment, NewRun, NewSchedule, Promise, Schedule, Seal
 from signoff.stores.base import Store
 from tests.stores.scene import GROUP, WORKFLOW, Scene, memory_scene, postgres_scene, question, rule, until
@@ -148,6 +150,21 @@ async def test_one_question_keeps_no_other_from_being_served(tmp_path: Path) -> 
         await serve_questions(poisoned(scene.store))
         assert (await scene.within("evil").store.get_promise("q")).act_at == 1_000_001.0
         assert (await scene.within("zoo").store.get_promise("q")).act_at != 1_000_001.0
+
+
+@in_asyncio
+async def test_more_questions_than_a_page_has_keep_no_other_from_being_served(tmp_path: Path) -> None:
+    async with memory_scene(tmp_path) as scene:
+        bad = replace(question("r", act_at=1_000_001.0), run_id=None, n=None)
+        for number in range(QUESTIONS_AT_ONCE + 5):
+            await scene.within("evil").store.create_promise(replace(bad, id=f"q-{number}"))
+        await scene.within("zoo").store.create_promise(replace(bad, id="q", act_at=1_000_002.0))
+        scene.clock.advance(5)
+        store = Poisoned(scene.store)
+        for _ in range(2):
+            await serve_due_questions(cast("Store", store))
+        assert store.attempts == QUESTIONS_AT_ONCE + 5, "they are tried again later"
+        assert (await scene.within("zoo").store.get_promise("q")).act_at != 1_000_002.0
 
 
 @in_asyncio

@@ -27,7 +27,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.stores.base import Store
-from signoff.stores.set_aside import raise_outage
+from signoff.stores.set_aside import SetAside
 
 log = own_logger("signoff.people")
 
@@ -254,30 +254,50 @@ async def move_deadline(
         return await _change(store, question, lambda case: case.move_deadline(who, seconds, reason))
 
 
-async def serve_questions(store: Store) -> float | None:
+async def serve_questions(store: Store, aside: SetAside | None = None) -> float | None:
     """Do what the policies of questions ask for by now, in every namespace. Any number of processes may do it.
+
+    Args:
+        store: The store.
+        aside: Which questions have failed before; None: none of them.
 
     Returns:
         When there is something to do next, in unix seconds; None if there is nothing. What fails here is left to
         others, and looked at again later.
     """
+    aside = new_set_aside() if aside is None else aside
     while True:
-        due, next_at = await store.due_questions(AT_ONCE)
-        if not due:
-            return next_at
-        served = [await _serve_alone(store, question) for question in due]
+        # Those that failed are still due, and may be the oldest: they must not fill the page.
+        due, next_at = await store.due_questions(AT_ONCE + len(aside))
+        now = store.clock.now()
+        if len(due) < AT_ONCE:
+            aside.forget_others({_key(question) for question in due})
+        ready = [question for question in due if not aside.is_waiting(_key(question), now)]
+        if not ready:
+            return None if due else next_at
+        served = [await _serve_alone(store, question, aside) for question in ready]
         if not any(served):
             return None
 
 
-async def _serve_alone(store: Store, question: Promise) -> bool:
-    """Do what a question's policy asks for. One that fails keeps no other from being served."""
+def new_set_aside() -> SetAside:
+    """Make a memory of questions that failed."""
+    return SetAside("question", log)
+
+
+def _key(question: Promise) -> tuple[str, str]:
+    return question.namespace, question.id
+
+
+async def _serve_alone(store: Store, question: Promise, aside: SetAside) -> bool:
+    """Do what a question's policy asks for, or set it aside. Returns whether there may be more to do at once."""
     try:
-        return await _serve(store.within(question.namespace), question)
+        served = await _serve(store.within(question.namespace), question)
     except Exception as error:
-        await raise_outage(store, error)
-        log.error("question %s of namespace %s cannot be served: %s", question.id, question.namespace, error)
-        return False
+        await aside.note(store, _key(question), error)
+        return True
+    aside.forget(_key(question))
+    return served
 
 
 async def _serve(store: Store, question: Promise) -> bool:
