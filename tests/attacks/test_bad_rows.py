@@ -16,9 +16,12 @@ from signoff.engine.schedules import AT_ONCE, fire_due, new_set_aside
 from signoff.engine.timers import TimerService
 from signoff.errors import StoreUnavailable
 from signoff.people.audit import seal_events
+from signoff.people.channels.channel import Channel
+from signoff.people.channels.webhook import WebhookSender
 from signoff.people.decisions import AT_ONCE as QUESTIONS_AT_ONCE
 from signoff.people.decisions import serve_questions
 from signoff.people.duties import serve_due_questions
+from signoff.people.outbox import Dispatcher
 from signoff.records import Amendment, NewRun, NewSchedule, Promise, Schedule, Seal
 from signoff.stores.base import Store
 from tests.stores.scene import GROUP, WORKFLOW, Scene, memory_scene, postgres_scene, question, rule, until
@@ -165,6 +168,26 @@ async def test_more_questions_than_a_page_has_keep_no_other_from_being_served(tm
             await serve_due_questions(cast("Store", store))
         assert store.attempts == QUESTIONS_AT_ONCE + 5, "they are tried again later"
         assert (await scene.within("zoo").store.get_promise("q")).act_at != 1_000_002.0
+
+
+@in_asyncio
+async def test_one_channel_keeps_no_other_from_its_notifications(tmp_path: Path) -> None:
+    async with memory_scene(tmp_path) as scene:
+
+        class Failing(Poisoned):
+            async def read_cursor(self, channel: str) -> int | None:
+                if channel == "bad":
+                    raise StoreUnavailable("here", "one of its rows is damaged")
+                return await self._inner.read_cursor(channel)
+
+        store = cast("Store", Failing(scene.store))
+        sender = WebhookSender("https://example.org/hook", ["s" * 32])
+        dispatcher = Dispatcher(store, [Channel("bad", sender), Channel("good", sender)])
+        try:
+            await dispatcher.serve(store)
+        finally:
+            await dispatcher.close()
+        assert await scene.store.read_cursor("good") is not None
 
 
 @in_asyncio

@@ -23,6 +23,7 @@ from signoff.people.notices import Notice, details_of, read_object, url_of
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store
+from signoff.stores.set_aside import raise_outage
 from signoff.telemetry import DeliveryAttempted
 
 log = own_logger("signoff.notifications")
@@ -89,9 +90,8 @@ class Dispatcher:
             try:
                 is_behind = await self._expand(line)
                 next_at = await self._begin(line)
-            except StoreError:
-                raise
-            except Exception:  # of one channel: the others go on
+            except Exception as error:  # of one channel: the others go on
+                await raise_outage(self._store, error)
                 if not line.is_stuck:
                     log.exception("channel %s is stuck, and is tried again", line.channel.name)
                 line.is_stuck = True
