@@ -7,9 +7,11 @@ import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.middleware.message_logger import MessageLoggerMiddleware
 
 from signoff.server.slow_heads import BoundedHeads
 
@@ -48,19 +50,23 @@ class Serving(uvicorn.Server):
     """
 
     def __init__(self, app: ASGIApp, listener: socket.socket, stopping: asyncio.Event | None = None) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                http=BoundedHeads,
-                ws="none",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=GRACE_SECONDS,
-            )
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            http=BoundedHeads,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
         )
+        config.load()
+        # At its level TRACE, which a root logger of level 1 brings, it would log secrets: paths of links, and headers.
+        served: Any = vars(config)["loaded_app"]
+        if isinstance(served, MessageLoggerMiddleware):
+            config.loaded_app = served.app
+        super().__init__(config)
         self.listening = asyncio.Event()
         self._stopping = stopping or asyncio.Event()
         self.task = asyncio.create_task(self.serve([listener]), name="signoff server")
