@@ -15,7 +15,12 @@ SECRETS = ("sgl_L1NK-S3CR3T", "sgc_C4LL-S3CR3T", "sgk_K3Y-S3CR3T")
 
 def test_no_secret_of_a_path_or_a_header_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     link, callback, key = SECRETS
-    with caplog.at_level(1), OnThread(lambda: keyed(tmp_path, require_auth=False)) as here:
+    # a command that ran in this process may have set uvicorn's level
+    with (
+        caplog.at_level(1),
+        caplog.at_level(1, "uvicorn.error"),
+        OnThread(lambda: keyed(tmp_path, require_auth=False)) as here,
+    ):
         assert logging.getLogger("uvicorn.error").isEnabledFor(5)
         with here.http(key) as http:
             for path in (f"/a/{link}", f"/c/{callback}", f"/v1/runs?after={link}"):

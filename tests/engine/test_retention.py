@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -128,20 +129,28 @@ async def test_a_client_deletes_tokens_and_deliveries_with_the_runs_from_here_an
 ) -> None:
     monkeypatch.setattr(client_module, "PRUNED_AT_ONCE", 2)
     app, clock = await app_with_ended_runs(tmp_path, 0)
-    async with opened(app) as client, Server(app, port=0) as server, AsyncClient(server.url) as remote:
-        for each in (client, remote):
+    secret, new = new_token(TokenKind.API_KEY, "service:new", data=json.dumps({"roles": ["admin"]}))
+    async with (
+        opened(app) as client,
+        Server(app, port=0) as server,
+        AsyncClient(server.url, key=secret) as remote,
+    ):
+        for there in (client, remote):
             await send(app.store, *(f"{number}-{clock.now()}" for number in range(5)))
             for kind in (TokenKind.LINK, TokenKind.LOGIN, TokenKind.API_KEY):
                 for _ in range(3):
                     await app.store.create_token(new_token(kind, "user:ana", expires_at=clock.now() + 1)[1])
-            open_key = await app.store.create_token(new_token(TokenKind.API_KEY, "service:new")[1])
+            open_key = await app.store.create_token(new)
             revoked = await app.store.create_token(new_token(TokenKind.API_KEY, "service:old")[1])
             await app.store.revoke_token(revoked.id)
             clock.advance(DAY)
-            await each.prune(timedelta(days=2))
+            await there.prune(timedelta(days=2))
             assert (len(await delivered(app.store)), len(await tokens(app.store))) == (5, 11)
-            assert await each.prune(timedelta(hours=1)) == 0, "what it counts is runs"
-            assert (await delivered(app.store), await tokens(app.store)) == ([], [open_key])
+            assert await there.prune(timedelta(hours=1)) == 0, "what it counts is runs"
+            assert (await delivered(app.store), [each.id for each in await tokens(app.store)]) == (
+                [],
+                [open_key.id],
+            )
             await app.store.revoke_token(open_key.id)
             await app.store.delete_tokens(clock.now() + 1, 1)
 

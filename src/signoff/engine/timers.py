@@ -9,11 +9,14 @@ from signoff.engine.schedules import fire_due, new_set_aside
 from signoff.errors import StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.stores.base import Change, Store
-from signoff.stores.set_aside import raise_outage
+from signoff.stores.set_aside import may_pass, raise_outage
 
 log = own_logger("signoff.timers")
 
 LOOK_EVERY_SECONDS = 1.0  # what another process makes due sooner than we knew is found within this time
+
+REPEATED = 30
+"""After so many failures in a row it is no chance that a store which takes writes was not available for a duty."""
 
 LATE_SECONDS = 10.0
 """How long deadlines may not fire before a process says that it is not ready."""
@@ -40,7 +43,7 @@ class TimerService:
         self._store = store
         self._schedules_aside = new_set_aside()
         self._duties = (self._fire_schedules, *duties)
-        self._failing: set[Duty] = set()
+        self._failing: dict[Duty, int] = {}  # how often each has failed in a row
         self._look_seconds = look_seconds
         self._loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
@@ -80,7 +83,7 @@ class TimerService:
             times = [await self._do(duty) for duty in (self._serve_timers, *self._duties)]
             now = self._store.clock.now()
             wait = min([wait, *(max(0.0, time - now) for time in times if time is not None)])
-            if self._failing.isdisjoint((self._serve_timers, self._fire_schedules)):
+            if self._failing.keys().isdisjoint((self._serve_timers, self._fire_schedules)):
                 self._served_at, self._trouble = self._loop.time(), None
         except StoreUnavailable as trouble:
             log.error("timers wait: %s", trouble)
@@ -107,11 +110,11 @@ class TimerService:
             next_at = await duty(self._store)
         except Exception as error:
             await raise_outage(self._store, error)
-            if duty not in self._failing:
+            failures = self._failing[duty] = self._failing.get(duty, 0) + 1
+            if failures == (REPEATED if may_pass(error) else 1):
                 log.exception("%s failed, and is tried again", getattr(duty, "__name__", duty))
-            self._failing.add(duty)
             if duty in (self._serve_timers, self._fire_schedules):
                 self._trouble = str(error)
             return None
-        self._failing.discard(duty)
+        self._failing.pop(duty, None)
         return next_at

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from signoff.own_logs import own_logger
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
-from signoff.stores.set_aside import raise_outage
+from signoff.stores.set_aside import may_pass, raise_outage
 
 log = own_logger("signoff.people")
 
@@ -145,7 +146,8 @@ async def seal_events(store: Store) -> float | None:
             await _seal(store.within(namespace), list(events))
         except Exception as error:  # of one namespace: the others go on
             await raise_outage(store, error)
-            log.error("audit events of namespace %s cannot be sealed: %s", namespace, error)
+            level = logging.WARNING if may_pass(error) else logging.ERROR
+            log.log(level, "audit events of namespace %s cannot be sealed: %s", namespace, error)
             has_failed = True
     return store.clock.now() if len(waiting) == AT_ONCE and not has_failed else None
 

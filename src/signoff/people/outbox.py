@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from signoff.people.notices import Notice, details_of, read_object, url_of
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store
-from signoff.stores.set_aside import raise_outage
+from signoff.stores.set_aside import may_pass, raise_outage
 from signoff.telemetry import DeliveryAttempted
 
 log = own_logger("signoff.notifications")
@@ -93,7 +94,10 @@ class Dispatcher:
             except Exception as error:  # of one channel: the others go on
                 await raise_outage(self._store, error)
                 if not line.is_stuck:
-                    log.exception("channel %s is stuck, and is tried again", line.channel.name)
+                    level = logging.WARNING if may_pass(error) else logging.ERROR
+                    log.log(
+                        level, "channel %s is stuck, and is tried again", line.channel.name, exc_info=True
+                    )
                 line.is_stuck = True
                 continue
             line.is_stuck = False

@@ -13,6 +13,9 @@ LONGEST_SECONDS: Final = 300.0
 MOST: Final = 10_000
 """Items that are remembered. Of more, the oldest are tried again at once."""
 
+REPEATED: Final = 8
+"""From so many failures on (some four minutes) it is no chance that a store which takes writes was not available."""
+
 Key = tuple[str, str]
 """The item's namespace and id."""
 
@@ -22,7 +25,8 @@ class SetAside:
 
     Args:
         noun: What an item is, for the log.
-        log: Where a failure is logged: the first of an item, and then each time that the count has doubled.
+        log: Where a failure is logged: the first of an item, and then each time that the count has doubled. That a
+            store was not available for a moment is logged from the eighth time on.
 
     Example::
 
@@ -69,7 +73,7 @@ class SetAside:
         self._items[key] = (failures, store.clock.now() + pause)
         if len(self._items) > MOST:
             del self._items[next(iter(self._items))]
-        if failures & (failures - 1) == 0:
+        if failures & (failures - 1) == 0 and (failures >= REPEATED or not may_pass(error)):
             self._log.error(
                 "%s %s of namespace %s failed %d times, and is tried again in %d s: %s",
                 self._noun,
@@ -87,6 +91,10 @@ async def raise_outage(store: Store, error: Exception) -> None:
     Raises:
         StoreUnavailable: The store takes no writes.
     """
-    if not isinstance(error, StoreUnavailable) or isinstance(error, MissingKey):
-        return
-    await store.check_writable()
+    if may_pass(error):
+        await store.check_writable()
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether an error may be gone by the next time: a connection was lost, and another one works."""
+    return isinstance(error, StoreUnavailable) and not isinstance(error, MissingKey)
