@@ -150,7 +150,7 @@ async def test_a_link_opens_one_question_of_one_namespace_while_it_is_good(scene
     await ask(acme)
     with pytest.raises(UnknownLink):
         await found(acme, new)
-    await scene.store.create_token(NewToken("x", TokenKind.API_KEY, hash_of("x"), "user:ana"))
+    await scene.store.create_token(NewToken("x", TokenKind.RESUME, hash_of("x"), "user:ana"))
     for unknown in ("none", "x"):
         with pytest.raises(NotFound, match="link"):
             await revoke_link(scene.store, unknown)
