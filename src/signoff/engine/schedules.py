@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from signoff import telemetry
@@ -33,22 +34,7 @@ async def fire_due(store: Store, aside: SetAside | None = None) -> float | None:
         tried again later, and left to others, whose processes may know their time zones.
     """
     aside = new_set_aside() if aside is None else aside
-    while True:
-        # Those that failed are still due, and may be the oldest: they must not fill the page.
-        due, next_at = await store.due_schedules(AT_ONCE + len(aside))
-        now = store.clock.now()
-        if len(due) < AT_ONCE:
-            aside.forget_others({_key(schedule) for schedule in due})
-        ready = [schedule for schedule in due if not aside.is_waiting(_key(schedule), now)]
-        if not ready:
-            return None if due else next_at
-        for schedule in ready:
-            try:
-                await _fire(store, schedule)
-            except Exception as error:
-                await aside.note(store, _key(schedule), error)
-            else:
-                aside.forget(_key(schedule))
+    return await aside.serve_due(store, store.due_schedules, functools.partial(_fire, store), at_once=AT_ONCE)
 
 
 def new_set_aside() -> SetAside:
@@ -56,11 +42,7 @@ def new_set_aside() -> SetAside:
     return SetAside("schedule", log)
 
 
-def _key(schedule: Schedule) -> tuple[str, str]:
-    return schedule.namespace, schedule.id
-
-
-async def _fire(store: Store, schedule: Schedule) -> None:
+async def _fire(store: Store, schedule: Schedule) -> bool:
     now = store.clock.now()
     times = times_to_fire(schedule, now)
     next_at = cron.next_time(schedule.cron, schedule.timezone, now)
@@ -69,6 +51,7 @@ async def _fire(store: Store, schedule: Schedule) -> None:
     fired = await within.fire_schedule(schedule.id, schedule.next_at, runs, next_at)
     if fired and telemetry.subscribers:
         telemetry.announce(DeadlineServed(None, "schedule", max(0.0, now - schedule.next_at)))
+    return True
 
 
 def times_to_fire(schedule: Schedule, now: float) -> Sequence[float]:

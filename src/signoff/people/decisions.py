@@ -266,38 +266,17 @@ async def serve_questions(store: Store, aside: SetAside | None = None) -> float 
         others, and looked at again later.
     """
     aside = new_set_aside() if aside is None else aside
-    while True:
-        # Those that failed are still due, and may be the oldest: they must not fill the page.
-        due, next_at = await store.due_questions(AT_ONCE + len(aside))
-        now = store.clock.now()
-        if len(due) < AT_ONCE:
-            aside.forget_others({_key(question) for question in due})
-        ready = [question for question in due if not aside.is_waiting(_key(question), now)]
-        if not ready:
-            return None if due else next_at
-        served = [await _serve_alone(store, question, aside) for question in ready]
-        if not any(served):
-            return None
+    return await aside.serve_due(
+        store,
+        store.due_questions,
+        lambda question: _serve(store.within(question.namespace), question),
+        at_once=AT_ONCE,
+    )
 
 
 def new_set_aside() -> SetAside:
     """Make a memory of questions that failed."""
     return SetAside("question", log)
-
-
-def _key(question: Promise) -> tuple[str, str]:
-    return question.namespace, question.id
-
-
-async def _serve_alone(store: Store, question: Promise, aside: SetAside) -> bool:
-    """Do what a question's policy asks for, or set it aside. Returns whether there may be more to do at once."""
-    try:
-        served = await _serve(store.within(question.namespace), question)
-    except Exception as error:
-        await aside.note(store, _key(question), error)
-        return True
-    aside.forget(_key(question))
-    return served
 
 
 async def _serve(store: Store, question: Promise) -> bool:

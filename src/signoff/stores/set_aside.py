@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 from signoff.errors import MissingKey, StoreUnavailable
 from signoff.stores.base import Store
@@ -20,6 +21,19 @@ Key = tuple[str, str]
 """The item's namespace and id."""
 
 
+class Item(Protocol):
+    """What a job serves one by one."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=Item)
+
+
 class SetAside:
     """Remembers which items of a job have failed, and when to try each again.
 
@@ -30,12 +44,7 @@ class SetAside:
 
     Example::
 
-        try:
-            await fire(item)
-        except Exception as error:
-            await aside.note(store, key, error)
-        else:
-            aside.forget(key)
+        await aside.serve_due(store, store.due_schedules, fire, at_once=100)
     """
 
     def __init__(self, noun: str, log: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
@@ -46,27 +55,61 @@ class SetAside:
     def __len__(self) -> int:
         return len(self._items)
 
-    def is_waiting(self, key: Key, now: float) -> bool:
-        """Whether an item has failed and it is too soon to try it again."""
-        known = self._items.get(key)
-        # An item waits no longer than the longest back-off, also if the clock was set back.
-        return known is not None and now < known[1] <= now + LONGEST_SECONDS
+    async def serve_due(
+        self,
+        store: Store,
+        list_due: Callable[[int], Awaitable[tuple[Sequence[T], float | None]]],
+        serve: Callable[[T], Awaitable[bool]],
+        *,
+        at_once: int,
+    ) -> float | None:
+        """Serve all items that are due, each by itself.
 
-    def forget(self, key: Key) -> None:
-        """An item has succeeded, or is gone."""
-        self._items.pop(key, None)
+        Args:
+            store: Where they are.
+            list_due: Returns at most so many items that are due, the oldest first, and when the next one is.
+            serve: Serves one. Returns whether it is due at another time now.
+            at_once: How many are served between two looks.
 
-    def forget_others(self, keys: set[Key]) -> None:
-        """Keep only items that are still due."""
-        for key in self._items.keys() - keys:
-            del self._items[key]
-
-    async def note(self, store: Store, key: Key, error: Exception) -> None:
-        """Set an item aside.
+        Returns:
+            When the next one is due, in unix seconds; None if there is none, or if some are left for later.
 
         Raises:
             StoreUnavailable: The store takes no writes at all: no item is at fault.
         """
+        while True:
+            # Those that failed are still due, and may be the oldest: they must not fill the page.
+            due, next_at = await list_due(at_once + len(self))
+            if len(due) < at_once:
+                self._forget_others({(item.namespace, item.id) for item in due})
+            now = store.clock.now()
+            ready = [item for item in due if not self._is_waiting((item.namespace, item.id), now)]
+            if not ready:
+                return None if due else next_at
+            served = [await self._serve(store, serve, item) for item in ready]
+            if not any(served):
+                return None
+
+    async def _serve(self, store: Store, serve: Callable[[T], Awaitable[bool]], item: T) -> bool:
+        key = item.namespace, item.id
+        try:
+            served = await serve(item)
+        except Exception as error:
+            await self._note(store, key, error)
+            return True
+        self._items.pop(key, None)
+        return served
+
+    def _is_waiting(self, key: Key, now: float) -> bool:
+        known = self._items.get(key)
+        # An item waits no longer than the longest back-off, also if the clock was set back.
+        return known is not None and now < known[1] <= now + LONGEST_SECONDS
+
+    def _forget_others(self, keys: set[Key]) -> None:
+        for key in self._items.keys() - keys:
+            del self._items[key]
+
+    async def _note(self, store: Store, key: Key, error: Exception) -> None:
         await raise_outage(store, error)
         failures = self._items.pop(key, (0, 0.0))[0] + 1
         pause = min(FIRST_SECONDS * 2 ** min(failures - 1, 20), LONGEST_SECONDS)
