@@ -53,6 +53,13 @@ def within_itself(keyword: str) -> Schema:
     return {"$defs": {"form": form}, "$ref": "#/$defs/form"}
 
 
+def doubling_within_itself(levels: int) -> Schema:
+    """Each part has two branches, and the last holds the first: the validator must remember what it has checked."""
+    schema = doubling(levels, "anyOf")
+    schema["$defs"][f"a{levels}"] = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a0"}}}
+    return schema
+
+
 def unevaluated(levels: int) -> Schema:
     schema: Schema = {"type": "object"}
     for _ in range(levels):
@@ -60,8 +67,8 @@ def unevaluated(levels: int) -> Schema:
     return schema
 
 
-def nested(levels: int) -> Any:
-    value: Any = {}
+def nested(levels: int, innermost: Any = None) -> Any:
+    value: Any = {} if innermost is None else innermost
     for _ in range(levels):
         value = {"x": value}
     return value
@@ -73,6 +80,7 @@ ATTACKS: dict[str, tuple[Schema, Any]] = {
     "branches about a large value": (doubling(10, "anyOf"), list(range(10_000))),
     "doubled in objects": (doubling_in_objects(14), nested(14)),
     **{f"{keyword} within itself": (within_itself(keyword), nested(40)) for keyword in ("anyOf", "oneOf")},
+    "doubled within itself": (doubling_within_itself(10), nested(40, 1)),
     "what is not evaluated": (unevaluated(60), {"a": 1}),
     "many branches": ({"items": {"anyOf": [{"type": "string"}] * 1_000}}, list(range(1_000))),
     "large patterns": ({"anyOf": [{"pattern": f"(a{{900}}){{9}}{n}"} for n in range(2_000)]}, "a"),

@@ -79,8 +79,9 @@ class Unfolded:
         self.length = length
         self._schema = schema
         self._targets = _Targets(schema)
-        self._done: dict[int, Effort] = {}
-        self._begun: dict[int, None] = {}
+        self._counted: dict[int, Effort] = {}
+        self._without_circle: set[int] = set()
+        self._begun: set[int] = set()
         self.is_recursive = False
         self.pattern_states = sum(
             pattern_size(each) for part in self._targets.parts for each in _patterns_in(part)
@@ -90,7 +91,7 @@ class Unfolded:
                 self._check_circle(part)
             self.each = self._count(schema)
         except RecursionError:
-            raise TooMuch("it is nested too deep; make it flatter") from None
+            raise TooMuch(_TOO_DEEP) from None
 
     def to_explain(self, value: Value) -> Effort:
         """Return how much it takes to say what is wrong with a value.
@@ -101,38 +102,38 @@ class Unfolded:
         try:
             return _Pairs(self._targets).of(self._schema, value)
         except RecursionError:
-            raise TooMuch("it is nested too deep") from None
+            raise TooMuch(_TOO_DEEP) from None
 
     def _check_circle(self, part: Schema) -> None:
-        state, key = self._done.get(id(part)), id(part)
-        if state is not None:
+        key = id(part)
+        if key in self._without_circle:
             return
         if key in self._begun:
             raise TooMuch("a reference leads to itself without going deeper")
-        self._begun[key] = None
+        self._begun.add(key)
         for _, each in _applied_here(part, self._targets):
             if isinstance(each, Mapping):
                 self._check_circle(cast("Schema", each))
-        del self._begun[key]
-        self._done[key] = _NOTHING
+        self._begun.remove(key)
+        self._without_circle.add(key)
 
     def _count(self, part: Any) -> Effort:
         if not isinstance(part, Mapping):
             return _NOTHING
-        key = id(cast("object", part))
+        members = cast("Schema", part)
+        key = id(members)
         if key in self._begun:
             self.is_recursive = True
             return _NOTHING
-        known = self._done.get(key)
-        if known is None or known is _NOTHING:
-            self._begun[key] = None
-            members = cast("Schema", part)
+        known = self._counted.get(key)
+        if known is None:
+            self._begun.add(key)
             here = [
                 (name in _BRANCHES, self._count(each)) for name, each in _applied_here(members, self._targets)
             ]
             inside = [(False, self._count(each)) for each in _schemas_inside(members)]
-            known = self._done[key] = _sum(members, [*here, *inside])
-            del self._begun[key]
+            known = self._counted[key] = _sum(members, [*here, *inside])
+            self._begun.remove(key)
         return known
 
 
@@ -149,6 +150,7 @@ def _sum(part: Schema, found: Iterable[tuple[bool, Effort]]) -> Effort:
 
 
 _NOTHING: Final = Effort(1, 0)
+_TOO_DEEP: Final = "it is nested too deep; make it flatter"
 
 
 class _Pairs:
