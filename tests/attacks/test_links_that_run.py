@@ -59,7 +59,7 @@ def test_a_worker_is_refused_them_at_the_store_door(tmp_path: Path) -> None:
                 data = json.dumps({"text": "Pay?", "attachments": attachments})
                 new = NewPromise(f"q{number}", kind=PromiseKind.QUESTION, data=data)
                 with pytest.raises(
-                    InvalidValue, match=r"attachments\.1\.url: it is no http or https address"
+                    InvalidValue, match=r"attachments\.1\.url: it is not an http or https address"
                 ):
                     await store.create_promise(new)
         finally:

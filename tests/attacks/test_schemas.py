@@ -116,11 +116,11 @@ def test_no_schema_makes_checking_an_answer_long_or_large(attack: str) -> None:
         (unevaluated(60), "more than 100,000 checks for one value"),
         (
             {"anyOf": [{"pattern": f"(a{{900}}){{9}}{n}"} for n in range(2_000)]},
-            "its patterns have more than",
+            "its patterns expand to more than",
         ),
         (
             {"patternProperties": {f"(a{{900}}){{9}}{n}": {} for n in range(30)}},
-            "its patterns have more than",
+            "its patterns expand to more than",
         ),
         ({"anyOf": [{"$ref": "#"}]}, "leads to itself"),
         ({"$dynamicAnchor": "a", "allOf": [{"$dynamicRef": "#a"}]}, "leads to itself"),

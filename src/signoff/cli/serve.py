@@ -49,8 +49,8 @@ _ADDRESS = click.argument("address", metavar="MODULE:APP")
 
 
 ASKS_NOBODY = (
-    "the database has no API key: requests may say whose they are, nobody checks it, and programs of this machine may "
-    "use its whole store. Both end with the first key (signoff keys create NAME), or with --require-auth"
+    "the database has no API key: callers are not authenticated, and programs on this machine can use the whole store. "
+    "Create a key (signoff keys create NAME) or pass --require-auth to change that"
 )
 
 _retain = click.option(

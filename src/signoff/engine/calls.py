@@ -466,9 +466,9 @@ class StepCall(Call[Any]):
 
 
 class OwnStepCall(StepCall):
-    """A step of Signoff's own code, which surely awaits it. Its options were checked before, and say what to compare.
+    """A step of Signoff's own code, which always awaits it. Its options are checked already and set ``compare``.
 
-    Its function has no arguments, and what that closes over is not looked at.
+    Its function takes no arguments, and its closure is not compared.
     """
 
     __slots__ = ()
@@ -742,7 +742,7 @@ class SignalCall(Call[Any]):
 
 
 class OwnSignalCall(SignalCall):
-    """One that Signoff's own code waits for, which surely awaits it."""
+    """A signal that Signoff's own code waits for. It always awaits the call."""
 
     __slots__ = ()
 

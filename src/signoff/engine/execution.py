@@ -193,7 +193,7 @@ class Execution:
         self._drive()
 
     def deliver_some(self, entries: Sequence[Entry], index: int, stop: Callable[[int], bool]) -> int:
-        """Deliver entries one by one, on the running loop of this run: each costs less so.
+        """Deliver several entries under one watch, while this run's loop is the running one.
 
         Args:
             entries: Entries of a journal.

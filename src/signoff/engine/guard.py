@@ -104,7 +104,7 @@ class _Watch:
         forks.in_child(self)
 
     def seconds_missed(self, now: float, limit_seconds: float) -> float:
-        """Return for how long nothing has looked, up to now, if it was so long that the process did not run."""
+        """Return the seconds since the last look, if they are so many that the process was stopped; else 0."""
         missed = now - self.looked_at
         self.looked_at = now
         return missed if missed >= limit_seconds else 0.0
@@ -146,7 +146,7 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
 
 
 def begin_anew() -> Callable[[], None]:
-    """Return what has the drive of this thread count from then on: within it another turn of its run begins."""
+    """Return a function that restarts the clock of this thread's drive, for its next turn."""
     mine, monotonic = _drives[threading.get_ident()], time.monotonic
 
     def begin() -> None:

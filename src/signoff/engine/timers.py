@@ -16,7 +16,7 @@ log = own_logger("signoff.timers")
 LOOK_EVERY_SECONDS = 1.0  # what another process makes due sooner than we knew is found within this time
 
 REPEATED = 30
-"""After so many failures in a row it is no chance that a store which takes writes was not available for a duty."""
+"""Log an unavailable store after this many failures in a row, if it takes writes: it is then no passing outage."""
 
 LATE_SECONDS = 10.0
 """How long deadlines may not fire before a process says that it is not ready."""
@@ -101,7 +101,7 @@ class TimerService:
         return await fire_due(store, self._schedules_aside)
 
     async def _do(self, duty: Duty) -> float | None:
-        """Do a duty. One that fails keeps nobody from the others, and is tried again; it is told of once.
+        """Do a duty. A failing duty does not stop the others. It is retried, and logged once.
 
         Raises:
             StoreUnavailable: The store takes no writes: no duty can be done.

@@ -1,8 +1,8 @@
-"""How much it takes to check a value against a JSON Schema, found without checking it.
+"""The cost of checking a value against a JSON Schema, estimated without checking it.
 
-A schema of a kilobyte can take a validator days: ``anyOf`` of two references to a part with ``anyOf`` of two references
-takes it twice as long at each further part. A validator goes through a schema as a tree. This looks at each part and
-value once, and multiplies.
+A schema of one kilobyte can keep a validator busy for days. Where a part has ``anyOf`` with two references to the next
+part, each further part doubles the work, because a validator walks the schema as a tree. The estimate visits each part
+and value once and multiplies.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 MOST_LOOKED_AT: Final = 30_000
-"""How many pairs of a part of a schema and a value are looked at, where forms hold forms like themselves."""
+"""The limit on visited pairs of a part and a value, for recursive schemas."""
 
 _PATTERN_WITH_MEMORY: Final = 100
-"""How many plain checks one takes of a pattern that may have to go back."""
+"""The cost of a pattern that may backtrack, in plain comparisons."""
 
 _SCHEMAS_BY_NAME: Final = (
     "properties",
@@ -41,11 +41,11 @@ Value = Any
 
 @dataclass(frozen=True)
 class Effort:
-    """How many times at most a validator compares a part of a schema with a value.
+    """The most comparisons of a part of a schema with a value that a validator makes.
 
     Attributes:
         checks: In all.
-        branched: In the branches of ``anyOf`` and ``oneOf``: for each, a wrong value may have a problem of its own.
+        branched: Those in branches of ``anyOf`` and ``oneOf``. A wrong value may have a problem for each.
     """
 
     checks: int
@@ -53,11 +53,11 @@ class Effort:
 
 
 class TooMuch(Exception):
-    """It takes no end, or it cannot be found out how much it takes. The text says why."""
+    """The check never ends, or its cost cannot be estimated. The text gives the reason."""
 
 
 class Unfolded:
-    """A schema, with what it refers to in each place.
+    """A schema with its references resolved.
 
     Args:
         schema: A JSON Schema of draft 2020-12. What it refers to is in it, or part of the drafts.
@@ -65,11 +65,10 @@ class Unfolded:
 
     Attributes:
         length: The same.
-        each: The most that each value in what is checked takes, without what is in it. What a form like itself within a
-            form takes is not in it: a validator that only checks remembers that of each value.
-        is_recursive: Whether forms hold forms like themselves. To explain takes each branch of each level then.
-
-        pattern_states: How large its regular expressions are, see ``pattern_size``.
+        each: The most that one value costs, without the values inside it. A recursive reference counts once:
+            a validator that does not explain remembers its result for each value.
+        is_recursive: Whether a part refers to itself at a deeper level. An explanation visits each branch of each.
+        pattern_states: The total size of its regular expressions, see ``pattern_size``.
 
     Raises:
         TooMuch: A reference leads to itself without going deeper, or the schema is nested too deep.
@@ -94,7 +93,7 @@ class Unfolded:
             raise TooMuch(_TOO_DEEP) from None
 
     def to_explain(self, value: Value) -> Effort:
-        """Return how much it takes to say what is wrong with a value.
+        """Return the cost of explaining what is wrong with a value.
 
         Raises:
             TooMuch: There is more than could be found out.
@@ -168,7 +167,7 @@ class _Pairs:
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MOST_LOOKED_AT:
-                raise TooMuch("there is too much to look at")
+                raise TooMuch("it is too large")
             here = [
                 (name in _BRANCHES, self.of(each, value))
                 for name, each in _applied_here(members, self._targets)
@@ -202,7 +201,7 @@ def _schemas_inside(part: Schema) -> Iterator[Any]:
 
 
 def _applied_inside(part: Schema, value: Value) -> Iterator[tuple[Any, Value]]:
-    """The same with what each is compared with."""
+    """The same schemas, each with the value that it is compared with."""
     if isinstance(value, dict):
         held = cast("dict[str, Any]", value)
         for name, each in _members(part.get("properties")).items():
@@ -317,7 +316,7 @@ def _may_go_back(pattern: object) -> bool:
 
 
 def pattern_size(pattern: str) -> int:
-    """Return about how many states a regular expression has, with all that it repeats so many times written out."""
+    """Return the approximate number of states of a regular expression, with its repetitions expanded."""
     open_groups, atoms = [0], 0  # what each open group holds before its last atom, and the size of that
     position = 0
     while position < len(pattern):

@@ -38,18 +38,19 @@ The validator finds all of them at once, each with what is expected there: a meg
 """
 
 MOST_CHECKS: Final = 20_000_000
-"""How many times a part of a schema is compared with a value at most, for it to be checked: some 0.3 seconds.
+"""The limit on comparisons of a part of a schema with a value: about 0.3 seconds. Beyond it an answer is refused.
 
 Ordinary forms take some dozens, a list of 10,000 objects some 100,000."""
 
 MOST_EXPLAINED: Final = 500_000
-"""How many problems in branches (``anyOf``, ``oneOf``) may come with how many values each, for them to be listed."""
+"""The limit on problems in branches (``anyOf``, ``oneOf``) times the values that each one holds. Beyond it they are
+not listed."""
 
 MOST_UNFOLDED: Final = 100_000
-"""How many checks a schema may take for a single value, for it to be taken as one."""
+"""The number of checks that a schema may need for a single value. A costlier schema is refused."""
 
 MOST_STATES: Final = 200_000
-"""How large the patterns of a schema may be together, with what they repeat written out: 60 MB of memory at most."""
+"""The total size of a schema's patterns, with repetitions expanded: about 60 MB of memory at most."""
 
 LONGEST_COMPARED: Final = 10_000
 """How many characters a text has at most that is compared with a pattern, unless its ``maxLength`` is more."""
@@ -118,15 +119,13 @@ class _Refused(Exception):
 
 
 def _compiled(schema: Mapping[str, Any]) -> tuple[jsonschema_rs.Validator, Unfolded]:
-    """Raises _Refused: it is no schema, it refers to something that is not in it, or it would take too much."""
+    """Compile a schema. Raises _Refused: it is invalid, refers to something outside, or costs too much to check."""
     import jsonschema_rs
 
     try:
         unfolded = _unfolded(json.dumps(schema))
         if unfolded.pattern_states > MOST_STATES:
-            raise _Refused(
-                f"its patterns have more than {MOST_STATES:,} parts, with what they repeat written out"
-            )
+            raise _Refused(f"its patterns expand to more than {MOST_STATES:,} parts; repeat less in them")
         return _validator(schema), unfolded
     except TooMuch as error:
         raise _Refused(str(error)) from None
@@ -237,7 +236,7 @@ def _bounded_member(name: str, member: object) -> object:
 
 
 def _may_explain(unfolded: Unfolded, value: object, size: int) -> bool:
-    """Whether all problems of a value fit into memory: those in branches hold what they are about."""
+    """Whether all problems of a value fit into memory: each problem in a branch holds a copy of its value."""
     most = MOST_EXPLAINED // (20 + size)
     if not unfolded.is_recursive and unfolded.each.branched * size <= most:
         return True

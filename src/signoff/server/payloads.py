@@ -95,4 +95,4 @@ def _check_attachments(path: str, attachments: object) -> None:
         return
     for number, each in enumerate(cast("list[object]", attachments)):
         if not isinstance(each, dict) or not is_web(cast("dict[str, object]", each).get("url")):
-            raise InvalidValue(f"{path}.attachments.{number}.url", "it is no http or https address")
+            raise InvalidValue(f"{path}.attachments.{number}.url", "it is not an http or https address")

@@ -15,7 +15,7 @@ MOST: Final = 10_000
 """Items that are remembered. Of more, the oldest are tried again at once."""
 
 REPEATED: Final = 8
-"""From so many failures on (some four minutes) it is no chance that a store which takes writes was not available."""
+"""Log an unavailable store after this many failures (about four minutes), if it takes writes."""
 
 Key = tuple[str, str]
 """The item's namespace and id."""
@@ -39,8 +39,8 @@ class SetAside:
 
     Args:
         noun: What an item is, for the log.
-        log: Where a failure is logged: the first of an item, and then each time that the count has doubled. That a
-            store was not available for a moment is logged from the eighth time on.
+        log: Where failures are logged: the first of an item, then each time their number has doubled. A store that is
+            briefly unavailable is logged from the eighth failure on.
 
     Example::
 

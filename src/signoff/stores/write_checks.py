@@ -42,6 +42,6 @@ class WriteCheck:
 
 
 def _note(checking: asyncio.Future[None]) -> None:
-    """Take note of how a check ended that nobody waited for any more."""
+    """Retrieve the error of an abandoned check, so that asyncio does not report it."""
     if not checking.cancelled():
         checking.exception()
