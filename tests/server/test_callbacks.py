@@ -18,9 +18,7 @@ import pytest
 from pydantic import BaseModel
 
 from signoff import Client, Context, SignalTimeout, Signoff
-from signoff.errors import TooManyRequests
 from signoff.server import Server
-from signoff.server.rates import CallbackLimits
 from signoff.testing import VirtualClock
 from tests.server.conftest import asked, ended, events, fields, kind, path_of, serving, start
 from tests.server.proxied import PROXY, through
@@ -292,22 +290,6 @@ def test_a_link_is_made_for_who_may_answer_by_hand_alone(place: Place) -> None:
     filled = {"digest": digest, amount: "7", reference: "by bank"}
     assert place.http.post(path, data=filled).status_code == 200
     assert place.result(question) == {"value": {"amount": 7, "reference": "by bank"}, "by": "op"}
-
-
-def test_somebody_who_guesses_is_held_up_and_a_provider_with_many_callbacks_is_not() -> None:
-    limits = CallbackLimits()
-    for n in range(1000):
-        limits.admit("198.51.100.7", f"secret-{n}")
-    for n in range(15):
-        limits.admit("203.0.113.9", f"guess-{n}")
-        limits.note_failure("203.0.113.9")
-    with pytest.raises(TooManyRequests):
-        limits.admit("203.0.113.9", "guess")
-    limits.admit("198.51.100.7", "secret")
-    for _ in range(100):
-        limits.admit(None, "one address")
-    with pytest.raises(TooManyRequests):
-        limits.admit(None, "one address")
 
 
 def test_the_token_says_which_namespace_it_is_of(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ from signoff.server.scrape import Scrape
 from signoff.server.services import Services
 from signoff.server.tags import EntityTags
 from signoff.server.ways import Way, Ways
+from signoff.server.wrong_secrets import WrongSecretLimit
 from signoff.stores.base import Store
 from signoff.stores.operations import PATH
 
@@ -112,8 +113,8 @@ def create_server_app(
         proxy: What says who people are, in headers. Another ASGI server than ``Server`` must not replace the peer's
             address by a header's.
         openid: What signs people in, in their browsers.
-        forwarding: What says in a header from which address a request comes, for the audit trail. None: that of the
-            connection counts.
+        forwarding: Names the header that carries a client's address, for the audit trail and the limit on wrong
+            secrets. None: the connection's address counts.
         require_auth: Whether a request must say whose it is. It must with ``proxy`` or ``openid``, and as soon as the
             database has an API key, in whichever namespace. Else the API is for a laptop: whoever reaches it may say
             who they are.
@@ -144,7 +145,8 @@ def create_server_app(
     origins = check_origins(allowed_origins)
     door = None if openid is None else LoginDoor(store, openid)
     people: list[Way] = [*([] if door is None else [door.logins]), *([] if proxy is None else [proxy])]
-    keyring = Keyring(store, worker_keys or WorkerKeys())
+    wrong_secrets = WrongSecretLimit(store.clock.now, forwarding)
+    keyring = Keyring(store, worker_keys or WorkerKeys(), wrong_secrets)
     ways = Ways([keyring, *people], required=require_auth or bool(people), has_keys=keyring.has_api_key)
     public_url = public_url or app.public_url
     if public_url is not None:
@@ -183,7 +185,6 @@ def create_server_app(
             keyring,
             ways,
             door,
-            proxy,
             forwarding,
             public_url,
             worker_lease_seconds,
@@ -191,6 +192,7 @@ def create_server_app(
             inboxes,
             scrape,
             redaction,
+            wrong_secrets,
             {channel.name: channel for channel in channels},
             timer_service=service,
         )

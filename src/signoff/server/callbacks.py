@@ -13,7 +13,7 @@ from signoff.errors import AlreadySettled, LinkEnded, SignoffError, UnknownLink,
 from signoff.people.callbacks import FORM, MOST_FIELDS, PATH, RETURN, media_type
 from signoff.people.receiving import STATE, FoundCallback, Incoming, check_open, find_callback, receive
 from signoff.server.link_pages import HEADERS, message_page
-from signoff.server.links import peer_of, refusal, words
+from signoff.server.links import refusal, words
 from signoff.server.problems import plain_problem
 from signoff.server.replies import reply
 from signoff.server.services import Services, ServicesOf
@@ -53,12 +53,10 @@ async def take_callback(
 
 
 async def _find(services: Services, request: Request, secret: str) -> FoundCallback:
-    limits, peer = services.callback_limits, peer_of(services, request)
-    limits.admit(peer, secret)
     try:
         return await find_callback(services.store, secret)
     except UnknownLink:
-        limits.note_failure(peer)
+        services.wrong_secrets.note(request.scope)
         raise
 
 

@@ -10,8 +10,8 @@ from signoff.people.responders import Responder
 from signoff.records import Token, TokenKind
 from signoff.server.issued import KeyScope
 from signoff.server.keys import WorkerKey, WorkerKeys
-from signoff.server.rates import OF_WRONG_KEYS, Buckets
 from signoff.server.ways import Identity
+from signoff.server.wrong_secrets import WrongSecretLimit
 from signoff.stores.base import Store
 from signoff.stores.base_tokens import TOUCH_SECONDS
 from signoff.tokens import PREFIXES, find_token
@@ -23,16 +23,17 @@ class Keyring:
     Args:
         store: Where keys are kept. A key says itself which namespace it opens.
         from_file: The worker keys that the server was started with.
+        wrong: Limits wrong ones.
 
     Attributes:
         has_worker_keys: Whether a worker key was seen, of the file or of any namespace of the store, so that nobody
             works without one.
     """
 
-    def __init__(self, store: Store, from_file: WorkerKeys) -> None:
+    def __init__(self, store: Store, from_file: WorkerKeys, wrong: WrongSecretLimit) -> None:
         self._store = store
         self._from_file = from_file
-        self._wrong = Buckets(OF_WRONG_KEYS, store.clock.now)  # by address
+        self._wrong = wrong
         self.has_worker_keys = bool(from_file)
 
     async def has_api_key(self) -> bool:
@@ -57,7 +58,7 @@ class Keyring:
             (PREFIXES[TokenKind.API_KEY], PREFIXES[TokenKind.WORKER_KEY])
         ):
             return None  # what a proxy passes on for its own reasons
-        token = await self._open(TokenKind.API_KEY, secret, _peer(scope))
+        token = await self._open(TokenKind.API_KEY, secret, scope)
         if token is None:
             raise NotAuthenticated("the server does not know this API key, or it has ended")
         scoped = KeyScope.of(token)
@@ -70,22 +71,19 @@ class Keyring:
         found = self._from_file.find(secret)
         if found is not None:
             return found
-        token = await self._open(TokenKind.WORKER_KEY, secret, _peer(scope))
+        token = await self._open(TokenKind.WORKER_KEY, secret, scope)
         if token is None:
             return None
         return WorkerKey(token.hash, token.namespace, KeyScope.of(token).groups, token.id, token.subject)
 
-    async def _open(self, kind: TokenKind, secret: str, peer: str) -> Token | None:
+    async def _open(self, kind: TokenKind, secret: str, scope: Scope) -> Token | None:
         """Return the token of a secret if it opens something now. Raises TooManyRequests: of wrong ones only."""
         token = await find_token(self._store, kind, secret)
         now = self._store.clock.now()
         if token is not None and kind is TokenKind.WORKER_KEY:
             self.has_worker_keys = True
         if token is None or not token.is_open(now):
-            self._wrong.check(
-                peer
-            )  # after looking: behind a proxy whoever has a good key has the same address
-            self._wrong.charge(peer, 1)
+            self._wrong.note(scope)
             return None
         if token.used_at is None or now - token.used_at >= TOUCH_SECONDS:
             await self._store.within(token.namespace).touch_token(token.id)
@@ -97,7 +95,3 @@ def bearer_of(scope: Scope) -> str | None:
     said = Headers(scope=scope).getlist("authorization")
     scheme, _, secret = (said[0] if len(said) == 1 else "").partition(" ")
     return (secret.strip() or None) if scheme.lower() == "bearer" else None
-
-
-def _peer(scope: Scope) -> str:
-    return (scope.get("client") or ("",))[0]

@@ -25,7 +25,6 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
-from signoff.http_connection import is_loopback
 from signoff.people.controls import note_of
 from signoff.people.filled import Filled
 from signoff.people.links import (
@@ -140,7 +139,6 @@ async def show_page(
     """Show a link's question. Nothing is changed by looking."""
     store, secret = services.store, secret_in(secret)
     try:
-        _admit(services, request, secret)
         link = await _find(services, request, secret)
         check_usable(link, store.clock.now())
         return question_page(link, await services.shown(link.question), store.clock.now())
@@ -155,7 +153,6 @@ async def answer_page(
     """Answer a link's question with the form of its page."""
     store, secret = services.store, secret_in(secret)
     try:
-        _admit(services, request, secret)
         address = services.address_of(request.scope)
         try:
             link = await _find(services, request, secret)
@@ -188,20 +185,8 @@ async def _find(services: Services, request: Request, secret: str) -> Any:
     try:
         return await find_link(services.store, secret)
     except UnknownLink:
-        services.link_limits.note_failure(peer_of(services, request))
+        services.wrong_secrets.note(request.scope)
         raise
-
-
-def _admit(services: Services, request: Request, secret: str) -> None:
-    services.link_limits.admit(peer_of(services, request), secret)
-
-
-def peer_of(services: Services, request: Request) -> str | None:
-    """Return whose requests are counted together; None if a proxy may have passed them on for many."""
-    peer = request.client.host if request.client else ""
-    if is_loopback(peer) or (services.proxy is not None and services.proxy.trusts(peer)):
-        return None
-    return peer
 
 
 def _form(body: bytes) -> Filled:

@@ -20,15 +20,14 @@ from signoff.redaction.backend import backend_of
 from signoff.server.actors import actor_of
 from signoff.server.feeds import PING_SECONDS, Feeds
 from signoff.server.forwarding import Forwarding, address_of
-from signoff.server.identity import TrustedProxy
 from signoff.server.inbox import Inboxes
 from signoff.server.keyring import Keyring
 from signoff.server.login_door import LoginDoor
-from signoff.server.rates import CallbackLimits, LinkLimits
 from signoff.server.readiness import Readiness
 from signoff.server.remote_clients import RemoteClients
 from signoff.server.scrape import Scrape
 from signoff.server.ways import Ways
+from signoff.server.wrong_secrets import WrongSecretLimit
 from signoff.stores.base import Store
 from signoff.stores.stated import stated
 
@@ -49,13 +48,11 @@ class Services:
         keyring: The keys that services and remote workers prove themselves by.
         ways: How requests say whose they are.
         login: Takes people to the identity provider; None: there is none.
-        proxy: What says in headers who people are, and passes on the requests of many; None: nothing does.
         forwarding: What says in a header from which address a request comes; None: nothing does.
         public_url: Where people reach the server; None: where whoever asks for a link does.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         remote_clients: What remote stores have asked for lately.
-        link_limits: How often links may be asked for.
-        callback_limits: How often callbacks may come.
+        wrong_secrets: Limits wrong keys, links and callbacks.
         feeds: What is told to remote stores.
         inboxes: What is told to people.
         scrape: What is told to Prometheus.
@@ -73,7 +70,6 @@ class Services:
     keyring: Keyring
     ways: Ways
     login: LoginDoor | None
-    proxy: TrustedProxy | None
     forwarding: Forwarding | None
     public_url: str | None
     worker_lease_seconds: float | None
@@ -81,11 +77,10 @@ class Services:
     inboxes: Inboxes
     scrape: Scrape
     redaction: Redaction
+    wrong_secrets: WrongSecretLimit
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
     timer_service: TimerService | None = None
     remote_clients: RemoteClients = field(default_factory=RemoteClients)
-    link_limits: LinkLimits = field(default_factory=LinkLimits)
-    callback_limits: CallbackLimits = field(default_factory=CallbackLimits)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)
     _others: dict[str, Services] = field(default_factory=dict[str, "Services"], init=False)
