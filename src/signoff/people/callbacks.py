@@ -31,7 +31,8 @@ FORM: Final = "application/x-www-form-urlencoded"
 
 _METHODS: Final = ("GET", "POST")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
-_SECRET: Final = re.compile(r"sgc_[A-Za-z0-9_-]+")
+SECRET: Final = re.compile(r"sgc_[A-Za-z0-9_-]+")
+"""The secret in a callback's address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def veiled(entry: Entry) -> Entry:
     if '"url"' not in (entry.details or ""):
         return entry
     details: dict[str, Any] = json.loads(entry.details or "{}")
-    details["url"] = _SECRET.sub("***", details["url"])
+    details["url"] = SECRET.sub("***", details["url"])
     return replace(entry, details=to_json(details).decode())
 
 

@@ -51,6 +51,7 @@ from signoff.server import (
 )
 from signoff.server import retention as pruning_routes
 from signoff.server.bodies import BodyLimit
+from signoff.server.callback_secrets import CallbackSecrets
 from signoff.server.feeds import Feeds
 from signoff.server.forwarding import Forwarding
 from signoff.server.guard import Guard
@@ -245,6 +246,7 @@ def create_server_app(
             ),
             Middleware(BodyLimit, unread=(PATH,), long=(snapshots.LOAD,)),
             Middleware(EntityTags),
+            Middleware(CallbackSecrets),
         ],
         docs_url=None,
         redoc_url=None,
