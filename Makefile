@@ -11,6 +11,7 @@
 #   make explore [ARGS=...]       the tests of properties, with other examples each time
 #   make bench                    the benchmarks
 #   make pictures                 the pictures of Studio in README, taken anew
+#   make vulnerabilities          known vulnerabilities of the locked packages, of Python and of npm: needs a network
 #   make lint | make format
 #
 # PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go. On a Debian machine without a Python
@@ -29,7 +30,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Without it each of the hundreds of processes that the tests start would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-long pytest cover simulation fuzz kill explore bench pictures lint format ready
+.PHONY: demo test test-quick test-long pytest cover simulation fuzz kill explore bench pictures lint format vulnerabilities ready
 
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
@@ -75,6 +76,9 @@ lint: ready
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python studio/check.py
+
+vulnerabilities: ready
+	@$(BIN)/python .ci/vulnerabilities
 
 format: ready
 	$(BIN)/ruff check --fix .
