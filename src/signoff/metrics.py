@@ -21,6 +21,7 @@ from signoff.telemetry import (
     AttemptInfo,
     AttemptStarted,
     AttemptSucceeded,
+    CheckpointAnchored,
     ClockJumped,
     DeadlineServed,
     DeliveryAttempted,
@@ -109,6 +110,11 @@ ANSWERS = Counter(
 DELIVERIES = Counter(
     "signoff_deliveries_total", "Attempts of this process to deliver notifications.", ("channel", "outcome")
 )
+ANCHORED = Counter(
+    "signoff_audit_checkpoints_total",
+    "Checkpoints of audit trails that this process sent to anchors.",
+    ("anchor", "outcome"),
+)
 LATE = Histogram("signoff_deadline_late_seconds", "How late a deadline was served.", ("kind",), buckets=_LATE)
 COMMIT_SECONDS = Histogram(
     "signoff_store_commit_seconds", "How long a commit took.", ("store",), buckets=_SHORT
@@ -178,11 +184,14 @@ def count(event: Event) -> None:
             DELIVERIES.labels(event.channel, event.outcome).inc()
         case WorkerTakenOver():
             TAKEN_OVER.inc(event.runs)
-        case StoreCommitted() | ClockJumped():
+        case StoreCommitted() | ClockJumped() | CheckpointAnchored():
             _count_of_store(event)
 
 
-def _count_of_store(event: StoreCommitted | ClockJumped) -> None:
+def _count_of_store(event: StoreCommitted | ClockJumped | CheckpointAnchored) -> None:
+    if isinstance(event, CheckpointAnchored):
+        ANCHORED.labels(event.anchor, event.outcome).inc()
+        return
     if isinstance(event, ClockJumped):
         JUMPS.labels(event.store).inc()
         return

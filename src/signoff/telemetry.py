@@ -299,6 +299,14 @@ class ClockJumped:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointAnchored:
+    """A checkpoint of an audit trail was sent to an anchor. ``outcome`` is ``kept`` or ``failed``."""
+
+    anchor: str
+    outcome: str
+
+
 Event = (
     RunClaimed
     | RunPaused
@@ -319,6 +327,7 @@ Event = (
     | DeliveryAttempted
     | StoreCommitted
     | ClockJumped
+    | CheckpointAnchored
 )
 Subscriber = Callable[[Event], None]
 

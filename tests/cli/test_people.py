@@ -333,7 +333,7 @@ def test_the_trail_is_listed_exported_and_verified(here: Here, open_shop: Path) 
     assert [line["seq"] for line in lines] == list(range(len(lines)))
     verified = here("audit", "verify", cwd=open_shop)
     assert verified.code == 0
-    assert verified.out.splitlines()[0].endswith("events, none changed or removed")
+    assert verified.out.splitlines()[0].endswith("events, each follows from the one before it")
     head = verified.out.splitlines()[1]
     assert here("audit", "verify", "--expect", head, cwd=open_shop).code == 0
     assert here("audit", "verify", "--expect", "0:banana", cwd=open_shop).code == 2

@@ -24,7 +24,7 @@ from signoff.people.channels.apprise import AppriseSender
 from signoff.people.channels.channel import LONGEST_WAIT_SECONDS, Channel, Retry
 from signoff.people.channels.mail import MailSender, MailServer, check_address
 from signoff.people.channels.slack import Answering, SlackSender
-from signoff.people.channels.webhook import WebhookSender
+from signoff.people.channels.webhook import Signatures, WebhookSender
 from signoff.people.notices import shown
 from signoff.records import AuditKind, NewPromise, Origin, OriginWay, PromiseKind
 from signoff.stores.stated import stated
@@ -93,11 +93,9 @@ async def test_a_webhook_is_told_of_no_address_from_which_somebody_acted() -> No
 
 
 def test_the_known_vector_of_the_specification_is_what_we_send() -> None:
-    signature = (
-        WebhookSender("https://example.org", [SECRET])
-        ._signers[0]
-        .sign("msg_p5jXN8AQM9LWM0D4loKWxJek", datetime.fromtimestamp(1614265330, UTC), '{"test": 2432232314}')
-    )
+    signature = Signatures([SECRET]).headers(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330.9, b'{"test": 2432232314}'
+    )["webhook-signature"]
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 

@@ -269,6 +269,7 @@ WITHIN = {
     "due_schedules",
     "due_questions",
     "unsealed",
+    "heads",
     "list_workers",
     "list_groups",
     "release",

@@ -45,6 +45,7 @@ LABELS = {
     "signoff_answers": {"outcome"},
     "signoff_deliveries": {"channel", "outcome"},
     "signoff_deadline_late_seconds": {"kind"},
+    "signoff_audit_checkpoints": {"anchor", "outcome"},
     "signoff_store_commit_seconds": {"store"},
     "signoff_store_operations": {"store"},
     "signoff_runs": {"namespace", "group", "state"},

@@ -23,6 +23,7 @@ from signoff.errors import (
     TooManyRequests,
     WrongAnswer,
 )
+from signoff.people.anchors.anchor import AnchorUnavailable
 
 
 class ExitCode(IntEnum):
@@ -71,7 +72,7 @@ _CODES: tuple[tuple[type[SignoffError] | tuple[type[SignoffError], ...], ExitCod
         ),
         ExitCode.CONFLICT,
     ),
-    (StoreError, ExitCode.UNAVAILABLE),
+    ((StoreError, AnchorUnavailable), ExitCode.UNAVAILABLE),
 )
 
 

@@ -35,6 +35,7 @@ from signoff.engine.worker import HOT_RUNS
 from signoff.errors import InvalidValue
 from signoff.logs import LogFormat, formatter
 from signoff.own_logs import hiding_texts
+from signoff.people.anchors.configured import Anchors, anchors_of
 from signoff.redaction import Redaction
 
 if TYPE_CHECKING:
@@ -225,9 +226,11 @@ def worker(
         group, concurrency, threads, hot_runs, grace, build, retention_days, metrics_host, metrics_port
     )
 
+    anchors = Anchors() if url else anchors_of()  # a server anchors what it keeps
+
     async def run(stop: StopSignals) -> None:
         with hiding_texts(bool(os.environ.get(REDACT_VARIABLE))):
-            await work(app, options, stop, out)
+            await work(app, options, stop, out, anchors)
 
     return _run(app, run, log_format)
 
@@ -305,6 +308,7 @@ def server(
         raise click.UsageError(
             "--default-role is for people who are signed in: --user-header or --oidc-issuer"
         )
+    anchors = anchors_of()
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
     async def run(stop: StopSignals) -> None:
@@ -319,6 +323,7 @@ def server(
             "public_url": public_url,
             "worker_lease_seconds": worker_lease,
             "channels": _channels_in(channels_file),
+            "anchors": anchors,
             "redact": redact,
             **serving,
         }
@@ -370,13 +375,20 @@ def dev(
         files = () if channels_file is None else (channels_file,)
         return asyncio.run(Supervisor(sys.argv[1:], port, watch or (Path.cwd(),), files, out).run())
     supervision = Supervision(supervised_by)
-    app, channels = load_app(address), _channels_in(channels_file)
+    app, channels, anchors = load_app(address), _channels_in(channels_file), anchors_of()
     port = supervision.wait_for_turn()
     options = WorkerOptions(group, concurrency, threads, hot_runs, grace)
 
     async def run(stop: StopSignals) -> None:
         supervision.on_end(stop.ask)
-        async with _listening(app, out, port=port, channels=channels, redact=redact, **serving) as listening:
+        options_of_server = {
+            "port": port,
+            "channels": channels,
+            "anchors": anchors,
+            "redact": redact,
+            **serving,
+        }
+        async with _listening(app, out, **options_of_server) as listening:
             supervision.listening(listening.port)
             app.registry.public_url = serving["public_url"] or app.public_url or listening.url
             await work(app, options, stop, out)

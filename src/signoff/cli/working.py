@@ -14,6 +14,8 @@ from signoff.cli.output import Output
 from signoff.cli.stopping import StopSignals
 from signoff.engine.own_tasks import own_task
 from signoff.engine.worker import HOT_RUNS, Worker
+from signoff.people.anchors.anchoring import Anchoring
+from signoff.people.anchors.configured import Anchors
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,16 @@ async def opened(app: Signoff, stop: StopSignals) -> bool:
     return True
 
 
-async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Output) -> None:
+async def work(
+    app: Signoff,
+    options: WorkerOptions,
+    stop: StopSignals,
+    out: Output,
+    anchors: Anchors | None = None,
+) -> None:
     """Work until asked to stop; then let running steps finish and be journaled, and give back leases.
+
+    Meanwhile checkpoints of the audit trails go to the anchors.
 
     A store that is away is waited for.
 
@@ -76,7 +86,21 @@ async def work(app: Signoff, options: WorkerOptions, stop: StopSignals, out: Out
     )
     async with _answering(worker, options, out):
         if await opened(app, stop):
-            await _work(worker, app, options, stop, out)
+            async with _anchoring(app, anchors or Anchors()):
+                await _work(worker, app, options, stop, out)
+
+
+@asynccontextmanager
+async def _anchoring(app: Signoff, anchors: Anchors) -> AsyncGenerator[None]:
+    """Keep heads of the audit trails in anchors within."""
+    anchoring = Anchoring(app.store, anchors.anchors, origin=anchors.origin)
+    task = asyncio.create_task(anchoring.run(), name="signoff anchors")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await anchors.close()
 
 
 @asynccontextmanager

@@ -11,10 +11,11 @@ from typing import Any, Final
 import httpx
 
 from signoff.client import AsyncClient
-from signoff.doctor import remote, sqlite, work
+from signoff.doctor import remote, sqlite, trail, work
 from signoff.doctor.findings import Finding, Level, attempt, examine, failure, ok
 from signoff.doctor.work import WORK_CHECKS, Known, Work
 from signoff.http_connection import is_loopback, server_url
+from signoff.people.anchors.configured import anchors_of
 from signoff.stores import sqlite_inspection
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
@@ -130,6 +131,7 @@ def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known
         names = dict.fromkeys((store.namespace, *namespaces()))
         await store.open()
         try:
+            trails.extend(await trail.look(store, anchors_of()))
             return [
                 await work.look(
                     store.within(name),
@@ -140,7 +142,9 @@ def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known
         finally:
             await store.close()
 
+    trails: list[trail.Trail] = []
     yield from _looked_at(look_everywhere)
+    yield from examine(trails, trail.CHECKS)
 
 
 def _looked_at(look: Callable[[], Coroutine[None, None, list[Work]]]) -> Iterator[Finding]:

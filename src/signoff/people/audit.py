@@ -49,6 +49,21 @@ class Verdict:
     unchecked: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """An event that something outside the chain says it has had.
+
+    Attributes:
+        seq: Its place.
+        hash: Its hash; None: only that there was such an event is known.
+        source: When, and where from, such as ``it was anchored at ...``.
+    """
+
+    seq: int
+    hash: str | None
+    source: str
+
+
 class Chain(Protocol):
     """Whoever can read a namespace's chain: a store, or a client of a server, who need not believe it."""
 
@@ -167,14 +182,25 @@ async def _head(store: Store) -> tuple[int, str]:
     return (-1, GENESIS) if last is None else (last.seq, last.hash)
 
 
-async def verify(chain: Chain, *, expected: tuple[int, str] | None = None) -> Verdict:
+async def verify(
+    chain: Chain, *, expected: tuple[int, str] | None = None, stated: Sequence[Stated] = ()
+) -> Verdict:
     """Look through a whole chain.
+
+    By itself a chain shows only that its events follow one another: of a chain whose end was cut off, or that was made
+    anew as a whole, that is true, too. ``expected`` and ``stated`` show that it is the chain of before.
 
     Args:
         chain: Of the namespace.
         expected: A seq and its hash that were written down before.
+        stated: What else is known of it from outside.
     """
     kept = unwrapped(chain)
+    if expected is not None:
+        stated = [Stated(*expected, "it was written down"), *stated]
+    claims: dict[int, list[Stated]] = {}
+    for each in stated:
+        claims.setdefault(each.seq, []).append(each)
     problems: list[str] = []
     seq, hash, unchecked = -1, GENESIS, 0
     while not problems:
@@ -188,13 +214,16 @@ async def verify(chain: Chain, *, expected: tuple[int, str] | None = None) -> Ve
                 break
             seq, hash = seal.seq, seal.hash
             unchecked += bool(event is not None and event.redacted)
-            if expected is not None and seq == expected[0] and hash != expected[1]:
-                problems.append(
-                    f"event {seq} has hash {hash}, and had {expected[1]} when it was written down"
-                )
-    if expected is not None and not problems and seq < expected[0]:
+            other = next((each for each in claims.pop(seq, ()) if each.hash not in (None, hash)), None)
+            if other is not None:
+                problems.append(f"event {seq} has hash {hash}, and had {other.hash} when {other.source}")
+                break
+    if not problems and (missing := [place for place in claims if place > seq]):
+        first, last = claims[min(missing)][0], claims[max(missing)][-1]
+        up_to = "" if first.seq == last.seq else f", and event {last.seq} when {last.source}"
         problems.append(
-            f"the chain ends at event {seq}, and had event {expected[0]} when it was written down"
+            f"the chain ends at event {seq}, and had event {first.seq} when {first.source}{up_to}: it was cut off, or "
+            "an older copy took its place"
         )
     return Verdict(seq + 1, hash, tuple(problems), unchecked)
 

@@ -17,6 +17,8 @@ from signoff.engine.retention import Retention
 from signoff.engine.timers import TimerService
 from signoff.metrics import collecting
 from signoff.own_logs import hiding_texts, own_logger
+from signoff.people.anchors.anchoring import Anchoring
+from signoff.people.anchors.configured import Anchors
 from signoff.people.channels.channel import Channel
 from signoff.people.duties import DUTIES
 from signoff.people.outbox import Dispatcher
@@ -99,6 +101,7 @@ def create_server_app(
     worker_lease_seconds: float | None = WORKER_LEASE_SECONDS,
     retention_days: float | None = None,
     channels: Sequence[Channel] = (),
+    anchors: Anchors | None = None,
     redact: Iterable[str] = (),
     root_path: str | None = None,
 ) -> FastAPI:
@@ -128,6 +131,7 @@ def create_server_app(
             word from it, others may claim its runs. None: as long as the store has it.
         retention_days: How long ended runs are kept; None: for ever.
         channels: Where notifications go, of the namespace of the store. They are closed with the app.
+        anchors: Where checkpoints of the audit trails of all namespaces go. They are closed with the app.
         redact: Paths to what is hidden of payloads in all that leaves the server, such as ``card.number``; see
             docs/redaction.md. The store, workers and workflows have everything as it is.
         root_path: The path before all paths, such as ``/signoff``, behind a proxy that serves other things beside it.
@@ -173,8 +177,10 @@ def create_server_app(
         pruning = (
             None if retention is None else asyncio.create_task(retention.run(), name="signoff retention")
         )
+        anchoring = None if not anchors else Anchoring(store, anchors.anchors, origin=anchors.origin)
+        anchored = None if anchoring is None else asyncio.create_task(anchoring.run(), name="signoff anchors")
         feeds = Feeds(store)
-        scrape = Scrape(store, lambda: not timers.done() and service.trouble is None)
+        scrape = Scrape(store, lambda: not timers.done() and service.trouble is None, anchoring)
         await ways.look()
         await keyring.look_for_worker_keys()
         services = Services(
@@ -206,12 +212,14 @@ def create_server_app(
             await services.remote_clients.close()
             await scrape.close()
             feeds.close()
-            tasks = {timers} if pruning is None else {timers, pruning}
+            tasks = {each for each in (timers, pruning, anchored) if each is not None}
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
             await services.close()
             await dispatcher.close()
+            if anchoring is not None:
+                await anchoring.close()
             await backend.close()
             if door is not None:
                 await door.close()

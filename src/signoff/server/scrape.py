@@ -17,6 +17,7 @@ from starlette.responses import Response
 from signoff.engine import threads
 from signoff.errors import SignoffError
 from signoff.own_logs import own_logger
+from signoff.people.anchors.anchoring import Anchoring
 from signoff.records import Group, WorkerInfo
 from signoff.stores.base import Store
 
@@ -36,17 +37,24 @@ class Scrape:
     Args:
         store: An open store, to be told of as well; None tells of this process alone.
         timers_alive: Whether this process has deadlines fire.
+        anchoring: What keeps heads of audit trails elsewhere.
     """
 
-    def __init__(self, store: Store | None = None, timers_alive: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        timers_alive: Callable[[], bool] | None = None,
+        anchoring: Anchoring | None = None,
+    ) -> None:
         self._store = store
+        self._anchoring = anchoring
         self._timers_alive = timers_alive
         self._reading: asyncio.Task[Sequence[Metric]] | None = None
         self._read_at = 0.0
 
     async def answer(self, accept: str) -> Response:
         """Return all metrics in the format that a request's ``Accept`` header asks for."""
-        found = [*self._of_timers(), *await self._of_store()]
+        found = [*self._of_timers(), *self._of_anchors(), *await self._of_store()]
         encode, content_type = choose_encoder(accept)
         body = await asyncio.to_thread(encode, _Both(found))  # the process's own read /proc
         return Response(body, headers={"content-type": content_type})
@@ -57,6 +65,18 @@ class Scrape:
         alive = GaugeMetricFamily("signoff_timers_alive", "Whether deadlines fire in this server.")
         alive.add_metric((), float(self._timers_alive()))
         return (alive,)
+
+    def _of_anchors(self) -> Sequence[Metric]:
+        if self._anchoring is None:
+            return ()
+        failing = GaugeMetricFamily(
+            "signoff_audit_anchor_failing_seconds",
+            "For how long this server could not keep checkpoints of audit trails in an anchor; 0: it can.",
+            labels=("anchor",),
+        )
+        for anchor in self._anchoring.anchors:
+            failing.add_metric((anchor.name,), self._anchoring.late_seconds(anchor))
+        return (failing,)
 
     async def _of_store(self) -> Sequence[Metric]:
         if self._store is None:

@@ -4,8 +4,8 @@ Every method is one transaction: it happens whole or not at all, and what it did
 returns. ``tests/stores/`` holds the rules as one suite that runs against every store.
 
 A store object is bound to one namespace; nothing it does or returns concerns another, except ``due``,
-``due_schedules``, ``due_questions``, ``unsealed``, ``find_token``, ``has_token``, ``release`` and the workers'
-register, which serve the whole database.
+``due_schedules``, ``due_questions``, ``heads``, ``unsealed``, ``find_token``, ``has_token``, ``release`` and the
+workers' register, which serve the whole database.
 
 The run's states and who moves them (no other transition exists):
 

@@ -72,6 +72,10 @@ class QuestionStore(Protocol):
         """The end of the namespace's chain, if it has one."""
         ...
 
+    async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
+        """The ends of the chains of all namespaces: each namespace with its last seal, by name, after ``after``."""
+        ...
+
     async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
         """Audit events of all namespaces that have no seal yet, oldest first."""
         ...

@@ -103,6 +103,7 @@ _READS = (
     "list_audit",
     "read_chain",
     "last_seal",
+    "heads",
     "unsealed",
     "find_token",
     "has_token",

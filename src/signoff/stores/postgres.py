@@ -348,6 +348,9 @@ class PostgresStore:
     async def last_seal(self) -> Seal | None:
         return await self._read(audit.last_seal)
 
+    async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
+        return await self._database.call(lambda db: audit.heads(db, after, limit))
+
     async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
         return await self._database.call(lambda db: audit.unsealed(db, limit))
 

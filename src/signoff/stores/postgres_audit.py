@@ -41,6 +41,24 @@ ORDER BY seal.seq
 
 LAST_SEAL = "SELECT seq, event_id, hash FROM signoff.seals WHERE namespace = %s ORDER BY seq DESC LIMIT 1"
 
+HEADS = """
+WITH RECURSIVE heads AS (
+    (
+        SELECT namespace, seq, event_id, hash, 1 AS place FROM signoff.seals
+        WHERE namespace = (SELECT min(namespace) FROM signoff.seals WHERE namespace > %s COLLATE "C")
+        ORDER BY seq DESC LIMIT 1
+    )
+    UNION ALL
+    SELECT next.*, heads.place + 1 FROM heads CROSS JOIN LATERAL (
+        SELECT namespace, seq, event_id, hash FROM signoff.seals
+        WHERE namespace = (SELECT min(namespace) FROM signoff.seals WHERE namespace > heads.namespace)
+        ORDER BY seq DESC LIMIT 1
+    ) AS next
+    WHERE heads.place < %s
+)
+SELECT namespace, seq, event_id, hash FROM heads ORDER BY place
+"""
+
 UNSEALED = f"""
 SELECT event.* FROM (SELECT * FROM signoff.unsealed ORDER BY number LIMIT %s) AS waiting
 CROSS JOIN LATERAL (
@@ -89,6 +107,12 @@ def last_seal(db: Connection, namespace: str) -> Seal | None:
     """Return the end of the chain, if it has one."""
     row = db.execute(LAST_SEAL, (namespace,)).fetchone()
     return None if row is None else Seal(*row)
+
+
+def heads(db: Connection, after: str, limit: int) -> list[tuple[str, Seal]]:
+    """Return the ends of the chains of the namespaces after ``after``, by name."""
+    rows = db.execute(HEADS, (after, checked(limit))).fetchall()
+    return [(row[0], Seal(*row[1:])) for row in rows]
 
 
 def unsealed(db: Connection, limit: int) -> list[AuditEvent]:

@@ -316,6 +316,9 @@ class RemoteStore:
     async def last_seal(self) -> Seal | None:
         return await self._ask("last_seal")
 
+    async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
+        return await self._ask("heads", after=after, limit=limit)
+
     async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
         return await self._ask("unsealed", limit=limit)
 

@@ -366,6 +366,9 @@ class SqliteStore:
     async def last_seal(self) -> Seal | None:
         return await self._read_soon(audit.last_seal)
 
+    async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
+        return await self._file.read(lambda db: audit.heads(db, after, limit))
+
     async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
         return await self._file.read_soon(lambda db: audit.unsealed(db, limit))
 

@@ -45,6 +45,8 @@ UNSEALED = f"SELECT {COLUMNS} FROM unsealed JOIN audit USING (number) ORDER BY n
 
 LAST_SEAL = "SELECT seq, event_id, hash FROM seals WHERE namespace = ? ORDER BY seq DESC LIMIT 1"
 
+NEXT_SEALED = "SELECT min(namespace) FROM seals WHERE namespace > ?"
+
 TAKE_UNSEALED = """
 DELETE FROM unsealed WHERE number = (SELECT number FROM audit WHERE id = ? AND namespace = ?)
 """
@@ -107,6 +109,17 @@ def last_seal(db: sqlite3.Connection, namespace: str) -> Seal | None:
     """Return the end of the chain, if it has one."""
     row = db.execute(LAST_SEAL, (namespace,)).fetchone()
     return None if row is None else Seal(*row)
+
+
+def heads(db: sqlite3.Connection, after: str, limit: int) -> list[tuple[str, Seal]]:
+    """Return the ends of the chains of the namespaces after ``after``, by name."""
+    found: list[tuple[str, Seal]] = []
+    while len(found) < limit:
+        (namespace,) = db.execute(NEXT_SEALED, (found[-1][0] if found else after,)).fetchone()
+        if namespace is None:
+            break
+        found.append((namespace, Seal(*db.execute(LAST_SEAL, (namespace,)).fetchone())))
+    return found
 
 
 def unsealed(db: sqlite3.Connection, limit: int) -> list[AuditEvent]:

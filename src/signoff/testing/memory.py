@@ -371,6 +371,9 @@ class MemoryStore:
     async def last_seal(self) -> Seal | None:
         return self.model.audit.last_seal(self.namespace)
 
+    async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
+        return self.model.audit.heads(after, limit)
+
     async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
         return self.model.audit.unsealed(limit)
 

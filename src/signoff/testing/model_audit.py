@@ -88,6 +88,10 @@ class Audit:
         chain = self._tables.chains.get(namespace)
         return chain[-1] if chain else None
 
+    def heads(self, after: str, limit: int) -> list[tuple[str, Seal]]:
+        chains = sorted(self._tables.chains.items())
+        return [(name, chain[-1]) for name, chain in chains if chain and name > after][:limit]
+
     def unsealed(self, limit: int) -> list[AuditEvent]:
         return [event for event in self._tables.audit if event.seq is None][:limit]
 

@@ -37,29 +37,51 @@ class WebhookSender:
     is_mailbox = False
 
     def __init__(self, url: str, secrets: Sequence[str]) -> None:
-        if not secrets:
-            raise InvalidValue("secrets", "a webhook is signed: name at least one")
+        self._signatures = Signatures(secrets)
         self._post = Post(url)
-        self._signers = [_signer(secret) for secret in secrets]
 
     def address_of(self, assignee: str) -> str | None:
         return None
 
     async def send(self, notice: Notice) -> None:
         body = to_json(_body(notice))
-        at = datetime.fromtimestamp(notice.now, UTC)
-        signatures = [signer.sign(notice.delivery.id, at, body.decode()) for signer in self._signers]
-        headers = {
-            "content-type": "application/json",
-            "user-agent": "signoff",
-            "webhook-id": notice.delivery.id,
-            "webhook-timestamp": str(floor(notice.now)),
-            "webhook-signature": " ".join(signatures),
-        }
-        await self._post.send(body, headers)
+        await self._post.send(body, self._signatures.headers(notice.delivery.id, notice.now, body))
 
     async def close(self) -> None:
         await self._post.close()
+
+
+class Signatures:
+    """Signs requests.
+
+    Args:
+        secrets: What to sign with; the receiver has one of them.
+
+    Raises:
+        InvalidValue: There is none, or one is not valid.
+    """
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        if not secrets:
+            raise InvalidValue("secrets", "a webhook is signed: name at least one")
+        self._signers = [_signer(secret) for secret in secrets]
+
+    def headers(self, id: str, now: float, body: bytes) -> dict[str, str]:
+        """Return the headers of a request.
+
+        Args:
+            id: By which the receiver knows that it has had it before.
+            now: In unix seconds.
+            body: JSON.
+        """
+        at = datetime.fromtimestamp(now, UTC)
+        return {
+            "content-type": "application/json",
+            "user-agent": "signoff",
+            "webhook-id": id,
+            "webhook-timestamp": str(floor(now)),
+            "webhook-signature": " ".join(signer.sign(id, at, body.decode()) for signer in self._signers),
+        }
 
 
 def _signer(secret: str) -> Webhook:

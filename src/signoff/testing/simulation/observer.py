@@ -22,6 +22,7 @@ _QUIET = frozenset(
         "due_questions",
         "unsealed",
         "last_seal",
+        "heads",
         "record",
         "seal",
         "claim",

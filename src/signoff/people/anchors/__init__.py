@@ -1,0 +1,1 @@
+"""Anchors of the audit trail: checkpoints of each namespace's chain, kept outside the database."""
