@@ -91,9 +91,15 @@ def check_named(path: str, name: object) -> str:
 
 
 def check_by(by: object) -> None:
-    """Raise InvalidValue for an empty name of the user who acts. None: the user is not stated."""
-    if by is not None and not check_text("by", by).strip():
+    """Raise InvalidValue for an empty or overlong name of the user who acts. None: the user is not stated."""
+    if by is None:
+        return
+    name = check_text("by", by)
+    if not name.strip():
         raise InvalidValue("by", "it is empty; leave it out if the user is not known")
+    if len(name) > LONGEST_NAME:
+        raise InvalidValue("by", f"it has {len(name):,} characters, over the limit of {LONGEST_NAME}")
+    check_size("by", name, LONGEST_PERSON_BYTES)
 
 
 def check_user(path: str, user_id: str) -> str:

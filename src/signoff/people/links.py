@@ -20,7 +20,7 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
-from signoff.names import check_text, user_name
+from signoff.names import check_by, check_text, user_name
 from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
 from signoff.people.cases import Case
@@ -118,6 +118,7 @@ async def create_link(
     """
     positive_seconds("lifetime_seconds", lifetime_seconds)
     check_text("user_id", user_id)
+    check_by(by)
     responder = Responder.of(user_id, groups, roles)
     question = await get_question(store, question_id)
     now = store.clock.now()
@@ -143,7 +144,8 @@ async def create_link(
 
 
 async def revoke_link(store: Store, link_id: str, *, by: str | None = None) -> Token:
-    """Have a link open nothing any more. One that is revoked stays as it is. Raises NotFound."""
+    """Revoke a link; a revoked one stays as it is. Raises NotFound, and InvalidValue for a name that is not one."""
+    check_by(by)
     token = await _get_link(store, link_id)
     was_open = token.revoked_at is None
     token = await store.revoke_token(link_id)

@@ -236,6 +236,7 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
         check_text("question_id", event.question_id)
         check_text("run_id", event.run_id)
         check_text("by", event.by)
+        check_size("by", event.by, LONGEST_PERSON_BYTES)
         if event.details is not None:
             check_object("details", event.details)
         if event.origin is not None:
@@ -327,6 +328,7 @@ def check_token(new: NewToken) -> None:
     check_text("kind", new.kind.value)
     check_ids(id=new.id, question_id=new.question_id)
     check_size("subject", new.subject, LONGEST_PERSON_BYTES)
+    check_size("created_by", new.created_by, LONGEST_PERSON_BYTES)
     check_size("kind", new.kind.value, LONGEST_KIND)
     check_hash("hash", new.hash)
     if new.expires_at is not None and not math.isfinite(new.expires_at):
