@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from signoff.server import Role
+from tests import forks
+from tests.cli.commands import Running, environment, until
 from tests.server.conftest import kind
 from tests.server.keyed import Keyed, keyed
 from tests.support import OnThread
@@ -83,3 +85,29 @@ def test_doors_that_asked_once_ask_until_the_server_starts_again(here: Keyed) ->
         here.revoke(token)
         assert anybody.get("/v1/runs").status_code == 401
         assert anybody.get(STORE, params={"namespace": "default"}).status_code == 403
+
+
+SERVERS = [
+    ((), False),
+    (("--require-auth",), True),
+    (("--user-header", "X-User"), True),
+]
+
+
+@pytest.mark.parametrize(("options", "authenticates"), SERVERS)
+def test_a_server_that_authenticates_no_caller_says_so_when_it_starts(
+    tmp_path: Path, options: tuple[str, ...], authenticates: bool
+) -> None:
+    with Running("server", "--port", "0", *options, cwd=tmp_path) as server:
+        assert server.wait_for("listening")["authenticates"] is authenticates
+    file = tmp_path / "said"
+    with file.open("w") as said:
+        command = ["signoff", "server", "--port", "0", *options]
+        server = forks.Program(command, cwd=tmp_path, env=environment({}), stdout=said, stderr=said)
+        try:
+            lines = 1 if authenticates else 2
+            text = until(lambda: (text := file.read_text()).count("\n") >= lines and text)
+        finally:
+            server.kill()
+            server.wait(60)
+    assert ("callers are not authenticated" in " ".join(str(text).split())) is not authenticates

@@ -404,7 +404,8 @@ async def _listening(app: Signoff, out: Output, **options: Any) -> AsyncGenerato
     try:
         async with Server(app, **options) as server:
             text = f"listening on {server.url}, store {app.store.location}"
-            out.event("listening", text, url=server.url, port=server.port, store=app.store.location)
+            facts = {"url": server.url, "port": server.port, "store": app.store.location}
+            out.event("listening", text, **facts, authenticates=server.asks)
             if not server.asks:
                 out.note(ASKS_NOBODY)
             yield server
