@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from signoff import Context
 from signoff.people.links import create_link
 from signoff.people.questions import Question
 from signoff.records import NewPromise, PromiseKind
 from signoff.server import Forwarding, app, create_server_app
 from signoff.server.wrong_secrets import ALLOWED, WrongSecretLimit
 from signoff.stores.sqlite import SqliteStore
-from tests.support import in_asyncio
+from tests.support import in_asyncio, new_app, opens, running
 
 PROXY = "10.0.0.7"
 PROBLEM = {"accept": "application/problem+json"}
@@ -70,6 +74,32 @@ async def test_a_right_link_is_never_held_back_by_wrong_secrets_of_its_address(
             wrong = await http.get(path.format(n), headers={"authorization": f"Bearer sgk_{n:043}"})
         assert wrong.status_code == 429
         assert (await http.get(link)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/l/guess{}", "/c/guess{}", "/v1/me"])
+@in_asyncio
+async def test_a_right_callback_is_never_held_back_by_wrong_secrets_of_its_address(
+    tmp_path: Path, path: str
+) -> None:
+    app = new_app(tmp_path, public_url="http://localhost")
+    told: list[str] = []
+
+    @app.workflow
+    async def pay(ctx: Context) -> Any:
+        paid = await ctx.callback("Payment")
+        await ctx.step("tell", lambda: told.append(urlsplit(paid.url).path))
+        return (await paid).value.json()
+
+    async with behind_proxy(tmp_path) as (http, _), running(app) as client:
+        run = await client.start(pay, id="r")
+        await opens(app, "r.1")
+        while not told:
+            await asyncio.sleep(0)
+        for n in range(2 * ALLOWED.count):
+            wrong = await http.get(path.format(n), headers={"authorization": f"Bearer sgk_{n:043}"})
+        assert wrong.status_code == 429
+        assert (await http.post(told[0], json={"cents": 7})).status_code == 200
+        assert await run.result(60) == {"cents": 7}
 
 
 @in_asyncio
