@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from signoff.server import slow_heads
+from signoff.server import connections
 from signoff.server.serving import Serving, bind
 from tests.support import in_asyncio
 
@@ -41,7 +41,7 @@ async def connected(app: ASGIApp = answer) -> AsyncGenerator[tuple[Serving, Stre
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_heads, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
 
 
 async def is_closed(reader: StreamReader) -> bool:
@@ -86,7 +86,7 @@ async def test_so_is_one_after_a_request_that_was_answered(monkeypatch: pytest.M
     async with connected() as (_, reader, writer):
         writer.write(WHOLE)
         assert await answered(reader) == b"HTTP/1.1 200 OK ok"
-        monkeypatch.setattr(slow_heads, "HEAD_SECONDS", 0.2)
+        monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
         writer.write(b"GET / HT")
         assert await is_closed(reader)
 
@@ -110,7 +110,7 @@ async def test_while_a_request_is_answered_nothing_waits_for_a_head() -> None:
             async with asyncio.timeout(LONG_SECONDS):
                 await begun.wait()
             [connection] = serving.server_state.connections
-            assert isinstance(connection, slow_heads.BoundedHeads)
+            assert isinstance(connection, connections.BoundedConnections)
             assert connection.head_timer is None  # pyright: ignore[reportUnknownMemberType]
             ends.set()
             assert await answered(reader) == b"HTTP/1.1 200 OK ok"

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from signoff import Context, RetryPolicy, Signoff, telemetry
+from signoff import Context, RetryPolicy, Signoff, current_step, telemetry
 from signoff.engine import threads
 from signoff.errors import StepTimeout
 from signoff.records import EntryKind
@@ -117,3 +117,126 @@ async def test_many_steps_that_wait_for_a_thread_do_not_look_at_each_other(
     pool.shutdown()
     assert len(waited) == 201
     assert len(looks) < 5 * len(begun)
+
+
+# The system has no thread left
+
+
+class Threads:
+    """Refuses to start threads, as a system that has none left."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.refusal: str | None = None
+        self.refused = 0
+        start = threading.Thread.start
+
+        def started(thread: threading.Thread) -> None:
+            if self.refusal is not None and thread.name.startswith("signoff step"):
+                self.refused += 1
+                raise RuntimeError(self.refusal)
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", started)
+        monkeypatch.setattr(threads, "START_AGAIN_SECONDS", 0.01)
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> Threads:
+    return Threads(monkeypatch)
+
+
+@in_asyncio
+async def test_a_step_that_gets_no_thread_waits_for_another_one_and_runs_once(
+    new_store: NewStore, system: Threads, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The executor queues the work before it starts a thread: what it reports as failed runs all the same."""
+    app, hung, let_go, paid = Signoff(new_store()), threading.Event(), threading.Event(), list[int | None]()
+
+    def hang() -> None:
+        hung.set()
+        let_go.wait(60)
+
+    def pay() -> str:
+        step = current_step()
+        paid.append(step.attempt)
+        return "paid"
+
+    @app.workflow
+    async def stuck(ctx: Context) -> None:
+        await ctx.step("hang", hang)
+
+    @app.workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step("pay", pay, effect="once")
+
+    async with running(app, threads=4) as client:
+        first = await client.start(stuck)
+        assert await asyncio.to_thread(hung.wait, 60)
+        system.refusal = threads.NO_THREAD
+        with caplog.at_level(logging.WARNING, "signoff.worker"):
+            run = await client.start(flow)
+
+            async def refused() -> bool:
+                return system.refused > 2
+
+            await comes(refused)
+        assert "the system has no thread left: 1 plain steps wait" in caplog.text
+        assert "step 'hang'" in caplog.text
+        let_go.set()
+        assert await run.result(60) == "paid"
+        await first.result(60)
+        assert paid == [1]
+
+
+@in_asyncio
+async def test_steps_go_on_as_soon_as_there_is_a_thread(system: Threads) -> None:
+    pool, waits = threads.StepThreads(2), list[float]()
+    system.refusal = threads.NO_THREAD
+    runs = [pool.run_step(f"step {n}", lambda n=n: n, None, waits.append) for n in range(5)]
+    runs[3].cancel()
+    while system.refused < 20:
+        await asyncio.sleep(0.005)
+    assert not any(run.done() for run in runs if not run.cancelled())
+    system.refusal = None
+    async with asyncio.timeout(60):
+        assert await asyncio.gather(*runs[:3], runs[4]) == [0, 1, 2, 4]
+    assert len(waits) == 4
+    assert (pool.busy, pool.waiting) == (0, 0)
+    pool.shutdown()
+
+
+@in_asyncio
+async def test_the_error_of_a_step_that_waited_is_its_own(system: Threads) -> None:
+    pool = threads.StepThreads(1)
+    system.refusal = threads.NO_THREAD
+
+    def fail() -> None:
+        raise ValueError("no stock")
+
+    run = pool.run_step("step", fail, None, lambda _: None)
+    system.refusal = None
+    with pytest.raises(ValueError, match="no stock"):
+        await asyncio.wait_for(run, 60)
+    pool.shutdown()
+
+
+@in_asyncio
+async def test_work_that_the_executor_refuses_never_runs(system: Threads) -> None:
+    """At the interpreter's end CPython refuses a thread with other words, and has queued the work, too."""
+    pool, hung, let_go, ran = threads.StepThreads(2), threading.Event(), threading.Event(), list[str]()
+
+    def hang() -> None:
+        hung.set()
+        let_go.wait(60)
+
+    first = pool.run_step("first", hang, None, lambda _: None)
+    assert await asyncio.to_thread(hung.wait, 60)
+    system.refusal = "can't create new thread at interpreter shutdown"
+    with pytest.raises(RuntimeError, match="interpreter shutdown"):
+        pool.run_step("second", lambda: ran.append("second"), None, lambda _: None)
+    let_go.set()
+    await asyncio.wait_for(first, 60)
+    await asyncio.wait_for(pool.run_step("third", lambda: ran.append("third"), None, lambda _: None), 60)
+    assert ran == ["third"]
+    assert pool.waiting == 0
+    pool.shutdown()

@@ -73,8 +73,9 @@ class Interrupted(BaseException):
 def log_aside(level: int, message: str, *args: object) -> None:
     """Log from another thread: the interrupted one may hold the lock of a handler, until it is interrupted again."""
     thread = threading.Thread(target=log.log, args=(level, message, *args), daemon=True)
-    thread.start()
-    thread.join(_LOG_SECONDS)
+    with contextlib.suppress(RuntimeError):  # the system has no thread left
+        thread.start()
+        thread.join(_LOG_SECONDS)
 
 
 class Target(Protocol):

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,6 +17,9 @@ log = own_logger("signoff.worker")
 
 WARN_EVERY_SECONDS = 60.0
 SHOWN = 5
+START_AGAIN_SECONDS = 1.0
+NO_THREAD = "can't start new thread"
+"""CPython's words where the system has no thread left. The executor has queued the work by then."""
 
 T = TypeVar("T")
 
@@ -30,9 +33,15 @@ def at_work() -> Sequence[StepThreads]:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """A step's place in the queue for a thread."""
+    """A step's place in the queue for a thread.
+
+    Attributes:
+        future: The step's.
+        outcome: Where the outcome goes if the executor returned no future, though it has queued the work.
+    """
 
     future: asyncio.Future[Any] | None = None
+    outcome: Future[Any] | None = None
 
     @property
     def is_given_up(self) -> bool:
@@ -84,6 +93,8 @@ class StepThreads(ThreadPoolExecutor):
     ) -> asyncio.Future[T]:
         """Run a function in a thread, as an executor of the running loop.
 
+        If the system has no thread left, the function waits for one of the pool's.
+
         Args:
             what: Names it, for people, such as ``step 'scan' of run r``.
             function: The function.
@@ -91,20 +102,13 @@ class StepThreads(ThreadPoolExecutor):
             waited: Called there before that, with the seconds for which it has waited, if all threads were taken.
         """
         place = _Place()
-        with self._counting:
-            self._queue[place] = None
-            is_full = self._is_full()
-            if is_full:
-                self._warn()
         loop = asyncio.get_running_loop()
-        asked_at = loop.time() if is_full else 0.0
+        asked_at = loop.time()
+        has_to_wait = False
 
-        def work() -> T:
-            with self._counting:
-                self._queue.pop(place, None)
-                self._running[threading.get_ident()] = (what, time.monotonic())
+        def run() -> T:
             try:
-                if is_full:
+                if has_to_wait:
                     waited(loop.time() - asked_at)
                 if begun is not None:
                     begun()
@@ -113,8 +117,59 @@ class StepThreads(ThreadPoolExecutor):
                 with self._counting:
                     del self._running[threading.get_ident()]
 
-        place.future = future = loop.run_in_executor(self, work)
-        return future
+        def work() -> T | None:
+            with self._counting:
+                self._queue.pop(place, None)
+                if place.outcome is not None and not place.outcome.set_running_or_notify_cancel():
+                    return None
+                self._running[threading.get_ident()] = (what, time.monotonic())
+            if place.outcome is None:
+                return run()
+            try:
+                place.outcome.set_result(run())
+            except BaseException as error:
+                place.outcome.set_exception(error)
+            return None
+
+        with self._counting:  # so that nothing begins before its place is complete
+            self._queue[place] = None
+            has_to_wait = self._is_full()
+            if has_to_wait:
+                self._warn()
+            try:
+                place.future = loop.run_in_executor(self, work)
+            except RuntimeError as error:
+                has_to_wait = True
+                place.future = self._wait_for_thread(loop, place, error)
+        return place.future
+
+    def _wait_for_thread(
+        self, loop: asyncio.AbstractEventLoop, place: _Place, error: RuntimeError
+    ) -> asyncio.Future[Any]:
+        """Return the future of work that is queued, though no thread could be started for it.
+
+        Raises:
+            RuntimeError: The pool begins nothing any more. The work is withdrawn.
+        """
+        place.outcome = Future()
+        if str(error) != NO_THREAD:
+            place.outcome.cancel()
+            self._queue.pop(place, None)
+            raise error
+        self._warn("the system has no thread left")
+        loop.call_later(START_AGAIN_SECONDS, self._start_thread, loop, place)
+        return asyncio.wrap_future(place.outcome, loop=loop)
+
+    def _start_thread(self, loop: asyncio.AbstractEventLoop, place: _Place) -> None:
+        """Try again to start a thread, as long as a step may wait for one with no other thread to take it."""
+        if place not in self._queue or place.is_given_up:
+            return
+        try:
+            self.submit(_nothing)
+        except RuntimeError as error:
+            if str(error) != NO_THREAD:
+                return
+        loop.call_later(START_AGAIN_SECONDS, self._start_thread, loop, place)
 
     def _is_full(self) -> bool:
         """Whether a step waits for a thread. Forgets those that were cancelled: callbacks would take longer.
@@ -138,18 +193,28 @@ class StepThreads(ThreadPoolExecutor):
             del self._queue[each]
         return place is not None
 
-    def _warn(self) -> None:
-        """Say that steps wait, once in a while, and for what."""
+    def _warn(self, cause: str = "") -> None:
+        """Warn that steps wait for a thread, once a minute, and name the steps that hold the threads."""
         now = time.monotonic()
         if now - self._warned_at < WARN_EVERY_SECONDS:
             return
         self._warned_at = now
         oldest = sorted(self._running.values(), key=lambda each: each[1])[:SHOWN]
         shown = "; ".join(f"{what} for {now - since:.0f} s" for what, since in oldest)
+        shown = shown or "none has begun"
+        if cause:
+            log.warning(
+                "%s: %d plain steps wait for one. Longest running: %s", cause, len(self._queue), shown
+            )
+            return
         log.warning(
             "all %d threads for plain steps are taken, and %d steps wait for one. Longest running: %s. "
             "Make steps that wait async, or give the worker more threads",
             self.count,
             self.waiting,
-            shown or "none has begun",
+            shown,
         )
+
+
+def _nothing() -> None:
+    """Run by a thread that was started for work which is queued already."""

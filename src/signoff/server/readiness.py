@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from signoff.engine.timers import TimerService
 from signoff.errors import StoreUnavailable
+from signoff.process_limits import check_handles, check_threads
 from signoff.stores.base import Store
 
 ANSWER_SECONDS: Final = 2.0
@@ -54,6 +55,8 @@ class Readiness:
             raise StoreUnavailable(location, "this server is stopping, ask another one")
         if self._timers is not None and self._timers.done():
             raise StoreUnavailable(location, "deadlines no longer fire, restart the server")
+        check_handles(location)
+        check_threads(location)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(), name="signoff readiness")
             self._looking.add_done_callback(_note)

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.middleware.message_logger import MessageLoggerMiddleware
 
-from signoff.server.slow_heads import BoundedHeads
+from signoff.server.connections import AcceptErrors, BoundedConnections
 
 GRACE_SECONDS = 5
 """How long requests may go on when the server stops. Those that wait for something do not."""
@@ -53,7 +53,7 @@ class Serving(uvicorn.Server):
         config = uvicorn.Config(
             app,
             lifespan="off",
-            http=BoundedHeads,
+            http=BoundedConnections,
             ws="none",
             log_config=None,
             access_log=False,
@@ -69,6 +69,7 @@ class Serving(uvicorn.Server):
         super().__init__(config)
         self.listening = asyncio.Event()
         self._stopping = stopping or asyncio.Event()
+        self._accept_errors: AcceptErrors | None = None
         self.task = asyncio.create_task(self.serve([listener]), name="signoff server")
 
     async def stop(self) -> None:
@@ -77,12 +78,15 @@ class Serving(uvicorn.Server):
         await self.task
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._accept_errors = AcceptErrors()
         await super().startup(sockets)
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()
         await super().shutdown(sockets)
+        if self._accept_errors is not None:
+            self._accept_errors.close()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

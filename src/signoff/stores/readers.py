@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -99,13 +98,19 @@ class Readers(Generic[C]):
         return left
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Do something on one of the threads. Raises StoreUnavailable if they are closed."""
-        threads, calling = self._threads, None
-        if threads is not None:
-            with contextlib.suppress(RuntimeError):  # another thread has just shut them down
-                calling = asyncio.get_running_loop().run_in_executor(threads, work)
-        if calling is None:
+        """Call a function on one of the threads.
+
+        Raises:
+            StoreUnavailable: The threads are closed, or the system has no thread left.
+        """
+        threads = self._threads
+        if threads is None:
             raise StoreUnavailable(self._location, "it is closed")
+        try:
+            calling = asyncio.get_running_loop().run_in_executor(threads, work)
+        except RuntimeError as error:
+            is_open = self._threads is threads
+            raise StoreUnavailable(self._location, str(error) if is_open else "it is closed") from None
         return await calling
 
     # On their threads

@@ -1,0 +1,76 @@
+"""What the system lets this process have: file handles, so connections of clients, and threads."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+from typing import Final
+
+from signoff.errors import StoreUnavailable
+
+if sys.platform != "win32":
+    import resource
+
+RESERVED: Final = 128
+"""Handles that connections of clients leave to the store, to steps and to what else the process opens."""
+
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def handle_limit() -> int | None:
+    """Return how many file handles the process may have; None if there is no limit."""
+    if sys.platform == "win32":
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_handle_limit() -> None:
+    """Raise the process's limit as far as it may, which is often 1,024 of 500,000. For programs of our own alone."""
+    if sys.platform != "win32":
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+        if wanted > (handle_limit() or wanted):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def connection_limit() -> int | None:
+    """Return how many connections of clients a server may hold; None if there is no limit."""
+    limit = handle_limit()
+    return None if limit is None else max(limit - RESERVED, limit // 2)
+
+
+def check_handles(location: str) -> None:
+    """Check that the process can open another file.
+
+    Raises:
+        StoreUnavailable: It cannot.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno not in _EXHAUSTED:
+            raise
+        limit = handle_limit()
+        raise StoreUnavailable(
+            location, f"this process has no file handle left (of {limit}): raise the limit, as by ulimit -n"
+        ) from None
+
+
+def check_threads(location: str) -> None:
+    """Check that the process can start another thread.
+
+    Raises:
+        StoreUnavailable: It cannot.
+    """
+    try:
+        threading.Thread(target=_nothing, name="signoff readiness", daemon=True).start()
+    except RuntimeError as error:
+        raise StoreUnavailable(
+            location, f"this process has no thread left ({error}): raise the limit of processes, or stop some"
+        ) from None
+
+
+def _nothing() -> None: ...
