@@ -152,6 +152,8 @@ def test_without_a_proxy_its_headers_mean_nothing(tmp_path: Path, name: str) -> 
         ([(USER, b"group:finance")], "nobody's name"),
         ([(USER, b"role:admin")], "nobody's name"),
         ([(USER, b"a" * 257)], "256 characters"),
+        ([(USER, ("\N{GOTHIC LETTER AHSA}" * 199).encode())], "794 bytes"),
+        ([(USER, b"ana"), ("X-Forwarded-Groups", ("\N{GOTHIC LETTER AHSA}" * 199).encode())], "794 bytes"),
         ([(USER, b"ana"), ("X-Forwarded-Groups", b"a"), ("X-Forwarded-Groups", b"b")], "2 headers"),
         ([(USER, b"ana"), ("X-Forwarded-Roles", b"viewer"), ("X-Forwarded-Roles", b"admin")], "2 headers"),
         ([(USER, b"ana"), ("X-Forwarded-Groups", b"\xff")], "UTF-8"),
@@ -180,7 +182,11 @@ def test_control_characters_and_headers_without_end_get_nowhere(server: Server, 
 
 
 @pytest.mark.parametrize(
-    "user", ["ana", "ana@example.com", "Zoë Ångström", "作家", "a" * 256, "UTF-8''ana%20b", "7"]
+    "user",
+    [
+        *("ana", "ana@example.com", "Zoë Ångström", "作家", "a" * 256, "UTF-8''ana%20b", "7"),
+        "\N{GOTHIC LETTER AHSA}" * 198,
+    ],
 )
 def test_a_name_is_taken_as_it_is(server: Server, boss: httpx.Client, name: str, user: str) -> None:
     question = ask(boss, name, f"user:{user}")

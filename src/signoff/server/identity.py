@@ -11,6 +11,7 @@ from typing import Final
 from starlette.types import Scope
 
 from signoff.errors import InvalidValue, NotAuthenticated
+from signoff.names import LONGEST_PERSON_BYTES
 from signoff.people.responders import SERVICE, Responder
 from signoff.server.networks import LOOPBACK, Networks, address
 from signoff.server.rights import Role
@@ -19,6 +20,7 @@ from signoff.server.ways import Identity
 MOST_NAMES: Final = 200
 """How many groups and roles a person has at most: an inbox asks for each of them."""
 LONGEST_NAME: Final = 256  # characters
+LONGEST_BYTES: Final = LONGEST_PERSON_BYTES - len("group:")
 
 _HEADER: Final = re.compile("[A-Za-z0-9][A-Za-z0-9-]*")
 _MEANS_ELSE: Final = frozenset(
@@ -148,3 +150,5 @@ def _check_user(header: str, user: str) -> None:
 def _check_lengths(header: str, names: Iterable[str]) -> None:
     if any(len(name) > LONGEST_NAME for name in names):
         raise NotAuthenticated(f"{header} has a name of more than {LONGEST_NAME} characters")
+    if any(len(name.encode()) > LONGEST_BYTES for name in names):
+        raise NotAuthenticated(f"{header} has a name of more than {LONGEST_BYTES} bytes in UTF-8")
