@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import httpx
 import pytest
 
+from signoff.cli.root import root
 from signoff.records import Token
 from signoff.stores.sqlite import SqliteStore
 from tests.cli.commands import Running, signoff
@@ -195,3 +198,26 @@ def test_no_key_is_in_the_database_as_it_was_told(here: Here, folder: Path) -> N
     token = asyncio.run(kept())
     assert key["key"] not in repr(token)
     assert token.hash not in repr(token)
+
+
+def commands(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield " ".join((*names, name)), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *names, name)
+
+
+def test_no_command_takes_an_api_key_or_a_password_as_an_argument() -> None:
+    """An argument is in ``ps`` and in the shell's history. A worker key may be one; the environment is better."""
+    found = dict(commands(root))
+    assert len(found) > 50
+    options = {
+        (name, option)
+        for name, command in found.items()
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for option in parameter.opts
+        if {"key", "keys", "secret", "password", "token"} & set(option.strip("-").split("-"))
+    }
+    files = {("server", "--worker-key-file"), ("server", "--oidc-client-secret-file")}
+    assert options == {("worker", "--key"), ("doctor", "--key")} | files
