@@ -23,7 +23,7 @@ def test_no_secret_of_a_path_or_a_header_is_logged(tmp_path: Path, caplog: pytes
     ):
         assert logging.getLogger("uvicorn.error").isEnabledFor(5)
         with here.http(key) as http:
-            for path in (f"/a/{link}", f"/c/{callback}", f"/v1/runs?after={link}"):
+            for path in (f"/l/{link}", f"/c/{callback}", f"/v1/runs?after={link}"):
                 http.get(path)
     ours = [
         each for each in caplog.records if not each.name.startswith(("httpx", "httpcore"))
