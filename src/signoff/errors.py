@@ -213,6 +213,16 @@ class QuestionTooNew(SignoffError):
         self.unknown = unknown
 
 
+class UnreadableRecord(SignoffError):
+    """A record is kept that cannot be read: an earlier version, or a program past Signoff, has written it."""
+
+    def __init__(self, noun: str, id: str, reason: str) -> None:
+        super().__init__(f"{noun} {id!r} cannot be read: {reason}; an operator can cancel it")
+        self.noun = noun
+        self.id = id
+        self.reason = reason
+
+
 class UnknownLink(SignoffError):
     """There is no answer link of this address. Nothing is said of whether there ever was one, or of what."""
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections import Counter
-from typing import Any
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
 
 
 def read_exactly(text: str | bytes) -> Any:
@@ -15,6 +19,46 @@ def read_exactly(text: str | bytes) -> Any:
         UnicodeDecodeError, RecursionError: Likewise.
     """
     return json.loads(text, object_pairs_hook=_distinct)
+
+
+def read_kept(text: str | bytes) -> Any:
+    """Read JSON as stores keep it.
+
+    Raises:
+        ValueError: It is not JSON, is nested too deep, or has a number that no float holds, such as ``1e999``: readers
+            take that for infinity, which no JSON they write can say.
+    """
+    value = from_json(text, allow_inf_nan=False)
+    is_suspect = _LARGE.search(text if isinstance(text, str) else text.decode()) is not None
+    if is_suspect and not _is_finite(value):
+        raise ValueError("it has a number that is too large")
+    return value
+
+
+def _is_finite(value: object) -> bool:
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, float) and not math.isfinite(each):
+            return False
+        if isinstance(each, dict):
+            left += cast("dict[str, object]", each).values()
+        elif isinstance(each, list):
+            left += cast("list[object]", each)
+    return True
+
+
+_LARGE: Final = re.compile("[eE][+]?0*[0-9]{3}|[0-9]{300}")
+"""What a number has that may be too large for a float."""
+
+
+def read_object(written: str | None) -> dict[str, Any]:
+    """Return what a JSON object says; nothing if it is not one: readers of kept rows go on without it."""
+    try:
+        read: Any = read_kept(written or "{}")
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -26,13 +26,16 @@ def packed(text: str) -> str:
 
 
 def unpacked(text: str) -> str:
-    """Return a question's whole JSON; any other text as it is."""
+    """Return a question's whole JSON; any other text as it is, also one that only ends as such a text does."""
     if not text.endswith(_MARK):
         return text
-    parts = cast("dict[str, Any]", json.loads(text))
-    del parts["action_as_proposed"]
-    action = cast("dict[str, Any]", parts["action"])
-    parts["action"] = {"tool": action.pop("tool"), "arguments": parts["proposal"], **action}
+    try:
+        parts = cast("dict[str, Any]", json.loads(text))
+        del parts["action_as_proposed"]
+        action = cast("dict[str, Any]", parts["action"])
+        parts["action"] = {"tool": action.pop("tool"), "arguments": parts["proposal"], **action}
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return text  # its readers say what is wrong with it
     return _written(parts)
 
 

@@ -6,11 +6,11 @@ them into Python values. A record never knows the store it came from.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self, TypeVar, dataclass_transform
 
+from signoff.exact_json import read_object
 from signoff.question_text import unpacked
 
 T = TypeVar("T")
@@ -306,7 +306,7 @@ class Entry:
         # A replay asks for many that are not there: looking for the word is quicker than reading the JSON.
         if self.details is None or key not in self.details:
             return None
-        return json.loads(self.details).get(key)
+        return read_object(self.details).get(key)
 
     @property
     def state(self) -> str | None:

@@ -11,9 +11,10 @@ from dataclasses import fields, replace
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from signoff.errors import InvalidValue
+from signoff.exact_json import read_kept
 from signoff.people.callbacks import veiled
 from signoff.records import AuditKind, NewAuditEvent, PromiseState, Run
 from signoff.stores.base import Store
@@ -111,7 +112,7 @@ def _read(snapshot: Snapshot) -> tuple[Saved, str]:
         first = error.errors()[0]
         raise InvalidValue(".".join(map(str, first["loc"])), first["msg"]) from None
     _check_plain(snapshot)
-    _check(saved)
+    check(saved)
     try:
         digest = _digest(snapshot)
     except (TypeError, ValueError) as error:
@@ -144,8 +145,8 @@ def _check_plain(snapshot: Snapshot) -> None:
             )
 
 
-def _check(saved: Saved) -> None:
-    """Refuse what no store has: holes in a journal, promises of others, children without parents."""
+def check(saved: Saved) -> None:
+    """Raise InvalidValue for what no store has: holes in a journal, promises of others, children without parents."""
     if not saved.runs:
         raise InvalidValue("runs", "there is none")
     runs: set[str] = set()
@@ -214,6 +215,6 @@ def _numbered(path: str, records: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
 
 def _check_json(path: str, text: str) -> None:
     try:
-        from_json(text)
+        read_kept(text)
     except ValueError as error:
         raise InvalidValue(path, f"it is no JSON: {error}") from None

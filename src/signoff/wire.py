@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from inspect import signature
 from typing import Any, TypeVar
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from signoff.deliveries import Delivery, DeliveryState
 from signoff.errors import (
@@ -43,8 +43,10 @@ from signoff.errors import (
     StoreUnavailable,
     TooManyRequests,
     UnknownLink,
+    UnreadableRecord,
     WrongAnswer,
 )
+from signoff.exact_json import read_kept
 from signoff.origins import facts_of, origin_of
 from signoff.records import (
     AuditEvent,
@@ -135,22 +137,36 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     LiveText: {},
 }
 
+UNREADABLE = "unreadable"
+"""The member that says what of a record cannot be read: a list of ``{"field", "message"}``."""
+
 UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
 """What no client is told, and what it reads instead."""
 
 
 def to_wire(record: Record) -> dict[str, Any]:
-    """Return a record as plain JSON data."""
+    """Return a record as plain JSON data.
+
+    A field whose text is no JSON is null, and ``unreadable`` says why: an earlier version, or a program past
+    Signoff, has written it. So one record keeps no list from being read.
+    """
     texts = JSON_FIELDS[type(record)]
     written: dict[str, Any] = {}
+    unreadable: list[tuple[str, str]] = []
     for field in fields(record):
         value = getattr(record, field.name)
         if value is not None and field.name not in UNSAID.get(type(record), ()):
             if field.name in texts:
-                value = from_json(value)
+                try:
+                    value = read_kept(value)
+                except ValueError as error:
+                    unreadable.append((field.name, f"it is no JSON: {error}"))
+                    value = None
             if isinstance(value, Origin):
                 value = facts_of(value)
             written[field.name] = asdict(value) if isinstance(value, Rate) else value
+    if unreadable:
+        written[UNREADABLE] = _fields(unreadable)
     return written
 
 
@@ -203,6 +219,7 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
         StoreUnavailable,
         TooManyRequests,
         UnknownLink,
+        UnreadableRecord,
         WrongAnswer,
     )
 }

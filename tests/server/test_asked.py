@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from signoff import Action, AsyncClient, Context, Escalation, Quorum, RunState, Signoff
+from signoff.people.asked import Asked, AskedPolicy
 from signoff.people.policies import Policy
 from signoff.people.questions import Question
-from signoff.server.asked import Asked, AskedPolicy
 from signoff.testing import MemoryStore
 from tests.server.described import description
 from tests.server.test_description import check

@@ -293,7 +293,11 @@ def test_a_question_that_cannot_be_read_keeps_nobody_from_being_told(tmp_path: P
         strange = NewPromise(f"{name}.q", PromiseKind.QUESTION, data=data)
         asyncio.run(another(tmp_path, strange))
         question = ask(http, name)
+        assert told(inbox) == ("asked", strange.id), "who sees all is told of it too"
+        assert told(inbox) == ("changed", strange.id)
         assert told(inbox) == ("asked", question)
+        shown = http.get(f"/v1/questions/{strange.id}").json()
+        assert shown["unreadable"] == [{"field": "data", "message": "input_type: Field required"}]
 
 
 async def another(folder: Path, question: NewPromise) -> None:

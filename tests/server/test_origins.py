@@ -19,6 +19,7 @@ from starlette.types import Scope
 from signoff import AsyncClient, Client, Signoff
 from signoff.errors import InvalidValue
 from signoff.people.audit import verify
+from signoff.people.questions import Question
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -44,6 +45,7 @@ from tests.support import OnThread, in_asyncio, new_app, until
 
 HERE = "127.0.0.1"
 OPEN = {"way": "open", "address": HERE}
+PAY = Question.make("Pay?").to_json()
 FORGED = Origin(OriginWay.LOGIN, "l1", "service:boss", "10.0.0.1")
 
 
@@ -357,7 +359,7 @@ async def test_a_worker_comes_from_nowhere_but_where_it_is(tmp_path: Path, of_fi
         remote = RemoteStore(server.url, key=secret)
         await remote.open()
         for id in ("q", "amended"):
-            await remote.create_promise(NewPromise(id, PromiseKind.QUESTION, data="{}"))
+            await remote.create_promise(NewPromise(id, PromiseKind.QUESTION, data=PAY))
         said = Settlement(PromiseState.RESOLVED, "true", "ana", origin=FORGED)
         event = NewAuditEvent("e1", AuditKind.VIEWED, "q", origin=FORGED)
         assert (await remote.settle("q", PromiseKind.QUESTION, said))[0].origin == at

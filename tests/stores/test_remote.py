@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,18 @@ from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.sqlite import SqliteStore
 from tests.remote.proxy import FINE, REPLY_LOST, Fate, Proxy, is_batch
 from tests.server import workflows
-from tests.stores.scene import GROUP, KEPT_FAILURE, SUCCESS, WORKFLOW, YES, Scene, entry, question, until
+from tests.stores.scene import (
+    GROUP,
+    KEPT_FAILURE,
+    SUCCESS,
+    WORKFLOW,
+    YES,
+    Scene,
+    asking_nothing,
+    entry,
+    question,
+    until,
+)
 from tests.support import PATIENCE_SECONDS, OnThread, in_asyncio, pauses
 
 
@@ -69,6 +80,8 @@ async def line(
     folder: Path, *, make: Callable[[Path], SqliteStore] = SqliteStore, **options: Any
 ) -> AsyncIterator[tuple[RemoteStore, Line]]:
     async with Proxy(free_port()).running() as proxy:
+        stack = ExitStack()
+        stack.enter_context(asking_nothing())
         made = Line(folder, proxy, make)
         await made.start_server()
         store = RemoteStore(proxy.url, **options)
@@ -78,6 +91,7 @@ async def line(
         finally:
             await store.close()
             await made.stop_server()
+            stack.close()
 
 
 def scene_of(store: RemoteStore) -> Scene:

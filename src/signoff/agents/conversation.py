@@ -234,7 +234,7 @@ class Conversation:
         responses: dict[str, Response] = {}
         for id, each in given.items():
             promise = await self._question(id)
-            meant = said(id, Question.from_json(promise.data or "null"), each)
+            meant = said(id, Question.of(promise), each)
             responses[id] = Response(meant.value, meant.note, meant.alike)
         await backend.resume(self.session_id, token, responses, responder, context)
         if kept is not None:
@@ -269,7 +269,7 @@ class Conversation:
         await self._open()
         question = await self._question(question_id)
         turn = await self._turns.that_asked(question)
-        meant = said(question_id, Question.from_json(question.data or "null"), decision)
+        meant = said(question_id, Question.of(question), decision)
         if request_id is not None:
             await self._requests.find(request_id, "respond", question_id, None)
             await self._requests.keep(request_id, "respond", question_id, turn.id, None)
@@ -470,7 +470,7 @@ class Conversation:
         """Return that the events have happened which a token is for. Raises ResumeRefused if it is for more."""
         asked = [await self._question(id) for id in resumption.questions]
         pending = [each for each in asked if each.state is PromiseState.PENDING]
-        given = {each.id: said_of_event(Question.from_json(each.data or "null")) for each in pending}
+        given = {each.id: said_of_event(Question.of(each)) for each in pending}
         if others := [id for id, value in given.items() if value is UNSET]:
             raise ResumeRefused("missing", others)
         return given
@@ -503,7 +503,7 @@ class Conversation:
         if taken.is_done:
             return
         question = await self._client.promises.get(taken.question_id)
-        meant = said_in_words(question.id, Question.from_json(question.data or "null"), text)
+        meant = said_in_words(question.id, Question.of(question), text)
         await self._answer(question, meant, user_id, request_id=taken.key)
         await self._messages.finish(taken)
 

@@ -45,7 +45,7 @@ class Pending:
     @classmethod
     def of(cls, promise: Promise) -> Pending:
         """Read an open question."""
-        question = Question.from_json(promise.data or "null")
+        question = Question.of(promise)
         action: Mapping[str, Any] = question.action or question.metadata
         return cls(
             id=promise.id,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import IntEnum
 from typing import Any
 
@@ -23,6 +22,7 @@ from signoff.errors import (
     TooManyRequests,
     WrongAnswer,
 )
+from signoff.exact_json import read_object
 from signoff.people.anchors.anchor import AnchorUnavailable
 
 
@@ -83,5 +83,5 @@ def exit_code_of(error: SignoffError) -> ExitCode:
 
 def run_error(error: str | None) -> tuple[str, str]:
     """Return the type and the message of a journaled error."""
-    record: dict[str, str] = json.loads(error) if error else {}
-    return record.get("type", "an unknown error").rpartition(":")[2], record.get("message", "")
+    record = read_object(error)
+    return str(record.get("type", "an unknown error")).rpartition(":")[2], str(record.get("message", ""))

@@ -18,7 +18,15 @@ from signoff.cli.target import Command, on_client
 from signoff.cli.values import Number, login_name, parse_json
 from signoff.cli.wording import ago, answered, brief, moment, one_line
 from signoff.client import AsyncClient
-from signoff.errors import AlreadySettled, NotFound, SignoffError, WrongAnswer
+from signoff.errors import (
+    AlreadySettled,
+    NotFound,
+    QuestionTooNew,
+    SignoffError,
+    UnreadableRecord,
+    WrongAnswer,
+)
+from signoff.exact_json import read_object
 from signoff.people.bulk import GivenAnswer
 from signoff.people.cases import Case
 from signoff.people.questions import Question
@@ -103,8 +111,10 @@ async def inbox(
 
 
 def _row(promise: Promise, now: float) -> tuple[str, ...]:
-    asked = Question.from_json(promise.data or "null")
-    case = Case.of(promise, now)
+    try:
+        asked, case = Question.of(promise), Case.of(promise, now)
+    except (UnreadableRecord, QuestionTooNew) as error:
+        return promise.id, ago(promise.created_at, now), "", "", "", one_line(str(error))
     until = ago(case.deadline_at, now) if case.deadline_at else ""
     claimed_by = case.progress.claimed_by
     whom = f"{claimed_by} (claimed)" if claimed_by else ", ".join(promise.assignees) or "anybody"
@@ -176,7 +186,7 @@ async def answer(
         return
     promise = await _question(client, question_id)
     if edit is not None:
-        asked = Question.from_json(promise.data or "null")
+        asked = Question.of(promise)
         said = _edited(promise, asked, change)
         promise = await client.answer(question_id, said, **who, note=note, digest=_digest(promise))
     elif given:
@@ -380,7 +390,7 @@ def _edited(promise: Promise, asked: Question, change: Any) -> dict[str, Any]:
 
 def _digest(promise: Promise) -> str:
     """Return the digest of what is asked: not of what is shown, of which a server may hide something."""
-    return json.loads(promise.data or "{}")["digest"]
+    return read_object(promise.data).get("digest", "")
 
 
 async def _put(
@@ -393,7 +403,7 @@ async def _put(
         raise click.UsageError(
             "say what the answer is: --approve, --reject, --edit JSON, --value JSON or --text TEXT"
         )
-    asked = Question.from_json(promise.data or "null")
+    asked = Question.of(promise)
     _show(out, promise, asked)
     while True:
         with interruptible():

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -15,8 +15,9 @@ from signoff.cli.output import Output
 from signoff.cli.target import on_client
 from signoff.cli.timeline import Item, Timeline
 from signoff.cli.timeline_text import lines_of
-from signoff.cli.wording import ago, duration, moment, one_line
+from signoff.cli.wording import ago, brief, duration, moment, one_line, read
 from signoff.client import AsyncClient
+from signoff.exact_json import read_object
 from signoff.origins import facts_of
 from signoff.records import Origin, Promise, Run, RunState
 from signoff.stores.paging import PromiseFilter
@@ -82,7 +83,7 @@ def _item(item: Item) -> dict[str, Any]:
                 "number": attempt.number,
                 "at": attempt.at,
                 "next_at": attempt.next_at,
-                "error": json.loads(attempt.error or "null"),
+                "error": read(attempt.error),
             }
             for attempt in item.attempts
         ]
@@ -90,13 +91,11 @@ def _item(item: Item) -> dict[str, Any]:
 
 
 def _as_json(value: str | Origin) -> Any:
-    return facts_of(value) if isinstance(value, Origin) else json.loads(value)
+    return facts_of(value) if isinstance(value, Origin) else read(value)
 
 
 def _print_head(out: Output, run: Run) -> None:
-    arguments = json.loads(run.arguments)
-    given = [_argument(value) for value in arguments["args"]]
-    given += [f"{name}={_argument(value)}" for name, value in arguments["kwargs"].items()]
+    given = _given(run)
     out.line(f"{run.id}  {run.state}", "bold")
     out.line(one_line(f"{run.workflow}({', '.join(given)})", 500))
     parent = f", child of {run.parent_id}" if run.parent_id else ""
@@ -112,6 +111,16 @@ def _print_head(out: Output, run: Run) -> None:
         since = moment(run.suspended_at or 0.0)
         out.line(one_line(f"suspended by {by} at {since}{why}; signoff resume {run.id}", 500), "bold")
     out.line("")
+
+
+def _given(run: Run) -> list[str]:
+    """Return the arguments of a run as they are written in a call."""
+    arguments = read_object(run.arguments)
+    args, named = arguments.get("args", []), arguments.get("kwargs", {})
+    if not arguments or not isinstance(args, list) or not isinstance(named, dict):
+        return [brief(run.arguments)]
+    given = [_argument(value) for value in cast("list[Any]", args)]
+    return [*given, *(f"{name}={_argument(value)}" for name, value in cast("dict[str, Any]", named).items())]
 
 
 def _argument(value: Any) -> str:
@@ -132,7 +141,7 @@ def _print_end(out: Output, run: Run) -> None:
     out.line("")
     if run.state is RunState.SUCCEEDED:
         out.line(f"succeeded after {took}", "bold green")
-        out.line(json.dumps(json.loads(run.result or "null"), ensure_ascii=False, indent=2))
+        out.line(json.dumps(read(run.result), ensure_ascii=False, indent=2))
         return
     type_name, message = run_error(run.error)
     out.line(f"{run.state} after {took}: {one_line(f'{type_name}: {message}', 1000)}", "bold red")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -149,7 +150,7 @@ class Timeline:
 
     def _of_the_run(self, entry: Entry) -> Item:
         item = Item(entry.at, "run", _OF_THE_RUN[entry.kind], value=entry.value, error=entry.error)
-        item.by, item.note = entry.fact("by"), entry.fact("reason")
+        item.by, item.note = _text(entry, "by"), _text(entry, "reason")
         if entry.kind in _ENDS:
             item.state = entry.kind.value
         if entry.kind in (*_ENDS, EntryKind.CONTINUED) and not entry.fact("retryable"):
@@ -162,33 +163,33 @@ class Timeline:
         if item is None:
             item = self._new(Item(entry.at, CallKind.SIGNAL, entry.name or ""))
         item.state, item.value = "succeeded", entry.value
-        item.ended_at, item.by = entry.fact("at") or entry.at, entry.fact("by")
+        item.ended_at, item.by = _number(entry, "at") or entry.at, _text(entry, "by")
         return item
 
     def _opened(self, entry: Entry) -> Item:
         known = self._calls.get(entry.n or 0)
         if known is not None:  # a step that was interrupted: it may or may not have happened
-            known.doubt, known.state = entry.fact("id"), "open"
+            known.doubt, known.state = _text(entry, "id"), "open"
             return known
         item = self._call(entry, entry.at)
         if entry.kind is not EntryKind.PROGRESSED and entry.call is not CallKind.DETACHED:
             item.state = "open"
-        item.value, item.id, item.due_at = entry.value, entry.fact("id"), entry.fact("due_at")
+        item.value, item.id, item.due_at = entry.value, _text(entry, "id"), _number(entry, "due_at")
         return item
 
     def _attempt_failed(self, entry: Entry) -> Item:
         item = self._known(entry)
         item.state = "retrying"
-        number, next_at = entry.fact("attempt"), entry.fact("next_at")
-        item.attempts.append(FailedAttempt(number, entry.at, next_at, entry.error))
+        number, next_at = _number(entry, "attempt") or 0, _number(entry, "next_at") or entry.at
+        item.attempts.append(FailedAttempt(int(number), entry.at, next_at, entry.error))
         return item
 
     def _completed(self, entry: Entry) -> Item:
         item = self._known(entry)
         item.state = "failed" if entry.error is not None else _state(entry.state)
-        item.ended_at = entry.fact("at") or entry.at
+        item.ended_at = _number(entry, "at") or entry.at
         item.value, item.error = entry.value, entry.error
-        item.by, item.note = entry.fact("by"), entry.fact("note")
+        item.by, item.note = _text(entry, "by"), _text(entry, "note")
         return item
 
     def _abandon_open(self) -> None:
@@ -197,7 +198,9 @@ class Timeline:
                 item.state = "abandoned"
 
     def _known(self, entry: Entry) -> Item:
-        return self._calls.get(entry.n or 0) or self._call(entry, entry.fact("started_at") or self._before)
+        return self._calls.get(entry.n or 0) or self._call(
+            entry, _number(entry, "started_at") or self._before
+        )
 
     def _call(self, entry: Entry, at: float) -> Item:
         item = Item(at, (entry.call or CallKind.STEP).value, entry.name or "", entry.n)
@@ -208,6 +211,17 @@ class Timeline:
     def _new(self, item: Item) -> Item:
         self.items.append(item)
         return item
+
+
+def _text(entry: Entry, name: str) -> str | None:
+    """Return a text of an entry's details; None for anything else that a worker has written there."""
+    value = entry.fact(name)
+    return value if isinstance(value, str) else None
+
+
+def _number(entry: Entry, name: str) -> float | None:
+    value = entry.fact(name)
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _state(state: str | None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from signoff.cli.exits import run_error
 from signoff.cli.timeline import Item
 from signoff.cli.wording import ago, answered, brief, duration, moment, one_line, whence
+from signoff.exact_json import read_object
 from signoff.origins import TIMER
 from signoff.records import CallKind
 
@@ -126,7 +126,7 @@ def _detached(item: Item, now: float) -> Sequence[str]:
 
 
 def _progress(item: Item, now: float) -> Sequence[str]:
-    details = json.loads(item.value or "{}")
+    details = read_object(item.value)
     return [one_line(" ".join([item.name, *(f"{key}={value}" for key, value in details.items())]))]
 
 

@@ -46,9 +46,17 @@ def iso(at: float | None) -> str | None:
     return None if at is None else moments.utc(at).isoformat(timespec="milliseconds")
 
 
+def read(text: str | None) -> Any:
+    """Return what JSON text says; the text itself if it is no JSON, since a row may hold anything."""
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return text
+
+
 def brief(text: str | None, width: int = 80) -> str:
     """Cut JSON text to one line; a text is shown without its quotes."""
-    value = json.loads(text or "null")
+    value = read(text)
     line = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return one_line(line, width)
 
@@ -90,19 +98,24 @@ def whence(origin: Origin | None) -> str:
     return one_line(said if origin.address is None else f"{said}, {origin.address}")
 
 
+def _is_for(vote: Any) -> bool:
+    return isinstance(vote, dict) and cast("dict[str, Any]", vote).get("approved") is True
+
+
 def answered(text: str | None) -> str:
     """Say what a question was answered with, given the JSON that is kept of it."""
-    value = json.loads(text or "null")
+    value = read(text)
     if value is None:
         return "skipped"
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    if fields.keys() >= {"approved", "votes"}:
-        votes = fields["votes"]
+    if "approved" in fields and isinstance(fields.get("votes"), list):
+        votes = cast("list[Any]", fields["votes"])
         said = "approved" if fields["approved"] is True else "rejected"
-        return f"{said}, with {sum(vote['approved'] for vote in votes)} of {len(votes)} votes for it"
+        return f"{said}, with {sum(_is_for(vote) for vote in votes)} of {len(votes)} votes for it"
     if fields.keys() == {"approved"}:
         return "approved" if fields["approved"] is True else "rejected"
     if fields.keys() == {"approved", "proposal", "edits"}:
-        count = len(fields["edits"])
+        edits: Any = fields["edits"]
+        count = len(cast("list[Any]", edits)) if isinstance(edits, list) else 0
         return "approved" if count == 0 else f"approved with {count} {'edit' if count == 1 else 'edits'}"
     return brief(text)

@@ -59,7 +59,7 @@ class Interrupt:
     @classmethod
     def of(cls, promise: Promise) -> Interrupt | None:
         """Read one from its question; None if it is a question of something else."""
-        asked = Question.from_json(promise.data or "null")
+        asked = Question.of(promise)
         about = cast("Mapping[str, Any] | None", asked.metadata.get(INTERRUPT))
         if about is None:
             return None

@@ -276,7 +276,7 @@ async def _settle(
     signal: NewSignal | None,
 ) -> Promise:
     _check_kind(promise)
-    asked = Question.from_json(promise.data or "null")
+    asked = Question.of(promise)
     plain = read_value(asked, value)
     promise = await bring_up_to_date(store, promise)
     if promise.state is PromiseState.PENDING:  # else ``decide`` says what became of it

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic_core import to_json
 
 from signoff.errors import RegistrationError
+from signoff.exact_json import read_object
 from signoff.records import CallKind, Entry, EntryKind
 
 PATH: Final = "/c"
@@ -149,7 +150,9 @@ def veiled(entry: Entry) -> Entry:
         return entry
     if '"url"' not in (entry.details or ""):
         return entry
-    details: dict[str, Any] = json.loads(entry.details or "{}")
+    details = read_object(entry.details)
+    if not isinstance(details.get("url"), str):
+        return replace(entry, details=None)  # no version has written it: it may have a secret anywhere
     details["url"] = SECRET.sub("***", details["url"])
     return replace(entry, details=to_json(details).decode())
 

@@ -10,7 +10,11 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NotRequired, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from signoff.errors import (
     AlreadyVoted,
@@ -19,10 +23,13 @@ from signoff.errors import (
     QuestionClaimed,
     QuestionTooNew,
     RequestConflict,
+    UnreadableRecord,
     WrongAnswer,
 )
+from signoff.exact_json import read_kept
 from signoff.names import person_key, user_name
 from signoff.origins import TIMER
+from signoff.people.asked import Seconds
 from signoff.people.policies import Policy, most_voters
 from signoff.people.responders import Responder, check_names
 from signoff.records import (
@@ -67,6 +74,30 @@ class Vote:
         return cls(**{name: value for name, value in data.items() if name in cls.__slots__})
 
 
+@with_config(ConfigDict(extra="forbid"))
+class _WrittenVote(TypedDict):
+    user_id: str
+    approved: bool
+    note: NotRequired[str | None]
+    at: Seconds
+    request_id: NotRequired[str | None]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class _WrittenProgress(TypedDict, total=False):
+    votes: list[_WrittenVote]
+    claimed_by: str | None
+    escalated: int
+    reminders: int
+    looked: bool
+    deadline: Seconds | None
+
+
+@cache
+def _progress() -> TypeAdapter[_WrittenProgress]:
+    return TypeAdapter(_WrittenProgress)
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a question has come.
@@ -89,15 +120,27 @@ class Progress:
 
     @classmethod
     def from_json(cls, question_id: str, text: str | None) -> Progress:
-        """Read what ``to_json`` wrote. Raises QuestionTooNew."""
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            QuestionTooNew: A newer version has written it.
+            UnreadableRecord: No version has written it.
+        """
         if text is None:
             return cls()
-        read: dict[str, Any] = json.loads(text)
         try:
-            read["votes"] = tuple(Vote(**vote) for vote in read.get("votes", ()))
-            return cls(**read)
-        except TypeError:
-            raise QuestionTooNew(question_id, "progress of an unknown kind") from None
+            read = _progress().validate_python(read_kept(text), strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            if first["type"] == "extra_forbidden":
+                raise QuestionTooNew(question_id, "progress of an unknown kind") from None
+            where = ".".join(map(str, ("progress", *first["loc"])))
+            raise UnreadableRecord("question", question_id, f"{where}: {first['msg']}") from None
+        except ValueError as error:
+            raise UnreadableRecord("question", question_id, f"progress: it is no JSON: {error}") from None
+        facts: dict[str, Any] = dict(read)
+        votes: list[dict[str, Any]] = facts.pop("votes", [])
+        return cls(tuple(Vote.of({"note": None, **vote}) for vote in votes), **facts)
 
     def to_json(self) -> str:
         """Write what there is to say, and nothing else: an older version reads it as long as it can."""
@@ -125,18 +168,28 @@ class Case:
 
     @classmethod
     def of(cls, question: Promise, now: float) -> Case:
-        """Read what a question's row says. Raises QuestionTooNew."""
-        data: dict[str, Any] = json.loads(question.data or "{}")
-        policy = Policy.from_data(question.id, data.get("policy", {}))
+        """Read what a question's row says.
+
+        Raises:
+            QuestionTooNew: A newer version has written it.
+            UnreadableRecord: No version has written it.
+        """
+        try:
+            data: Any = read_kept(question.data or "{}")
+        except ValueError as error:
+            raise UnreadableRecord("question", question.id, f"data: it is no JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise UnreadableRecord("question", question.id, "data: it is not an object")
+        policy = Policy.from_data(question.id, cast("dict[str, Any]", data).get("policy", {}))
         progress = Progress.from_json(question.id, question.progress)
-        return cls(question, policy, progress, now, data.get("action") is not None)
+        return cls(question, policy, progress, now, cast("dict[str, Any]", data).get("action") is not None)
 
     @classmethod
     def readable(cls, question: Promise, now: float) -> Case | None:
         """Read what a question's row says; None if this Signoff cannot, so that it keeps nobody from the others."""
         try:
             return cls.of(question, now)
-        except (QuestionTooNew, ValueError, TypeError, AttributeError, KeyError):
+        except (QuestionTooNew, UnreadableRecord):
             return None
 
     @property

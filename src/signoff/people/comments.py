@@ -7,6 +7,7 @@ import json
 import uuid
 
 from signoff.errors import InvalidValue, NotAllowed, NotFound, RequestConflict
+from signoff.exact_json import read_object
 from signoff.names import check_text
 from signoff.people.answers import get_question
 from signoff.people.audit import record_refusal
@@ -54,7 +55,7 @@ async def comment(
     new = NewAuditEvent(id, AuditKind.COMMENTED, question_id, question.run_id, responder.user_id, said)
     await store.record([new])
     kept = await _event(store, question_id, id)
-    is_same = kept.by == new.by and json.loads(kept.details or "{}").get("text") == text
+    is_same = kept.by == new.by and read_object(kept.details).get("text") == text
     if request_id is not None and not is_same:
         raise RequestConflict(request_id, question_id)
     return kept

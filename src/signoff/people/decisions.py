@@ -7,12 +7,20 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from signoff.errors import AccessDenied, AlreadySettled, NotFound, RequestConflict, StoreError
+from signoff.errors import (
+    AccessDenied,
+    AlreadySettled,
+    NotFound,
+    RequestConflict,
+    StoreError,
+    UnreadableRecord,
+)
 from signoff.own_logs import own_logger
 from signoff.people.audit import recording
 from signoff.people.cases import Case
 from signoff.people.checks import check_texts
 from signoff.people.policies import check_deadline
+from signoff.people.questions import digest_of
 from signoff.people.responders import Responder, check_names
 from signoff.people.rules import look_for_rules
 from signoff.records import (
@@ -100,6 +108,14 @@ async def bring_up_to_date(store: Store, question: Promise) -> Promise:
     return question
 
 
+async def _brought_up_if_readable(store: Store, question: Promise) -> Promise:
+    """Do what time has brought, unless nobody can read what that is: such a question is there to be withdrawn."""
+    try:
+        return await bring_up_to_date(store, question)
+    except UnreadableRecord:
+        return question
+
+
 async def _overdue(store: Store, case: Case) -> Amendment | None:
     """Return what time has brought for a question: that it was asked, which rules may answer, included."""
     overdue = case.overdue()
@@ -121,7 +137,7 @@ async def view(store: Store, question_id: str, responder: Responder) -> Promise:
     async with recording(store, question, responder.user_id, "view"):
         question = await bring_up_to_date(store, question)
         Case.of(question, store.clock.now()).check_asked(responder)
-    seen = json.dumps({"digest": json.loads(question.data or "{}").get("digest")})
+    seen = json.dumps({"digest": digest_of(question)})
     new = NewAuditEvent(
         uuid.uuid4().hex, AuditKind.VIEWED, question.id, question.run_id, responder.user_id, seen
     )
@@ -197,7 +213,7 @@ async def cancel(
     question = await _get(store, question_id)
     async with recording(store, question, settlement.by, "cancel"):
         while True:
-            question = await bring_up_to_date(store, question)
+            question = await _brought_up_if_readable(store, question)
             made = replace(settlement, version=question.version)
             question, _ = await store.settle(question_id, PromiseKind.QUESTION, made)
             if question.state is not PromiseState.PENDING:

@@ -284,7 +284,7 @@ async def answer_by_form(
     store = stated(store, link.origin(address))
     case = Case.of(link.question, store.clock.now())
     redactor = Redactor(store, redaction)
-    question = Question.from_json((await redactor.shown(link.question)).data or "null")
+    question = Question.of(await redactor.shown(link.question))
     value, wrong = answer_of(question, filled, can_edit=case.policy.quorum is None)
     if wrong:
         refusal: SignoffError = WrongAnswer(link.question.id, wrong)

@@ -6,15 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import quote
 
 from signoff import moments
 from signoff.deliveries import Delivery
 from signoff.errors import AlreadySettled
+from signoff.exact_json import read_object
 from signoff.people.actions import shown_beside
 from signoff.people.attachments import is_web
 from signoff.people.cases import TIMEOUT, Case
+from signoff.people.readable import why_unreadable
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 
 LONGEST_TEXT: Final = 2_800  # characters of a question, its help or its proposal
@@ -85,6 +87,9 @@ class Notice:
     @cached_property
     def _said(self) -> list[tuple[str, str]]:
         data = self.data
+        unreadable = None if self.question is None else why_unreadable(self.question)
+        if unreadable is not None:
+            return [("", self.text), ("Cannot be read", unreadable), ("Answered", self._state)]
         said = [
             ("", self.text),
             ("", data.get("help") or ""),
@@ -123,8 +128,13 @@ class Notice:
     def _due(self) -> str:
         if self.question is None or not self.is_open:
             return ""
-        due_at = Case.of(self.question, self.now).deadline_at
+        case = Case.readable(self.question, self.now)
+        due_at = None if case is None else case.deadline_at
         return "" if due_at is None else moments.spell(due_at, "%Y-%m-%d %H:%M UTC")
+
+    @property
+    def _state(self) -> str:
+        return "" if self.question is None or self.is_open else self.question.state.value.replace("_", " ")
 
     @property
     def _outcome(self) -> str:
@@ -134,10 +144,9 @@ class Notice:
         by = "" if question.settled_by is None else f" by {question.settled_by}"
         if question.settled_by == TIMEOUT:
             by = ", by default"
-        said = question.state.value.replace("_", " ")
+        said = self._state
         if question.state is PromiseState.RESOLVED and self.data.get("input_type") == "approval":
-            kept: Any = json.loads(question.value or "null")
-            said = "approved" if kept is not None and kept["approved"] is True else "not approved"
+            said = "approved" if read_object(question.value).get("approved") is True else "not approved"
         note = "" if question.note is None else f": {question.note}"
         return f"{said}{by}{note}"
 
@@ -158,15 +167,6 @@ def url_of(public_url: str | None, question: Promise) -> str | None:
 def details_of(event: AuditEvent) -> dict[str, Any]:
     """Return the details of an event; none of one that somebody wrote past the store."""
     return read_object(event.details)
-
-
-def read_object(written: str | None) -> dict[str, Any]:
-    """Return what a JSON object says; nothing, if it is none."""
-    try:
-        read: Any = json.loads(written or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
 
 
 def _written(value: object) -> str:

@@ -14,13 +14,14 @@ from typing import cast
 from signoff import telemetry
 from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue, NotFound, StoreError
+from signoff.exact_json import read_object
 from signoff.names import check_assignee
 from signoff.own_logs import own_logger
 from signoff.people.cases import Case
 from signoff.people.channels.channel import CALLS, Channel, Undelivered
 from signoff.people.decisions import bring_up_to_date
 from signoff.people.delivered_links import answer_url
-from signoff.people.notices import Notice, details_of, read_object, url_of
+from signoff.people.notices import Notice, details_of, url_of
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from signoff.errors import SignoffError, WrongAnswer
+from signoff.exact_json import read_object
 from signoff.people.audit import record_refusal
 from signoff.people.cases import Case
 from signoff.people.checks import read_value
@@ -46,7 +46,7 @@ async def meaning(
     except WrongAnswer as refusal:
         if refusal.question_id != question.id:
             raise
-        asked: dict[str, Any] = json.loads(question.data or "{}")
+        asked: dict[str, Any] = read_object(question.data)
         hidden = hidden_fields(redactor.redaction.start, asked, meant)
         all_secrets = secrets | redactor.redaction.secrets_in(question)
         raise unquoted(refusal, hidden, all_secrets) from None
@@ -63,11 +63,11 @@ async def _meant(
     if question.state is not PromiseState.PENDING:
         return value  # a late answer is refused as one
     try:
-        plain = read_value(Question.from_json(question.data or "null"), value)
+        plain = read_value(Question.of(question), value)
     except SignoffError:
         return value  # it is refused, and that is recorded, where answers are checked
-    asked: dict[str, Any] = json.loads(question.data or "{}")
-    shown: dict[str, Any] = json.loads(redactor.redaction.shown(question, secrets).data or "{}")
+    asked: dict[str, Any] = read_object(question.data)
+    shown: dict[str, Any] = read_object(redactor.redaction.shown(question, secrets).data)
     meant, wrong = restored(redactor.redaction.start, asked, plain, shown)
     if not wrong:
         return meant

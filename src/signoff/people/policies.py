@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError
+from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError, UnreadableRecord
 from signoff.names import person_key
+from signoff.people.asked import wrong_in_policy
 from signoff.people.hours import BusinessHours
 from signoff.people.responders import check_names
 from signoff.start_options import check_flag
@@ -183,12 +184,16 @@ class Policy:
         return json.dumps(written)
 
     @classmethod
-    def from_data(cls, question_id: str, data: dict[str, Any]) -> Policy:
+    def from_data(cls, question_id: str, data: Any) -> Policy:
         """Read what ``to_json`` wrote.
 
         Raises:
+            UnreadableRecord: No version has written it.
             QuestionTooNew: It has rules that are not known here: nobody may answer past them.
         """
+        wrong = wrong_in_policy(data)
+        if wrong is not None:
+            raise UnreadableRecord("question", question_id, f"data.policy: {wrong}")
         rest = dict(data)
         quorum = rest.pop("quorum", None)
         timeout_answer = json.dumps(rest.pop("timeout_answer")) if "timeout_answer" in rest else None
@@ -201,6 +206,8 @@ class Policy:
                 timeout_answer=timeout_answer,
                 **rest,
             )
+        except InvalidValue as error:
+            raise UnreadableRecord("question", question_id, f"data.policy: {error}") from None
         except TypeError as error:
             raise QuestionTooNew(question_id, f"a policy with an {_unknown(error)}") from None
 

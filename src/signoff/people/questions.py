@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import inf
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from signoff import codec
-from signoff.errors import InvalidValue, RegistrationError
+from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError, UnreadableRecord
+from signoff.exact_json import read_kept, read_object
 from signoff.people import forms
 from signoff.people.actions import Action, is_same
+from signoff.people.asked import InputType, wrong_in
 from signoff.people.attachments import Attachment, check_attachments
 from signoff.people.callbacks import Callback, Terms
 from signoff.people.policies import Policy
@@ -23,7 +25,6 @@ from signoff.question_text import packed, unpacked
 from signoff.records import Promise
 from signoff.start_options import check_flag
 
-InputType = Literal["approval", "text", "select", "multiselect", "form", "external"]
 _INPUT_TYPES: Final = get_args(InputType)
 
 _BELONGS: Final[Mapping[str, tuple[InputType, ...]]] = {
@@ -198,6 +199,27 @@ class Question:
         del parts["digest"]
         return cls(**parts)
 
+    @classmethod
+    def of(cls, question: Promise) -> Question:
+        """Read what a question's row asks.
+
+        Raises:
+            UnreadableRecord: It is not a question that any version has written.
+            QuestionTooNew: A newer version has written it.
+        """
+        try:
+            parts = read_kept(unpacked(question.data or "null"))
+        except ValueError as error:
+            raise UnreadableRecord("question", question.id, f"data: it is no JSON: {error}") from None
+        wrong = wrong_in(parts)
+        if wrong is not None:
+            raise UnreadableRecord("question", question.id, f"data: {wrong}")
+        parts = {name: part for name, part in parts.items() if name not in ("policy", "digest")}
+        unknown = parts.keys() - _PARTS
+        if unknown:
+            raise QuestionTooNew(question.id, f"a part {min(unknown)!r}")
+        return cls(**parts)
+
     def to_json(self, policy: Policy | None = None) -> str:
         """Write the question, with its digest and what holds of it beside its form."""
         rules = "" if policy is None or policy.is_plain else f',"policy":{policy.to_json()}'
@@ -232,12 +254,15 @@ class Question:
         return codec.encode(parts, path="question", limit=codec.MAX_BYTES + again)
 
 
+_PARTS: Final = frozenset(each.name for each in fields(Question)) - {"proposed"}
+
+
 def digest_of(question: Promise) -> str | None:
     """Return the digest that a question came with, by which an answer says what its answerer saw.
 
     It is that of the question as it is kept: a server may have hidden something of what is shown.
     """
-    return json.loads(question.data or "{}").get("digest")
+    return read_object(question.data).get("digest")
 
 
 def _check_text(text: str) -> None:

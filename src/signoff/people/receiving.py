@@ -94,7 +94,7 @@ class FoundCallback:
     @property
     def asked(self) -> Question:
         """What was asked."""
-        return Question.from_json(self.question.data or "null")
+        return Question.of(self.question)
 
     @property
     def terms(self) -> Terms:

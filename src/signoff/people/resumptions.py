@@ -325,7 +325,7 @@ def _check_response(
             raise ResumeRefused("used", by=promise.settled_by)
         raise AlreadySettled(promise.id, promise.state.value, promise.settled_by, promise.settled_at)
     Case.of(promise, store.clock.now()).check_responder(responder)
-    question = Question.from_json(promise.data or "null")
+    question = Question.of(promise)
     check_answer(promise.id, question, read_value(question, response.value), resumption.questions[promise.id])
 
 

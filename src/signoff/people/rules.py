@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.errors import InvalidValue, NotAllowed, NotFound, QuestionClaimed
+from signoff.own_logs import own_logger
 from signoff.people.actions import found_at, is_same
 from signoff.people.cases import Case
 from signoff.people.checks import check_texts, to_keep
@@ -23,6 +24,8 @@ from signoff.people.responders import SERVICE, Responder
 from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRule, Promise, Rule
 from signoff.stores.base import Store
 from signoff.stores.paging import RuleFilter
+
+log = own_logger("signoff.people")
 
 LONGEST_SECONDS: Final = 24 * 3600.0
 """How long a rule is in force at most."""
@@ -166,12 +169,12 @@ async def session_of(store: Store, question: Promise) -> str | None:
 
 async def look_for_rules(store: Store, case: Case) -> Amendment:
     """Return what a question's rules have to say: an answer in the name of one's maker, or that none fits."""
-    asked = Question.from_json(case.question.data or "null")
+    asked = Question.of(case.question)
     assert asked.action is not None
     session_id = await session_of(store, case.question)
     for session in ("",) if session_id is None else (session_id, ""):
         async for rule in _in_force(store, asked.action["tool"], session):
-            if _fits(rule, case, asked.action):
+            if _is_for(rule, case, asked.action):
                 kept = {**to_keep(asked, {"approved": True}), "rule": rule.id}
                 return case.answer_by(rule, json.dumps(kept))
     return case.without_rules()
@@ -187,6 +190,17 @@ async def _in_force(store: Store, tool: str, session_id: str) -> AsyncIterator[R
         after = page.next
         if after is None:
             return
+
+
+def _is_for(rule: Rule, case: Case, action: dict[str, Any]) -> bool:
+    """Whether a rule fits; one that cannot be read fits nothing, and keeps no other from it."""
+    try:
+        return _fits(rule, case, action)
+    except Exception as error:
+        log.warning(
+            "rule %s of namespace %s cannot be read, and approves nothing: %s", rule.id, rule.namespace, error
+        )
+        return False
 
 
 def _fits(rule: Rule, case: Case, action: dict[str, Any]) -> bool:

@@ -92,5 +92,5 @@ async def export_chain(services: ServicesOf, after: Seq = -1) -> Response:
 
 async def _lines(services: Services, after: int) -> AsyncGenerator[bytes]:
     while links := await services.backend.read_chain(after=after, limit=AT_ONCE):
-        yield b"".join(to_json(_link(*link)) + b"\n" for link in links)
+        yield b"".join(to_json(_link(*link), inf_nan_mode="null") + b"\n" for link in links)
         after = links[-1][0].seq

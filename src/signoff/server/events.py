@@ -53,7 +53,7 @@ async def follow_journal(
     backend = services.backend
     events = backend.follow_live(run.id, after=begin) if live else backend.follow(run.id, after=begin)
     async for event in _until_stopped(services, events):
-        data = to_json(to_wire(event)).decode()
+        data = to_json(to_wire(event), inf_nan_mode="null").decode()
         if isinstance(event, LiveText):
             yield ServerSentEvent(event="live", raw_data=data)
         else:

@@ -37,6 +37,7 @@ from signoff.errors import (
     StoreUnavailable,
     TooManyRequests,
     UnknownLink,
+    UnreadableRecord,
     WrongAnswer,
 )
 from signoff.records import (
@@ -286,6 +287,7 @@ PROBLEMS: Final[Mapping[type[SignoffError], SignoffError]] = {
         StoreReadOnly("sqlite:///signoff.db"),
         StoreUnavailable("postgresql://db/signoff", "connection refused"),
         UnknownLink(),
+        UnreadableRecord("question", QUESTION_ID, "data: text: Input should be a valid string"),
         WrongAnswer(QUESTION_ID, [("approved", '"yes" is not of type "boolean"')]),
     )
 }

@@ -18,8 +18,8 @@ from signoff.people.cases import Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState, Seal
 from signoff.redaction import Redaction, Redactor
 from signoff.server.actors import Actor
+from signoff.server.replies import written
 from signoff.stores.base import Store
-from signoff.wire import to_wire
 
 log = own_logger("signoff.server")
 
@@ -56,7 +56,8 @@ class Happening:
         name = "changed" if question.state is PromiseState.PENDING else "settled"
         if name == "changed" and event.kind is AuditKind.ASKED:
             name = "asked"
-        told = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), to_json(to_wire(shown)))
+        data = to_json(written(shown), inf_nan_mode="null")
+        told = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), data)
         return cls(seal.seq, question, Case.readable(question, 0.0), _former(event, question), told)
 
 
@@ -78,12 +79,18 @@ class Interest:
         """Return what they are told of a change, if anything."""
         if self.run_id is not None and happening.question.run_id != self.run_id:
             return None
-        if self._has(happening.case):
+        if self._has(happening.case) or (happening.case is None and self._has_unreadable(happening.question)):
             return happening.told
         if happening.former is not None and self._has(happening.former):
             gone = to_json({"id": happening.question.id})
             return b"id: %d\nevent: gone\ndata: %b\n\n" % (happening.seq, gone)
         return None
+
+    def _has_unreadable(self, question: Promise) -> bool:
+        """Whether the list has a question that cannot be read: those who see all may withdraw it."""
+        if not self.actor.sees_question(question):
+            return False
+        return self.names is None or not question.assignees or not self.names.isdisjoint(question.assignees)
 
     def _has(self, case: Case | None) -> bool:
         if case is None or not self.actor.sees(case):

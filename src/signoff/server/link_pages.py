@@ -108,7 +108,7 @@ def question_page(
         problems: ``(field, message)`` of what is wrong with that.
         status: Of the response.
     """
-    question = Question.from_json(shown.data or "null")
+    question = Question.of(shown)
     case = Case.of(link.question, now)
     page = _Page(filled, problems)
     can_edit = case.policy.quorum is None

@@ -23,6 +23,7 @@ from signoff.errors import (
     StoreUnavailable,
     TooManyRequests,
     UnknownLink,
+    UnreadableRecord,
     WrongAnswer,
 )
 from signoff.people.controls import note_of
@@ -92,6 +93,7 @@ _BEHIND: Final = ".,;:!?)]}>'\"\u2019\u201d "
         NotAllowed,
         AlreadySettled,
         QuestionTooNew,
+        UnreadableRecord,
         statuses={201: "It is made"},
     ),
 )

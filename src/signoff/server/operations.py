@@ -115,7 +115,7 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
 async def _do(services: Services, access: Access, origin: Origin, asked: Asked) -> Any:
     """Do an operation. Where it comes from the server sees, whatever the caller says."""
     arguments = OPERATIONS[asked.do].read_arguments(asked.arguments)
-    check_payloads(arguments)
+    check_payloads(asked.do, arguments)
     said = {name: unstated(each) for name, each in arguments.items()}
     return await do_for(access, stated(services.store_of(asked.namespace), origin), asked.do, said)
 

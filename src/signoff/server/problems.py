@@ -36,6 +36,7 @@ from signoff.errors import (
     StoreUnavailable,
     TooManyRequests,
     UnknownLink,
+    UnreadableRecord,
     WrongAnswer,
 )
 from signoff.server.headers import SAFE_HEADERS
@@ -56,6 +57,7 @@ STATUS: dict[type[SignoffError], int] = {
     InvalidState: 409,
     LeaseLost: 409,
     RequestConflict: 409,
+    UnreadableRecord: 409,
     SnapshotRefused: 409,
     UnknownLink: 404,
     LinkEnded: 410,
@@ -159,4 +161,6 @@ UNEXPECTED = _plain(500, "the server's log says more")
 def _response(body: dict[str, Any]) -> Response:
     status = body["status"]
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status == 503 else None
-    return Response(to_json(body), status, headers, media_type="application/problem+json")
+    return Response(
+        to_json(body, inf_nan_mode="null"), status, headers, media_type="application/problem+json"
+    )

@@ -21,6 +21,7 @@ from signoff.errors import (
     QuestionTooNew,
     RequestConflict,
     SignoffError,
+    UnreadableRecord,
     WrongAnswer,
 )
 from signoff.people.bulk import MOST_ANSWERS, GivenAnswer, answer_each
@@ -36,7 +37,7 @@ from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
 from signoff.server.inbox import Interest, begun
 from signoff.server.problems import status_of, to_body
-from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
+from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with, written
 from signoff.server.responses import gives, gives_page, gives_text
 from signoff.server.services import ServicesOf
 from signoff.server.shapes import shape_of
@@ -44,8 +45,10 @@ from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
 
-_CHANGED: Final = gives(Promise, NotFound, NotAllowed, QuestionClaimed, AlreadySettled, QuestionTooNew)
-_OPERATED: Final = gives(Promise, NotFound, AlreadySettled, QuestionTooNew)
+_CHANGED: Final = gives(
+    Promise, NotFound, NotAllowed, QuestionClaimed, AlreadySettled, QuestionTooNew, UnreadableRecord
+)
+_OPERATED: Final = gives(Promise, NotFound, AlreadySettled, QuestionTooNew, UnreadableRecord)
 
 if TYPE_CHECKING:
     _Question = dict[str, Any]
@@ -271,7 +274,7 @@ async def follow_inbox(
     return StreamingResponse(await begun(events), media_type="text/event-stream", headers=UNBUFFERED)
 
 
-@router.get("/{question_id}", responses=gives(Promise, NotFound, NotAllowed))
+@router.get("/{question_id}", responses=gives(Promise, NotFound, NotAllowed, UnreadableRecord))
 async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
     """Show a question, open or closed."""
     return reply_with(await services.shown(await actor.question(services.store, question_id)))
@@ -290,6 +293,7 @@ async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -
         WrongAnswer,
         NotSerializable,
         QuestionTooNew,
+        UnreadableRecord,
     ),
 )
 async def answer_question(
@@ -335,7 +339,7 @@ async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: Actor
 
 def _result(result: Promise | SignoffError) -> dict[str, Any]:
     if isinstance(result, Promise):
-        return {"question": to_wire(result)}
+        return {"question": written(result)}
     return {"problem": to_body(status_of(type(result)), result)}
 
 
@@ -348,7 +352,7 @@ async def view_question(question_id: Id, body: Said, services: ServicesOf, actor
 
 @router.post(
     "/{question_id}/comments",
-    responses=gives(AuditEvent, NotFound, NotAllowed, RequestConflict, QuestionTooNew),
+    responses=gives(AuditEvent, NotFound, NotAllowed, RequestConflict, QuestionTooNew, UnreadableRecord),
 )
 async def comment_on_question(
     question_id: Id, body: Comment, services: ServicesOf, actor: ActorOf, key: KeyOf

@@ -104,7 +104,7 @@ async def _reply(id: int, operation: Operation, work: Callable[[], Awaitable[Any
 
 
 def _refusal(id: int, problem: Mapping[str, Any]) -> bytes:
-    return b'{"id":%d,"problem":%b}\n' % (id, to_json(problem))
+    return b'{"id":%d,"problem":%b}\n' % (id, to_json(problem, inf_nan_mode="null"))
 
 
 def _is_final(task: asyncio.Task[Reply]) -> bool:

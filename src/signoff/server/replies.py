@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import Field
@@ -10,10 +10,11 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from signoff.deliveries import Delivery
+from signoff.people.readable import why_unreadable
 from signoff.records import AuditEvent, Promise, Rule, Run, Session, Token, WorkflowInfo
 from signoff.server.bodies import Text
 from signoff.stores.paging import Page
-from signoff.wire import Record, to_wire
+from signoff.wire import UNREADABLE, Record, to_wire
 
 After = Annotated[Text | None, Query(description="A former page's `next`")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most", examples=[100])]
@@ -22,13 +23,25 @@ Seq = Annotated[int, Field(ge=-1, lt=2**63, description="A journal entry's seq; 
 
 
 def reply(content: object, status: int = 200) -> Response:
-    """Return plain JSON data as a response."""
-    return Response(to_json(content), status, media_type="application/json")
+    """Return plain JSON data as a response. A number that JSON does not have, such as NaN, is null: one row that holds
+    one keeps no list from being read."""
+    return Response(to_json(content, inf_nan_mode="null"), status, media_type="application/json")
+
+
+def written(record: Record) -> dict[str, Any]:
+    """Return a record as plain JSON data. Of a question that cannot be read, ``unreadable`` says why."""
+    said = to_wire(record)
+    if isinstance(record, Promise) and UNREADABLE not in said:
+        reason = why_unreadable(record)
+        if reason is not None:
+            field, _, message = reason.partition(": ")
+            said[UNREADABLE] = [{"field": field, "message": message}]
+    return said
 
 
 def reply_with(record: Record, status: int = 200) -> Response:
     """Return a record as a response."""
-    return reply(to_wire(record), status)
+    return reply(written(record), status)
 
 
 def reply_page(
@@ -42,4 +55,4 @@ def reply_page(
     | Page[WorkflowInfo],
 ) -> Response:
     """Return part of a list as a response: ``{"items": [...], "next": ... or null}``."""
-    return reply({"items": [to_wire(item) for item in page.items], "next": page.next})
+    return reply({"items": [written(item) for item in page.items], "next": page.next})

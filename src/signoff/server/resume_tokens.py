@@ -18,6 +18,7 @@ from signoff.errors import (
     QuestionClaimed,
     QuestionTooNew,
     ResumeRefused,
+    UnreadableRecord,
     WrongAnswer,
 )
 from signoff.people import resumptions
@@ -143,13 +144,14 @@ _ANSWERS: Final = gives(
     WrongAnswer,
     NotSerializable,
     QuestionTooNew,
+    UnreadableRecord,
 )
 
 
 @router.post(
     "/v1/runs/{run_id}/resume-tokens",
     status_code=201,
-    responses=gives(ResumeToken, NotFound, QuestionTooNew, statuses={201: "It is made"}),
+    responses=gives(ResumeToken, NotFound, QuestionTooNew, UnreadableRecord, statuses={201: "It is made"}),
 )
 async def create_resume_token(
     run_id: Id, body: NewResumeToken, services: ServicesOf, actor: ActorOf

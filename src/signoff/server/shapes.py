@@ -14,9 +14,9 @@ from typing_extensions import TypedDict
 
 from signoff import records
 from signoff.errors import InvalidValue, NotSerializable, SignoffError, WrongAnswer
+from signoff.people.asked import PROMISED
 from signoff.records import AuditKind, OriginWay
-from signoff.server.asked import PROMISED
-from signoff.wire import JSON_FIELDS, UNSAID, URN, Record
+from signoff.wire import JSON_FIELDS, UNREADABLE, UNSAID, URN, Record
 
 Json = Annotated[Any, Field(description="Any JSON")]
 
@@ -78,6 +78,10 @@ def _members(kind: type[Record]) -> dict[str, Any]:
         plain = _PLAIN.get((kind, field.name), Json)
         what = plain if field.name in JSON_FIELDS[kind] else _RENAMED.get(hint, hint)
         members[field.name] = NotRequired[what] if is_optional else Required[what]
+    if JSON_FIELDS[kind]:
+        members[UNREADABLE] = NotRequired[
+            Annotated[list[Wrong], Field(description="What of it cannot be read, where it is kept malformed")]
+        ]
     return members
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from signoff.errors import InvalidState
+from signoff.exact_json import read_object
 from signoff.records import CallKind, Entry, EntryKind, Run, RunState
 
 ISSUED: Final = "issued"
@@ -144,8 +145,8 @@ def _failed_call(entries: Sequence[Entry], run: Run) -> Entry | None:
     ends = [entry for entry in entries if entry.kind is EntryKind.COMPLETED and entry.error is not None]
     if run.error is None or not ends:
         return None
-    gists = [(_gist(json.loads(entry.error or "{}")), entry) for entry in reversed(ends)]
-    found = _origins(json.loads(run.error), gists)
+    gists = [(_gist(read_object(entry.error)), entry) for entry in reversed(ends)]
+    found = _origins(read_object(run.error), gists)
     return min(found, key=lambda entry: entry.seq, default=None)
 
 
@@ -156,9 +157,11 @@ def _origins(error: dict[str, Any], ends: Sequence[tuple[_Gist, Entry]]) -> Iter
     if same is not None:
         yield same
         return
-    for inner in (*(error.get("members") or ()), error.get("cause")):
-        if isinstance(inner, dict):
-            yield from _origins(cast("dict[str, Any]", inner)["value"], ends)
+    members = error.get("members")
+    for inner in (*(cast("list[Any]", members) if isinstance(members, list) else ()), error.get("cause")):
+        value: Any = cast("dict[str, Any]", inner).get("value") if isinstance(inner, dict) else None
+        if isinstance(value, dict):
+            yield from _origins(cast("dict[str, Any]", value), ends)
 
 
 def _gist(error: dict[str, Any]) -> _Gist:

@@ -206,7 +206,7 @@ class People:
         return bool(due)
 
     def _plan(self, promise: Promise) -> None:
-        question = Question.from_json(promise.data or "null")
+        question = Question.of(promise)
         asked = Asked(promise.id, promise.run_id, question.text, question.metadata or {})
         for rule in self._rules:
             if rule.is_for(question, asked):

@@ -2,6 +2,7 @@
 
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
+import { Guarded } from "../shell/Guarded";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
 import { BulkDialog } from "./BulkDialog";
@@ -125,7 +126,9 @@ export function InboxPage() {
             selects, <kbd>Ctrl</kbd> <kbd>K</kbd> goes anywhere, <kbd>?</kbd> shows all keys
           </p>
         ) : (
-          <QuestionDetail key={id} id={id} onDecided={() => show(shown[at + 1]?.id ?? shown[at - 1]?.id)} />
+          <Guarded key={id} name={`Question ${id}`}>
+            <QuestionDetail id={id} onDecided={() => show(shown[at + 1]?.id ?? shown[at - 1]?.id)} />
+          </Guarded>
         )}
       </section>
       {asked !== undefined && (

@@ -21,6 +21,7 @@ import { askedAt, deadlineOf, hindrance, type Question, questionOf } from "./que
 import "./question.css";
 import { RunStory } from "./RunStory";
 import { Snooze } from "./Snooze";
+import { Unreadable } from "./Unreadable";
 import { useViewed } from "./useViewed";
 import { Votes } from "./Votes";
 
@@ -58,6 +59,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
   useViewed(id, me.user_id, me.groups, isOpen && hindered === undefined);
   if (asked.isError) return <p className="trouble">{asked.error.message}</p>;
   if (question === undefined) return null;
+  if (question.unreadable !== undefined) return <Unreadable question={question} />;
 
   const { data } = question;
   const talk = conversationOf(data.metadata);

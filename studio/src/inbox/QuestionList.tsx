@@ -3,6 +3,7 @@
 import { Link } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type MouseEvent, useEffect, useLayoutEffect, useRef } from "react";
+import { Guarded } from "../shell/Guarded";
 import { visible } from "../shell/visible";
 import { Deadline, Since } from "../time/Times";
 import { askedAt, type Question } from "./question";
@@ -57,7 +58,9 @@ export function QuestionList({ questions, isWhole, selected, onEnd, ...picks }: 
               aria-posinset={index + 1}
               aria-setsize={isWhole ? questions.length : -1}
             >
-              <Row question={question} isSelected={question.id === selected} {...picks} />
+              <Guarded name={`Question ${question.id}`}>
+                <Row question={question} isSelected={question.id === selected} {...picks} />
+              </Guarded>
             </li>
           );
         })}

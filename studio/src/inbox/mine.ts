@@ -6,7 +6,7 @@ import { api, given } from "../api/client";
 import type { Me } from "../shell/me";
 import type { Question } from "./question";
 import { useAsleep } from "./snoozes";
-import type { QuestionPage, View } from "./useInbox";
+import { type QuestionPage, shownPage, type View } from "./useInbox";
 import { Listeners } from "../shell/listeners";
 
 /** As many are counted where the inbox itself is not shown. */
@@ -43,7 +43,7 @@ export function useMine(me: Me): { mine: Mine | undefined; seen: QuestionPage | 
     queryKey: ["mine", assignee],
     queryFn: async () => {
       const query = { assignee, limit: COUNTED };
-      return (await given(api.GET("/v1/questions", { params: { query } }))) as unknown as QuestionPage;
+      return shownPage(await given(api.GET("/v1/questions", { params: { query } })));
     },
     enabled: shown === undefined,
     refetchInterval: LOOK_AGAIN_MILLISECONDS,

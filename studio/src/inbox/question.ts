@@ -31,9 +31,30 @@ export interface Question extends Promised {
   progress?: Progress;
 }
 
+const NOTHING_ASKED: Omit<Asked, "text"> = {
+  input_type: "approval",
+  answer_schema: {},
+  options: [],
+  metadata: {},
+  skippable: false,
+  digest: "",
+};
+
+/** A question as it is shown: one that the server cannot read says so in place of what it asks, and is one of the list. */
+export function shownQuestion(question: Promised): Question {
+  const { unreadable } = question;
+  if (unreadable === undefined) return question as Question;
+  const why = unreadable.map(({ field, message }) => `${field}: ${message}`).join("; ");
+  const shown = { ...question, data: { ...NOTHING_ASKED, text: `Cannot be read (${why})` } };
+  delete shown.progress;
+  return shown as Question;
+}
+
 /** Read a question with its numbers as they are: a proposal that a browser's numbers can hold is plain, for its form. */
 export function questionOf(text: string): Question {
-  const plain = JSON.parse(text) as Question;
+  const read = JSON.parse(text) as Promised;
+  const plain = shownQuestion(read);
+  if (read.unreadable !== undefined) return plain;
   const exact = parseExact(text) as Question;
   const { action, metadata, proposal } = exact.data;
   const data = { ...plain.data, metadata };
@@ -77,6 +98,7 @@ export function hindrance(
   names: ReadonlySet<string>,
 ): string | undefined {
   const user = userName(user_id);
+  if (question.unreadable !== undefined) return "It cannot be read, so it cannot be answered.";
   const claimedBy = question.progress?.claimed_by;
   const isSame = (name: string) => userName(name).toLowerCase() === user.toLowerCase();
   if (question.data.policy?.excluded?.some(isSame)) {

@@ -5,7 +5,15 @@ import { useMemo } from "react";
 import { api, given } from "../api/client";
 import type { Filter } from "./filter";
 import type { Question } from "./question";
-import { assigneesOf, PAGE, type QuestionPage, type useInbox, type View, withNews } from "./useInbox";
+import {
+  assigneesOf,
+  PAGE,
+  type QuestionPage,
+  shownPage,
+  type useInbox,
+  type View,
+  withNews,
+} from "./useInbox";
 
 type Inbox = ReturnType<typeof useInbox>;
 
@@ -34,8 +42,7 @@ export function useFound(inbox: Inbox, view: View, names: ReadonlySet<string>, f
     queryKey: ["questions", "found", { ...which, text }],
     queryFn: async ({ pageParam, signal }) => {
       const query = { ...which, limit: PAGE, ...(text && { text }), ...(pageParam && { after: pageParam }) };
-      const read = await given(api.GET("/v1/questions", { params: { query }, signal }));
-      return read as unknown as QuestionPage;
+      return shownPage(await given(api.GET("/v1/questions", { params: { query }, signal })));
     },
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,

@@ -2,10 +2,10 @@
 
 import { type InfiniteData, type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useMemo, useState } from "react";
-import { api, given } from "../api/client";
+import { api, given, type Promised } from "../api/client";
 import { follow, type Told as Happening } from "../api/events";
 import { useMe } from "../shell/me";
-import { type Question, questionOf } from "./question";
+import { type Question, questionOf, shownQuestion } from "./question";
 
 export type View = "mine" | "all" | "snoozed";
 
@@ -21,6 +21,11 @@ type Read = InfiniteData<QuestionPage, string | null>;
 
 /** Told of a question that was asked or changed, and as it was known before, if it was. */
 type OnAsked = (question: Question, before: Question | undefined) => void;
+
+/** A page of the list, with each question as it is shown. */
+export function shownPage({ items, next }: { items: Promised[]; next: string | null }): QuestionPage {
+  return { items: items.map(shownQuestion), next };
+}
 
 const FIRST_PAGE = 200;
 export const PAGE = 1000;
@@ -38,7 +43,7 @@ export function useInbox(view: View, names: ReadonlySet<string>, onAsked: OnAske
         ...(assignee && { assignee }),
         ...(pageParam && { after: pageParam }),
       };
-      return (await given(api.GET("/v1/questions", { params: { query } }))) as unknown as QuestionPage;
+      return shownPage(await given(api.GET("/v1/questions", { params: { query } })));
     },
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,

@@ -1,6 +1,7 @@
 /** A list as a table; on a phone each row is a card. */
 
 import type { ReactNode } from "react";
+import { Guarded } from "../shell/Guarded";
 import { Trouble } from "./Trouble";
 import type { List } from "./useList";
 
@@ -16,6 +17,11 @@ interface TableProps<T> {
   keyOf: (item: T) => string;
   /** What is shown, and taught, where there is nothing. */
   empty: ReactNode;
+}
+
+/** A cell as a component of its own: what it throws is its own trouble. */
+function Cell<T>({ of, item }: { of: (item: T) => ReactNode; item: T }) {
+  return of(item);
 }
 
 export function Table<T>({ label, list, columns, keyOf, empty }: TableProps<T>) {
@@ -45,7 +51,11 @@ export function Table<T>({ label, list, columns, keyOf, empty }: TableProps<T>) 
             <tr key={keyOf(item)}>
               {columns.map(({ name, cell }) => (
                 <td key={name} data-label={name}>
-                  <div>{cell(item)}</div>
+                  <div>
+                    <Guarded name={name}>
+                      <Cell of={cell} item={item} />
+                    </Guarded>
+                  </div>
                 </td>
               ))}
             </tr>

@@ -6,6 +6,7 @@ import { useEffect } from "react";
 import { api, given } from "../api/client";
 import { FlowGraph } from "../graph/FlowGraph";
 import { graphOf } from "../graph/graph";
+import { Guarded } from "../shell/Guarded";
 import { Json } from "../shell/Json";
 import { ChildTree } from "./ChildTree";
 import { Failure } from "./Failure";
@@ -41,7 +42,11 @@ function RunOf({ id }: { id: string }) {
   }, [id]);
   if (found.isError) return <p className="trouble">{found.error.message}</p>;
   if (found.data === undefined) return null;
-  return <Told run={found.data} entries={entries} voices={voices} isLive={isLive} />;
+  return (
+    <Guarded name={`Run ${id}`}>
+      <Told run={found.data} entries={entries} voices={voices} isLive={isLive} />
+    </Guarded>
+  );
 }
 
 interface Looks {
@@ -89,25 +94,31 @@ function Told({ run, entries, voices, isLive }: Looks) {
       {run.error !== undefined && (
         <section>
           <h3>Error</h3>
-          <Failure error={run.error} />
+          <Guarded name="The error">
+            <Failure error={run.error} />
+          </Guarded>
           {run.retryable && <p>Everything is kept. Mend the code, then retry it.</p>}
         </section>
       )}
       {lines.length > 0 && (
         <section>
           <h3>Conversation</h3>
-          <Talk lines={lines} />
+          <Guarded name="The conversation">
+            <Talk lines={lines} />
+          </Guarded>
         </section>
       )}
       {graph !== undefined && (
-        <FlowGraph
-          runId={run.id}
-          graph={graph}
-          items={items}
-          voices={voices}
-          hasSucceeded={run.state === "succeeded"}
-          hasFailed={run.state === "failed"}
-        />
+        <Guarded name="The flow">
+          <FlowGraph
+            runId={run.id}
+            graph={graph}
+            items={items}
+            voices={voices}
+            hasSucceeded={run.state === "succeeded"}
+            hasFailed={run.state === "failed"}
+          />
+        </Guarded>
       )}
       {(items.length > 0 || !isLive) && (
         <section>

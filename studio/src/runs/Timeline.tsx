@@ -3,6 +3,7 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { whence } from "../audit/origin";
+import { Guarded } from "../shell/Guarded";
 import { Json } from "../shell/Json";
 import { visible } from "../shell/visible";
 import { duration } from "../time/durations";
@@ -24,7 +25,7 @@ export function Timeline({ items, isLive }: TimelineProps) {
         part.isFolded ? (
           <Alike key={part.items[0]?.seq} items={part.items} />
         ) : (
-          part.items.map((item) => <TimelineItem key={item.seq} item={item} />)
+          part.items.map((item) => <GuardedItem key={item.seq} item={item} />)
         ),
       )}
     </ol>
@@ -35,13 +36,21 @@ export function Timeline({ items, isLive }: TimelineProps) {
 function Alike({ items }: { items: readonly Item[] }) {
   const [isOpen, setOpen] = useState(false);
   const [first] = items as [Item];
-  if (isOpen) return items.map((item) => <TimelineItem key={item.seq} item={item} />);
+  if (isOpen) return items.map((item) => <GuardedItem key={item.seq} item={item} />);
   return (
     <li className="item alike">
       <button type="button" className="more" aria-expanded={false} onClick={() => setOpen(true)}>
         {items.length} more: {first.kind} {visible(first.name)}
       </button>
     </li>
+  );
+}
+
+function GuardedItem({ item }: { item: Item }) {
+  return (
+    <Guarded name={`Entry ${String(item.seq)}`}>
+      <TimelineItem item={item} />
+    </Guarded>
   );
 }
 

@@ -31,8 +31,8 @@ export function argumentsOf(run: Run): Arguments {
 }
 
 function readArguments(given: unknown): Arguments {
-  const { args = [], kwargs = {} } = (given ?? {}) as Partial<Arguments>;
-  return { args, kwargs };
+  const { args, kwargs } = Object(given ?? {}) as Partial<Arguments>; // a worker may have written anything
+  return { args: Array.isArray(args) ? args : [], kwargs: Object(kwargs ?? {}) as Arguments["kwargs"] };
 }
 
 /** A run as the call that it is, such as `refund("o-1", 7000)`. */

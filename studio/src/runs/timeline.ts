@@ -75,9 +75,17 @@ interface Facts {
   retryable?: boolean;
 }
 
-/** What an entry says besides; what is null there is not said. */
+const NUMBERS = new Set(["at", "due_at", "started_at", "attempt", "next_at"]);
+const TEXTS = new Set(["by", "reason", "note", "id", "state"]);
+
+/** What an entry says besides; what is null there, or not of its type, is not said: a worker has written it. */
 function factsOf(entry: Entry): Facts {
-  const said = Object.entries((entry.details ?? {}) as object).filter(([, fact]) => fact !== null);
+  const said = Object.entries((entry.details ?? {}) as object).filter(
+    ([name, fact]) =>
+      fact !== null &&
+      (!NUMBERS.has(name) || typeof fact === "number") &&
+      (!TEXTS.has(name) || typeof fact === "string"),
+  );
   return Object.fromEntries(said) as Facts;
 }
 

@@ -206,7 +206,7 @@ async def _taken(store: Store, answering: Answering, click: Click, redactor: Red
 
 def _too_late(click: Click, question: Promise, error: AlreadySettled) -> Reaction:
     title, said = settled_in_words(error)
-    text = f"{title}: {Question.from_json(question.data or 'null').text} {said}"
+    text = f"{title}: {Question.of(question).text} {said}"
     return Reaction(click.response_url, shown(text, LONGEST_TEXT), closes=True)
 
 
@@ -214,7 +214,7 @@ def _accepted(click: Click, question: Promise, user_id: str) -> Reaction:
     said = "Approved" if click.approved else "Rejected"
     if question.state is PromiseState.PENDING:
         return Reaction(click.response_url, f"{said} by {user_id}: others have to agree.")
-    text = Question.from_json(question.data or "null").text
+    text = Question.of(question).text
     return Reaction(click.response_url, shown(f"{said} by {user_id}: {text}", LONGEST_TEXT), closes=True)
 
 

@@ -1,16 +1,19 @@
-"""What a question asks, for the API's description: the ``data`` of a promise that is one.
+"""What a question asks: the ``data`` of a promise that is one, as JSON. Readers check rows against it.
 
-A worker may have written anything as ``data``, so the description does not promise this shape to all of it.
+Rows of earlier versions may hold anything, so the API's description does not promise this shape to all ``data``.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, NotRequired, Union, get_args
+from functools import cache
+from typing import Annotated, Any, Final, Literal, NotRequired, Union, cast, get_args
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from signoff.people.questions import InputType
+InputType = Literal["approval", "text", "select", "multiselect", "form", "external"]
+
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class AskedOption(TypedDict):
@@ -47,22 +50,22 @@ class AskedQuorum(TypedDict):
 class AskedEscalation(TypedDict):
     """Others who are asked, too, or instead, when nobody has answered for so long."""
 
-    after_seconds: float
+    after_seconds: Seconds
     to: list[str]
-    replace: bool
+    replace: NotRequired[bool]
 
 
 class AskedPolicy(TypedDict):
     """What holds of a question beside its form. Seconds count from when it was asked."""
 
-    asked_at: NotRequired[float]
+    asked_at: NotRequired[Seconds]
     excluded: NotRequired[Annotated[list[str], Field(description="Users who may not answer")]]
     quorum: NotRequired[AskedQuorum]
-    remind_every: NotRequired[float]
-    reminders: NotRequired[list[float]]
+    remind_every: NotRequired[Seconds]
+    reminders: NotRequired[list[Seconds]]
     escalations: NotRequired[list[AskedEscalation]]
     deadline: NotRequired[
-        Annotated[float, Field(description="After how many seconds `timeout_answer` is taken")]
+        Annotated[Seconds, Field(description="After how many seconds `timeout_answer` is taken")]
     ]
     timeout_answer: NotRequired[Any]
 
@@ -98,3 +101,43 @@ PROMISED: Final = Annotated[
     Field(description="Of a question what it asks, of another promise any JSON"),
 ]
 """The ``data`` of a promise."""
+
+
+def wrong_in(data: object) -> str | None:
+    """Say what keeps readers from reading ``data`` as a question, with the field; None: nothing."""
+    try:
+        asked = _asked().validate_python(data, strict=True)
+    except ValidationError as error:
+        return _first(error)
+    if asked.get("proposal") is not None:
+        form: Any = asked["answer_schema"].get("properties")
+        edited: Any = cast("dict[str, Any]", form).get("edited") if isinstance(form, dict) else None
+        if not isinstance(edited, dict):
+            return "answer_schema.properties.edited: a question with a proposal says there what may be approved instead"
+    return None
+
+
+def wrong_in_policy(data: object) -> str | None:
+    """Say what keeps readers from reading ``data`` as a question's policy, likewise."""
+    try:
+        policy = _policies().validate_python(data, strict=True)
+    except ValidationError as error:
+        return _first(error)
+    if policy.get("remind_every", 1.0) <= 0:
+        return "remind_every: it is not above 0"
+    return None
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
+
+
+@cache
+def _policies() -> TypeAdapter[AskedPolicy]:
+    return TypeAdapter(AskedPolicy)
+
+
+@cache
+def _asked() -> TypeAdapter[Asked]:
+    return TypeAdapter(Asked)

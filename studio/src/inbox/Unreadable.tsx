@@ -1,0 +1,65 @@
+/** A question that cannot be read: why, and the way to withdraw it. */
+
+import { Link } from "@tanstack/react-router";
+import { useQueryClient } from "@tanstack/react-query";
+import { api, given } from "../api/client";
+import { Asking } from "../lists/Asking";
+import { useMe } from "../shell/me";
+import { mayOperate } from "../shell/rights";
+import { visible } from "../shell/visible";
+import { Since } from "../time/Times";
+import type { Question } from "./question";
+
+export function Unreadable({ question }: { question: Question }) {
+  const me = useMe();
+  const client = useQueryClient();
+  const cancel = async () => {
+    const path = { question_id: question.id };
+    await given(
+      api.POST("/v1/questions/{question_id}/cancel", { params: { path }, body: { by: me.user_id } }),
+    );
+    await client.invalidateQueries({ queryKey: ["question", question.id] });
+  };
+  return (
+    <article className="question" aria-labelledby="question-text">
+      <h2 id="question-text" tabIndex={-1}>
+        Question {visible(question.id)} cannot be read
+      </h2>
+      <p className="facts">
+        {question.run_id !== undefined && (
+          <span>
+            Run{" "}
+            <Link to="/runs/$id" params={{ id: question.run_id }}>
+              {question.run_id}
+            </Link>
+          </span>
+        )}
+        <span>
+          asked <Since at={question.created_at} />
+        </span>
+      </p>
+      <ul className="trouble">
+        {question.unreadable?.map(({ field, message }) => (
+          <li key={field}>
+            <code>{visible(field)}</code>: {visible(message)}
+          </li>
+        ))}
+      </ul>
+      {question.state !== "pending" ? (
+        <p className="hint">It is {question.state.replace("_", " ")}.</p>
+      ) : mayOperate(me) ? (
+        <Asking
+          verb="Withdraw"
+          title="Withdraw this question?"
+          list="questions"
+          className="danger"
+          send={cancel}
+        >
+          <p>Its run is told that nobody answers it.</p>
+        </Asking>
+      ) : (
+        <p className="hint">An operator can withdraw it.</p>
+      )}
+    </article>
+  );
+}
