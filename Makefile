@@ -8,6 +8,7 @@
 #   make simulation [SEEDS=...]   whatever goes wrong: 10,000 seeds (FIRST=... begins elsewhere)
 #   make fuzz [EXAMPLES=...]      the HTTP API tried by its own description: 300 requests for each operation (SEED=... chooses others)
 #   make kill [ARGS=...]          kill -9 of a worker before and after each entry of its journals, not one or the other
+#   make soak [STORE=postgres]     ten minutes of kills and a full disk, hostile tenants beside innocent ones (SECONDS=..., SEED=...)
 #   make explore [ARGS=...]       the tests of properties, with other examples each time
 #   make bench                    the benchmarks
 #   make pictures                 the pictures of Studio in README, taken anew
@@ -30,7 +31,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Without it each of the hundreds of processes that the tests start would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-long pytest cover simulation fuzz kill explore bench pictures lint format vulnerabilities ready
+.PHONY: demo test test-quick test-long pytest cover simulation fuzz kill soak explore bench pictures lint format vulnerabilities ready
 
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
@@ -61,6 +62,9 @@ fuzz: ready
 
 kill: ready
 	SIGNOFF_KILL_BOTH=1 $(BIN)/pytest tests/crash/test_kill.py $(ARGS)
+
+soak: ready
+	@$(BIN)/python -m tests.soak $(or $(STORE),sqlite) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 explore: ready
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=explore $(ARGS)

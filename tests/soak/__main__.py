@@ -1,0 +1,323 @@
+"""A soak: innocent tenants at work beside hostile ones, while processes and the database are killed and the disk fills.
+
+    python -m tests.soak sqlite --seconds 600 --seed 7
+
+Prints the seed and the figures. The exit code is 1 if a promise to the innocent did not hold. As root on Linux it has a
+small disk of its own, which becomes full; elsewhere it prints that this was not tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import psutil
+
+from signoff.server import Role
+from signoff.server.issued import IssuedKeys
+from signoff.stores.address import store_at
+from tests.cli.commands import Running
+from tests.postgres.server import DURABLE, PostgresServer
+from tests.soak.hostile import Hostile
+from tests.soak.innocent import PATIENCE_SECONDS, Figures, Innocent
+from tests.soak.programs import WORKFLOWS
+
+CLONE_NEWNS: Final = 0x00020000
+QUIET_PART: Final = 0.25
+"""The part of the time before the hostile tenants and the kills begin, to compare with."""
+
+MOST_AT_ONCE: Final = 4
+"""Innocents, each with one run at a time: as many steps can be under way when a worker is killed."""
+
+DISK: Final = "size=512m"
+
+
+class Soak:
+    """The processes, and what happens to them.
+
+    Args:
+        folder: Where they work.
+        store: The database's URL.
+        port: The server's.
+        database: The Postgres server, if it is one.
+        has_disk: Whether the folder is a disk of its own.
+        chance: Chooses what happens.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        store: str,
+        port: int,
+        database: PostgresServer | None,
+        has_disk: bool,
+        chance: random.Random,
+    ) -> None:
+        self.folder = folder
+        self._variables = {"SIGNOFF_STORE": store}
+        self._port = port
+        self._database = database
+        self._has_disk = has_disk
+        self._chance = chance
+        self._stack = ExitStack()
+        self.happened = Counter[str]()
+        self.most_memory = 0
+        self.server: Running | None = None
+        self.workers: list[Running] = []
+
+    def start(self) -> None:
+        """Start a server and two workers."""
+        self.server = self._server()
+        self.workers = [self._worker() for _ in range(2)]
+        self.server.wait_for("listening")
+        for worker in self.workers:
+            worker.wait_for("working")
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        self._stack.close()
+
+    def look(self) -> None:
+        """Note how much memory the server has."""
+        if self.server is not None:
+            with contextlib.suppress(psutil.Error):
+                memory = psutil.Process(self.server.process.pid).memory_info().rss
+                self.most_memory = max(self.most_memory, memory)
+
+    async def trouble(self, stop: asyncio.Event, every_seconds: float) -> None:
+        """Let one thing after the other happen, until it is to stop."""
+        things = [self._kill_worker, self._kill_worker, self._stop_worker, self._kill_server]
+        things += [self._crash_database] if self._database is not None else []
+        things += [self._fill_disk, self._fill_disk] if self._has_disk else []
+        while not stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), every_seconds * self._chance.uniform(0.5, 1.5))
+                return
+            await self._chance.choice(things)()
+
+    def _server(self) -> Running:
+        options = ("--require-auth", "--port", str(self._port))
+        return self._stack.enter_context(
+            Running("server", "soak:app", *options, cwd=self.folder, **self._variables)
+        )
+
+    def _worker(self) -> Running:
+        return self._stack.enter_context(Running("worker", "soak:app", cwd=self.folder, **self._variables))
+
+    async def _kill_worker(self) -> None:
+        await self._replace_worker(signal.SIGKILL)
+
+    async def _stop_worker(self) -> None:
+        await self._replace_worker(signal.SIGTERM)
+
+    async def _replace_worker(self, number: signal.Signals) -> None:
+        self.happened[f"worker: {number.name}"] += 1
+        place = self._chance.randrange(len(self.workers))
+        self.workers[place].signal(number)
+        await asyncio.to_thread(self.workers[place].ends)
+        self.workers[place] = self._worker()
+
+    async def _kill_server(self) -> None:
+        assert self.server is not None
+        self.happened["server: SIGKILL"] += 1
+        self.server.signal(signal.SIGKILL)
+        await asyncio.to_thread(self.server.ends)
+        self.server = self._server()
+
+    async def _crash_database(self) -> None:
+        assert self._database is not None
+        self.happened["database: kill -9 of all its processes"] += 1
+        await asyncio.to_thread(self._database.kill)
+        await asyncio.to_thread(self._database.start)
+
+    async def _fill_disk(self) -> None:
+        self.happened["disk: full for 2 s"] += 1
+        ballast = self.folder / "ballast"
+        await asyncio.to_thread(_fill, ballast)
+        await asyncio.sleep(2)
+        ballast.unlink()
+
+
+def _fill(ballast: Path) -> None:
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while file.write(b"\0" * size):
+                    pass
+
+
+async def soak(run: Soak, url: str, keys: tuple[str, str, str], seconds: float, seed: int) -> int:
+    """Let everybody play. Returns the exit code."""
+    innocent_key, hostile_key, worker_key = keys
+    figures, attacks = Figures(), Counter[tuple[str, int]]()
+    innocents = [Innocent(url, innocent_key, name, figures) for name in "abcd"]
+    hostiles = [
+        Hostile(url, hostile_key, worker_key, random.Random(f"{seed}-{n}"), attacks) for n in range(2)
+    ]
+    stop = asyncio.Event()
+    playing = [asyncio.create_task(each.play(stop)) for each in innocents]
+    schedule = {"id": "ticks", "workflow": "tick", "cron": "* * * * *"}
+    async with httpx.AsyncClient(
+        base_url=url, headers={"authorization": f"Bearer {innocent_key}"}, trust_env=False, timeout=30
+    ) as http:
+        (await http.post("/v1/schedules", json=schedule)).raise_for_status()
+    began_at, scheduled_at = time.monotonic(), time.time()
+    await _wait(run, seconds * QUIET_PART)
+    loud_at = time.monotonic()
+    playing += [asyncio.create_task(each.play(stop)) for each in hostiles]
+    playing.append(asyncio.create_task(run.trouble(stop, max(2.0, seconds / 60))))
+    await _wait(run, seconds * (1 - QUIET_PART))
+    stop.set()
+    await asyncio.gather(*playing)
+    ticked, expected = await _ticks(url, innocent_key, scheduled_at)
+    if ticked != expected:
+        figures.broken.append(f"the schedule fired at the minutes {ticked}, not {expected}")
+    print(
+        f"{time.monotonic() - began_at:.0f} s; {len(figures.ids)} refunds, {figures.reconnected} streams resumed"
+    )
+    print("  what happened: ", ", ".join(f"{count} x {name}" for name, count in sorted(run.happened.items())))
+    print("  ticks: ", len(ticked), "of", len(expected))
+    print(f"  the server's most memory: {run.most_memory / 2**20:.0f} MiB")
+    for name, pairs in (("start to question", figures.asked), ("answer to end", figures.ended)):
+        print(
+            f"  {name}: {_spread(pairs, 0, loud_at)} alone; {_spread(pairs, loud_at, 1e18)} beside the hostile"
+        )
+    print("  attacks (0: no reply wanted, -1: none came): ")
+    for name in sorted({name for name, _ in attacks}):
+        print(
+            f"    {name}:",
+            {status: count for (each, status), count in sorted(attacks.items()) if each == name},
+        )
+    figures.broken += [f"the attack {name} got {status}" for name, status in attacks if status == 500]
+    for each in figures.broken:
+        print("BROKEN:", each)
+    return int(bool(figures.broken) or not figures.ids)
+
+
+def _unpaid(folder: Path, figures: Figures, happened: Counter[str]) -> list[str]:
+    """Return what is wrong with the payments: each was made, and twice only where a worker died in between."""
+    paid = Counter((folder / "marks").read_text().split())
+    repeated, kills = sum(paid.values()) - len(paid), happened["worker: SIGKILL"]
+    print(f"  payments: {sum(paid.values())} for {len(paid)} refunds")
+    missing = [f"{id} was not paid" for id in figures.ids if id not in paid]
+    most = kills * MOST_AT_ONCE
+    return missing if repeated <= most else [*missing, f"{repeated} payments were repeated, by {kills} kills"]
+
+
+async def _wait(run: Soak, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        run.look()
+        await asyncio.sleep(0.5)
+
+
+async def _ticks(url: str, key: str, since: float) -> tuple[list[int], list[int]]:
+    """Return the minutes at which the schedule fired, and those at which it should have."""
+    until = time.time()
+    expected = list(range(int(since // 60) + 1, int(until // 60) + 1))
+    headers = {"authorization": f"Bearer {key}"}
+    ticked = list[int]()
+    async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=30) as http:
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < give_up_at:
+            with contextlib.suppress(httpx.HTTPError):
+                page = await http.get("/v1/runs", params={"workflow": "tick", "limit": 1000})
+                if page.status_code == 200:
+                    runs = page.json()["items"]
+                    ticked = sorted(int(run["created_at"] // 60) for run in runs)
+                    ticked = [minute for minute in ticked if minute <= int(until // 60)]
+                    if len(ticked) >= len(expected) and all(run["state"] == "succeeded" for run in runs):
+                        break
+            await asyncio.sleep(0.5)
+    return ticked, expected
+
+
+def _spread(pairs: list[tuple[float, float]], since: float, until: float) -> str:
+    values = sorted(taken for began_at, taken in pairs if since <= began_at < until)
+    if len(values) < 2:
+        return "-"
+    last = values[int(0.95 * (len(values) - 1))]
+    return f"median {statistics.median(values) * 1000:.0f} ms, 95 % {last * 1000:.0f} ms, most {values[-1]:.1f} s"
+
+
+@contextmanager
+def own_disk(folder: Path) -> Iterator[bool]:
+    """Make a folder a small disk that only this process and its children see. Yields whether it could be made."""
+    libc: Any = ctypes.CDLL(None, use_errno=True)
+    is_own = sys.platform == "linux" and os.getuid() == 0 and libc.unshare(CLONE_NEWNS) == 0
+    if is_own:
+        subprocess.run(["mount", "--make-rprivate", "/"], check=False, capture_output=True)
+        mount = ["mount", "-t", "tmpfs", "-o", DISK, "none", str(folder)]
+        is_own = subprocess.run(mount, check=False, capture_output=True).returncode == 0
+    try:
+        yield is_own
+    finally:
+        if is_own:
+            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+
+
+async def make_keys(store: str) -> tuple[str, str, str]:
+    """Return an innocent operator's key, and a hostile operator's and worker's of another namespace."""
+    opened = store_at(store)
+    await opened.open()
+    try:
+        evil = IssuedKeys(opened.within("evil"))
+        return (
+            (await IssuedKeys(opened).create_for_service("innocent", [Role.OPERATOR], act_as=True))[0],
+            (await evil.create_for_service("hostile", [Role.OPERATOR], act_as=True))[0],
+            (await evil.create_for_worker("hostile"))[0],
+        )
+    finally:
+        await opened.close()
+
+
+def main() -> int:
+    """Run the soak that the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser.add_argument("store", choices=["sqlite", "postgres"])
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    asked = parser.parse_args()
+    print(f"soak on {asked.store} for {asked.seconds:g} s, seed {asked.seed}", flush=True)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-soak-")))
+        has_disk = asked.store == "sqlite" and stack.enter_context(own_disk(folder))
+        if asked.store == "sqlite" and not has_disk:
+            print("A full disk is NOT tried: that needs the right to mount one")
+        (folder / "soak.py").write_text(WORKFLOWS)
+        database = (
+            stack.enter_context(PostgresServer(settings=DURABLE)) if asked.store == "postgres" else None
+        )
+        store = f"sqlite:///{folder / 'signoff.db'}" if database is None else database.url()
+        keys = asyncio.run(make_keys(store))
+        port = _free_port()
+        run = Soak(folder, store, port, database, has_disk, random.Random(asked.seed))
+        stack.callback(run.stop)
+        run.start()
+        return asyncio.run(soak(run, f"http://127.0.0.1:{port}", keys, asked.seconds, asked.seed))
+
+
+def _free_port() -> int:
+    from examples.website_summary.processes import free_port
+
+    return free_port()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
