@@ -93,3 +93,22 @@ def test_who_is_signed_in_is_nobody_else_by_headers_of_the_proxy(tmp_path: Path)
         assert (me["user_id"], me["way"]) == ("ana@example.com", "login")
         assert (me["groups"], me["roles"]) == ([], ["responder"])
         assert kind(browser.send("GET", "/v1/runs", **forged)) == "AccessDenied"
+
+
+def test_another_spelling_of_a_name_is_nobody_else_for_four_eyes_and_no_assignee(tmp_path: Path) -> None:
+    with (
+        OnThread(lambda: serving(app_in(tmp_path), proxy=PROXY)) as server,
+        through(server, "boss", roles="operator") as boss,
+        through(server, "BOSS", roles="operator") as shouted,
+        through(server, "Ana") as ana,
+    ):
+        start(boss, "sign", "r", [], True)
+        question = asked(boss, "r")
+        for http in (boss, shouted):
+            refused = http.post(f"/v1/questions/{question}/answer", json={"value": True})
+            assert (refused.status_code, kind(refused)) == (403, "NotAllowed")
+        start(boss, "sign", "s", ["user:ana"])
+        other = asked(boss, "s")
+        refused = ana.post(f"/v1/questions/{other}/answer", json={"value": True})
+        assert (refused.status_code, kind(refused)) == (403, "NotAllowed")
+        assert ana.post(f"/v1/questions/{question}/answer", json={"value": True}).status_code == 200
