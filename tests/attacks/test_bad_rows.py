@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from signoff.deliveries import NewDelivery
 from signoff.engine.schedules import AT_ONCE, fire_due, new_set_aside
 from signoff.engine.timers import TimerService
 from signoff.errors import StoreUnavailable
@@ -22,8 +23,10 @@ from signoff.people.decisions import AT_ONCE as QUESTIONS_AT_ONCE
 from signoff.people.decisions import serve_questions
 from signoff.people.duties import serve_due_questions
 from signoff.people.outbox import Dispatcher
-from signoff.records import Amendment, NewRun, NewSchedule, Promise, Schedule, Seal
+from signoff.records import Amendment, AuditEvent, NewRun, NewSchedule, Promise, Schedule, Seal
+from signoff.server.scrape import of_jobs
 from signoff.stores.base import Store
+from signoff.stores.paging import DeliveryFilter
 from tests.stores.scene import GROUP, WORKFLOW, Scene, memory_scene, postgres_scene, question, rule, until
 from tests.support import in_asyncio
 
@@ -93,6 +96,11 @@ async def test_schedules_that_fail_keep_no_other_from_firing(scene: Scene) -> No
     for name in ("acme", "default"):
         assert len(await scene.within(name).listed()) == 1
     assert len(aside) == AT_ONCE + 5
+    assert aside.failures == AT_ONCE + 5
+    [items, failures] = of_jobs()
+    counts = {(each.name, each.labels["job"]): each.value for each in (*items.samples, *failures.samples)}
+    assert counts["signoff_set_aside_items", "schedule"] >= AT_ONCE + 5
+    assert counts["signoff_set_aside_failures_total", "schedule"] >= AT_ONCE + 5
 
     # They are tried again later, each time later, and the others go on.
     attempts = store.attempts
@@ -188,6 +196,32 @@ async def test_one_channel_keeps_no_other_from_its_notifications(tmp_path: Path)
         finally:
             await dispatcher.close()
         assert await scene.store.read_cursor("good") is not None
+
+
+@in_asyncio
+async def test_one_event_keeps_no_other_of_its_channel_from_being_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Dispatcher._made  # pyright: ignore[reportPrivateUsage]
+
+    async def failing(self: Dispatcher, line: Any, event: AuditEvent, seq: int) -> list[NewDelivery]:
+        if event.question_id == "bad":
+            raise ValueError("one of its fields is damaged")
+        return await made(self, line, event, seq)
+
+    monkeypatch.setattr(Dispatcher, "_made", failing)
+    async with memory_scene(tmp_path) as scene:
+        sender = WebhookSender("https://example.org/hook", ["s" * 32])
+        dispatcher = Dispatcher(scene.store, [Channel("hook", sender, begin="open")])
+        for id in ("bad", "good"):
+            await scene.store.create_promise(replace(question("r", id=id), run_id=None, n=None))
+        await seal_events(scene.store)
+        try:
+            await dispatcher.serve(scene.store)
+        finally:
+            await dispatcher.close()
+        listed = (await scene.store.list_deliveries(DeliveryFilter())).items
+        assert [each.question_id for each in listed] == ["good"]
 
 
 @in_asyncio

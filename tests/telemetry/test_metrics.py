@@ -35,6 +35,8 @@ LABELS = {
     "signoff_run_start_delay_seconds": {"workflow", "group"},
     "signoff_runs_taken_over": set[str](),
     "signoff_runs_set_aside": {"workflow", "group"},
+    "signoff_set_aside_items": {"job"},
+    "signoff_set_aside_failures": {"job"},
     "signoff_step_threads": {"state"},
     "signoff_step_thread_wait_seconds": {"group"},
     "signoff_runs_suspended": {"namespace", "group", "by"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,21 @@ def ready(server: Server) -> Iterable[Verdict]:
         yield failure(f"it cannot work: {_detail(response)}")
 
 
+def set_aside(server: Server) -> Iterable[Verdict]:
+    response = server.http.get("/metrics")
+    if not response.is_success:
+        yield skipped(f"its metrics are not to be had: {_detail(response)}")
+        return
+    counts = {job: float(count) for job, count in _SET_ASIDE.findall(response.text)}
+    failing = [f"{count:.0f} of job {job!r}" for job, count in counts.items() if count]
+    if failing:
+        yield warning(
+            f"items of periodic jobs fail and are tried again: {', '.join(failing)}; its log names them"
+        )
+    else:
+        yield ok("no item of a periodic job fails")
+
+
 def answers(server: Server) -> Iterable[Verdict]:
     taken: list[float] = []
     for _ in range(ANSWERS):
@@ -101,9 +117,12 @@ def clocks(server: Server) -> Iterable[Verdict]:
     yield clock(told - (sent_at + received_at) / 2, inexact, whose="the server's")
 
 
+_SET_ASIDE: Final = re.compile(r'^signoff_set_aside_items\{job="([^"]*)"\} (\S+)$', re.MULTILINE)
+
 CHECKS: Mapping[str, Check[Server]] = {
     "server": health,
     "ready": ready,
+    "periodic jobs": set_aside,
     "answers": answers,
     "clock": clocks,
     "worker key": key,

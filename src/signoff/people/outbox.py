@@ -25,6 +25,7 @@ from signoff.people.notices import Notice, details_of, url_of
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store
+from signoff.stores.limits import check_deliveries
 from signoff.stores.set_aside import may_pass, raise_outage
 from signoff.telemetry import DeliveryAttempted
 
@@ -135,7 +136,10 @@ class Dispatcher:
             links = await self._store.read_chain(after=line.cursor, limit=AT_ONCE)
             if not links:
                 return False
-            made = [new for seal, event in links if event for new in await self._made(line, event, seal.seq)]
+            made: list[NewDelivery] = []
+            for seal, event in links:
+                if event is not None:
+                    made += await self._made_if_readable(line, event, seal.seq)
             end = links[-1][0].seq
             line.cursor = end if await self._store.expand(name, line.cursor, end, made) else None
         return True
@@ -153,6 +157,24 @@ class Dispatcher:
             await self._store.expand(channel.name, None, end, [])
         began_at = await self._store.read_cursor(mark)
         return cursor, -1 if began_at is None else began_at
+
+    async def _made_if_readable(self, line: _Line, event: AuditEvent, seq: int) -> list[NewDelivery]:
+        """Return what a channel tells of an event: nothing of one that fails, which keeps no later one waiting."""
+        try:
+            made = await self._made(line, event, seq)
+            check_deliveries(line.channel.name, made)
+        except StoreError:
+            raise
+        except Exception as error:
+            log.error(
+                "channel %s tells nobody of event %s of question %s, which cannot be read: %s",
+                line.channel.name,
+                event.id,
+                event.question_id,
+                error,
+            )
+            return []
+        return made
 
     async def _made(self, line: _Line, event: AuditEvent, seq: int) -> list[NewDelivery]:
         """Return what a channel tells of an event."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
 from prometheus_client import REGISTRY
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -19,6 +19,7 @@ from signoff.errors import SignoffError
 from signoff.own_logs import own_logger
 from signoff.people.anchors.anchoring import Anchoring
 from signoff.records import Group, WorkerInfo
+from signoff.stores import set_aside
 from signoff.stores.base import Store
 
 log = own_logger("signoff.server")
@@ -119,6 +120,7 @@ class _Both(Collector):
     def collect(self) -> Generator[Metric]:
         yield from REGISTRY.collect()
         yield _of_threads()
+        yield from of_jobs()
         yield from self._more
 
 
@@ -134,6 +136,26 @@ def _of_threads() -> Metric:
     found.add_metric(("busy",), sum(pool.busy for pool in pools))
     found.add_metric(("waiting",), sum(pool.waiting for pool in pools))
     return found
+
+
+def of_jobs() -> Sequence[Metric]:
+    """Describe what periodic jobs of this process have set aside."""
+    items = GaugeMetricFamily(
+        "signoff_set_aside_items",
+        "Items of periodic jobs that failed and are tried again, such as a schedule or a question.",
+        labels=("job",),
+    )
+    failures = CounterMetricFamily(
+        "signoff_set_aside_failures", "How often items of periodic jobs have failed.", labels=("job",)
+    )
+    held, failed = Counter[str](), Counter[str]()
+    for job in set_aside.at_work():
+        held[job.noun] += len(job)
+        failed[job.noun] += job.failures
+    for noun in sorted(held):
+        items.add_metric((noun,), held[noun])
+        failures.add_metric((noun,), failed[noun])
+    return items, failures
 
 
 async def _takes_writes(store: Store) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
+from weakref import WeakSet
 
 from signoff.errors import MissingKey, StoreUnavailable
 from signoff.stores.base import Store
@@ -33,6 +35,10 @@ class Item(Protocol):
 
 T = TypeVar("T", bound=Item)
 
+_lock = threading.Lock()
+_at_work: WeakSet[SetAside] = WeakSet()
+"""Those of this process, for its metrics."""
+
 
 class SetAside:
     """Remembers which items of a job have failed, and when to try each again.
@@ -51,6 +57,19 @@ class SetAside:
         self._noun = noun
         self._log = log
         self._items: dict[Key, tuple[int, float]] = {}  # failures so far, and when to try again
+        self._failures = 0
+        with _lock:
+            _at_work.add(self)
+
+    @property
+    def noun(self) -> str:
+        """What an item is, such as ``schedule``."""
+        return self._noun
+
+    @property
+    def failures(self) -> int:
+        """How often an item has failed in all."""
+        return self._failures
 
     def __len__(self) -> int:
         return len(self._items)
@@ -111,6 +130,7 @@ class SetAside:
 
     async def _note(self, store: Store, key: Key, error: Exception) -> None:
         await raise_outage(store, error)
+        self._failures += 1
         failures = self._items.pop(key, (0, 0.0))[0] + 1
         pause = min(FIRST_SECONDS * 2 ** min(failures - 1, 20), LONGEST_SECONDS)
         self._items[key] = (failures, store.clock.now() + pause)
@@ -126,6 +146,12 @@ class SetAside:
                 pause,
                 error,
             )
+
+
+def at_work() -> list[SetAside]:
+    """Return what periodic jobs of this process remember of their items."""
+    with _lock:
+        return list(_at_work)
 
 
 async def raise_outage(store: Store, error: Exception) -> None:
