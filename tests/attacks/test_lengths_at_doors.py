@@ -13,8 +13,10 @@ from signoff import Context, Signoff
 from signoff.errors import InvalidValue, RegistrationError, SignoffError
 from signoff.names import LONGEST_ID_BYTES
 from signoff.records import NewSchedule
+from signoff.server import Server
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
+from signoff.stores.sqlite import SqliteStore
 from tests.postgres.databases import migrated_database
 from tests.server.conftest import app_in, serving
 from tests.support import OnThread, in_asyncio, new_app, running
@@ -73,6 +75,18 @@ async def test_a_parent_of_a_child_that_no_store_could_keep_fails_with_the_reaso
 async def test_a_parent_of_a_child_that_no_store_could_keep_fails_with_the_reason_on_postgres() -> None:
     with migrated_database() as url:
         await _parents_fail_with_the_reason(Signoff(PostgresStore(url)))
+
+
+@in_asyncio
+async def test_a_parent_of_a_child_that_no_store_could_keep_fails_with_the_reason_through_a_server(
+    tmp_path: Path,
+) -> None:
+    served = SqliteStore(tmp_path / "signoff.db")
+    try:
+        async with Server(served, port=0) as server:
+            await _parents_fail_with_the_reason(Signoff(RemoteStore(server.url)))
+    finally:
+        await served.close()
 
 
 @in_asyncio
