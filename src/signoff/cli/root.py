@@ -12,6 +12,7 @@ import click
 
 import signoff
 from signoff.cli.audit import audit
+from signoff.cli.compact import compact
 from signoff.cli.deliveries import deliveries
 from signoff.cli.doctor import doctor
 from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
@@ -118,6 +119,7 @@ for _command in (
     workers,
     workflows,
     prune,
+    compact,
     save,
     load,
     schedules,

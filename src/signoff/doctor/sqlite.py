@@ -14,7 +14,9 @@ from typing import Final
 from signoff.doctor.findings import Check, Verdict, failure, latency, ok, skipped, warning
 from signoff.doctor.work import LATE_SECONDS, time
 from signoff.stores import sqlite_inspection as inspection
+from signoff.stores.sqlite_log import WARN_BYTES
 from signoff.stores.sqlite_schema import connect, connect_to_look
+from signoff.stores.sqlite_space import space_of
 
 COMMITS: Final = 7
 BUSY_SECONDS: Final = 5.0
@@ -22,7 +24,7 @@ SLOW_COMMIT_SECONDS: Final = 0.05
 LOOK_SECONDS: Final = 2.0  # for damage
 LITTLE_BYTES: Final = 1 << 30
 TOO_LITTLE_BYTES: Final = 100 << 20
-LONG_LOG_BYTES: Final = 1 << 30
+MUCH_FREE_BYTES: Final = 256 << 20
 
 # Write-ahead logs need memory that all processes of one machine share.
 NETWORK = frozenset(
@@ -61,10 +63,27 @@ def journal(file: File) -> Iterable[Verdict]:
             f"journal_mode is {mode}, not wal: a server or worker sets it when it starts; start one"
         )
     length = inspection.log_bytes(file.path)
-    if length > LONG_LOG_BYTES:
+    if length > WARN_BYTES:
+        readers = inspection.readers(file.path)
+        names = ", ".join(f"{name} ({pid})" for pid, name in readers) or "none just now"
         yield warning(
-            f"the write-ahead log has grown to {length >> 20:,} MiB: some program reads in one transaction without end"
+            f"the write-ahead log has grown to {length >> 20:,} MiB, the database has "
+            f"{os.path.getsize(file.path) >> 20:,} MiB: some program reads from it without a pause or in one long "
+            f"transaction, so that it cannot be emptied. Processes that read: {names}. Have their transactions end, or "
+            "end them"
         )
+
+
+def space(file: File) -> Iterable[Verdict]:
+    with closing(connect_to_look(file.path)) as db:
+        found = space_of(db)
+    text = f"{found.free >> 20:,} of its {found.total >> 20:,} MiB are free"
+    if found.free < MUCH_FREE_BYTES or found.free * 2 < found.total:
+        yield ok(text)
+    elif found.can_be_given_back:
+        yield warning(f"{text}: signoff compact gives them back, beside work")
+    else:
+        yield warning(f"{text}: stop all that use it and run signoff compact --rebuild to give them back")
 
 
 def disk(file: File) -> Iterable[Verdict]:
@@ -143,6 +162,7 @@ FILE_CHECKS: Mapping[str, Check[File]] = {
     "disk": disk,
     "permissions": permissions,
     "journal": journal,
+    "space": space,
     "commits": commits,
     "integrity": integrity,
 }

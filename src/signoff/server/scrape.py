@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
@@ -21,6 +23,8 @@ from signoff.people.anchors.anchoring import Anchoring
 from signoff.records import Group, WorkerInfo
 from signoff.stores import set_aside
 from signoff.stores.base import Store
+from signoff.stores.encrypted import unwrapped
+from signoff.stores.sqlite import SqliteStore
 
 log = own_logger("signoff.server")
 
@@ -108,6 +112,7 @@ class Scrape:
             _up(await _takes_writes(store)),
             *_of_groups(store.namespace, groups),
             _of_workers(store.namespace, workers),
+            *_of_files(store),
         ]
 
 
@@ -165,6 +170,22 @@ async def _takes_writes(store: Store) -> bool:
         log.warning("the store takes no writes: %s", error)
         return False
     return True
+
+
+def _of_files(store: Store) -> Sequence[Metric]:
+    """Describe the files of an SQLite store."""
+    database = unwrapped(store)
+    if not isinstance(database, SqliteStore):
+        return ()
+    found = GaugeMetricFamily(
+        "signoff_store_file_bytes",
+        "Sizes of an SQLite store's files: the database, and its write-ahead log.",
+        labels=("file",),
+    )
+    for name, end in (("database", ""), ("log", "-wal")):
+        with contextlib.suppress(OSError):
+            found.add_metric((name,), os.path.getsize(f"{database.path}{end}"))
+    return (found,)
 
 
 def _up(is_up: bool) -> Metric:

@@ -59,7 +59,7 @@ class OpenFiles:
         self._loss: str | None = None  # what no moving back makes good
         self._looked_at = float("-inf")
 
-    def trouble(self, is_whole: Callable[[], bool], now: float) -> str | None:
+    def trouble(self, is_whole: Callable[[int, int], bool], now: float) -> str | None:
         """Return why a commit of just now may not last; None if nothing is known.
 
         It does not look again within ``LOOK_AFTER_SECONDS``: a commit just after the loss of a file is no more lost
@@ -84,15 +84,16 @@ class OpenFiles:
             and log.st_size >= self._log_size
         ):
             self._looked_at = now
+            self._size, self._log_size = found.st_size, log.st_size
             return None
         return self.look(is_whole)
 
-    def look(self, is_whole: Callable[[], bool]) -> str | None:
+    def look(self, is_whole: Callable[[int, int], bool]) -> str | None:
         """Look at all files, and return what is wrong with them.
 
         Args:
             is_whole: Asked if one of them has shrunk, as it does after ``VACUUM`` or a checkpoint that gives the log's
-                space back: whether the database has all its pages.
+                space back: whether the database has all its pages. It is given the sizes of the file and of the log.
         """
         if self._loss is not None:
             return self._loss
@@ -126,7 +127,9 @@ class OpenFiles:
             )
         if found.st_size < _SMALLEST:
             self._loss = f"its file was truncated to {found.st_size} bytes. Restore a backup, and {restart}"
-        elif (found.st_size < self._size or log_size < self._log_size) and not is_whole():
+        elif (found.st_size < self._size or log_size < self._log_size) and not is_whole(
+            found.st_size, log_size
+        ):
             self._loss = (
                 f"its file or its log was truncated while it was open. Restore a backup, and {restart}"
             )
@@ -136,6 +139,18 @@ class OpenFiles:
             return self._loss
         self._size, self._log_size = found.st_size, log_size
         return None
+
+    @property
+    def log_bytes(self) -> int:
+        """How long the log was at the last look."""
+        return self._log_size
+
+    def log_was_emptied(self) -> None:
+        """Take the log as it is: this process has emptied it itself."""
+        try:
+            self._log_size = os.stat(self._log).st_size
+        except OSError:  # the next look says so
+            self._log_size = 0
 
     @property
     def is_read_only(self) -> bool:

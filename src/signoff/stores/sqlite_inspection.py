@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import sqlite3
+import struct
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +15,11 @@ import psutil
 
 from signoff.stores.inspection import COUNTED_AT_MOST, NAMESPACES_AT_MOST, Indexes, Late
 from signoff.stores.sqlite_schema import migrations
+
+READ_LOCKS = range(124, 128)
+"""The bytes of the shared memory that readers of the log lock. A reader of the database alone locks the one before."""
+
+FLOCK = "hhqqi"  # struct flock, on Linux
 
 NEXT_NAMESPACE = "SELECT min(namespace) FROM runs WHERE namespace > ?"
 
@@ -94,6 +101,35 @@ def log_bytes(path: Path) -> int:
     """Return how long the write-ahead log is."""
     log = path.with_name(f"{path.name}-wal")
     return log.stat().st_size if log.exists() else 0
+
+
+def readers(path: Path) -> list[tuple[int, str]]:
+    """Return the processes, by id and name, that read from the write-ahead log now; none where that cannot be known.
+
+    This process must have no connection to the file: it would lose its locks.
+    """
+    if sys.platform != "linux":
+        return []
+    import fcntl
+
+    found: dict[int, str] = {}
+    try:
+        with open(f"{path}-shm", "rb") as index:
+            for place in READ_LOCKS:
+                asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+                kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(index, fcntl.F_GETLK, asked))
+                if kind != fcntl.F_UNLCK and pid > 0:
+                    found[pid] = _name_of(pid)
+    except OSError:
+        return []
+    return sorted(found.items())
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return "unknown"
 
 
 def file_system(path: Path) -> str | None:

@@ -44,7 +44,7 @@ SETTINGS = (
 
 
 def path_of(address: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of the file that ``address`` names.
+    """Return the absolute path of the file that ``address`` names, or that the link leads to which it names.
 
     Args:
         address: A path, ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
@@ -66,7 +66,9 @@ def path_of(address: str | os.PathLike[str]) -> Path:
         text = rest[1:]
     if text == ":memory:" or text.startswith("file:") or not text:
         raise InvalidValue("store", f"{os.fspath(address)!r} is not a file; durable work needs one")
-    return Path(text).absolute()
+    path = Path(text).absolute()
+    # SQLite keeps the log where a link leads, not beside the link.
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def connect(path: Path, *, busy_seconds: float, creates: bool = False) -> sqlite3.Connection:
@@ -131,6 +133,7 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
     except sqlite3.Error as error:
         raise translate(error, location) from error
     try:
+        _let_shrink(connection, busy_seconds)
         _patiently(busy_seconds, lambda: connection.execute("PRAGMA journal_mode = WAL"))
         applied = _patiently(busy_seconds, lambda: _migrate(connection, location))
         _patiently(busy_seconds, lambda: _try_to_write(connection))
@@ -139,6 +142,20 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
     finally:
         connection.close()
     return applied
+
+
+def _let_shrink(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Have a file that has nothing in it yet be one that can shrink beside work; later that takes a ``VACUUM``."""
+    if _number(connection, "page_count"):
+        return
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    except sqlite3.OperationalError as error:
+        if not is_busy(error):
+            raise  # else another process creates it just now, and has done so
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(busy_seconds * 1000)}")
 
 
 def version_of(path: Path, location: str) -> int:

@@ -14,6 +14,7 @@ from signoff.clock import Clock
 from signoff.errors import StoreError, StoreMoved
 from signoff.own_logs import own_logger
 from signoff.stores.sqlite_file import OpenFiles
+from signoff.stores.sqlite_log import LogLimit
 from signoff.stores.sqlite_schema import connect, is_busy, is_busy_or_interrupted, reserve_log, translate
 from signoff.stores.touched import Touched
 from signoff.stores.turns import Operation
@@ -139,14 +140,31 @@ class Committer:
         self.files = OpenFiles(self._path)
         connection.execute("PRAGMA busy_timeout = 0")  # from now on the caller decides how to wait
 
-    def is_whole(self) -> bool:
-        """Whether the database has all its pages, for a connection that has none in its memory. Takes 2 s at most."""
+    def is_whole(self, size: int, log_size: int) -> bool:
+        """Whether the database has all its pages. Takes 2 s at most, and no time where space was given back in order.
+
+        Args:
+            size: The file's, in bytes.
+            log_size: The log's.
+        """
+        if self._fits(size, log_size):
+            return True
         try:
             with closing(connect(self._path, busy_seconds=1.0)) as connection:
                 connection.set_progress_handler(self._give_up_after(CHECK_SECONDS), 10_000)
                 return connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
         except sqlite3.Error as error:
             return is_busy_or_interrupted(error)
+
+    def _fits(self, size: int, log_size: int) -> bool:
+        """Whether the files are as long as SQLite's shared memory says that they must be."""
+        try:
+            (pages,) = self.db.execute("PRAGMA page_count").fetchone()
+            (bytes_each,) = self.db.execute("PRAGMA page_size").fetchone()
+            (_, frames, _) = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error:
+            return False
+        return pages * bytes_each <= size and (frames == 0 or 32 + frames * (24 + bytes_each) <= log_size)
 
     def explain(self, error: sqlite3.Error) -> StoreError:
         """Return what an error means that a connection to the file has met: that the file is lost, if it is."""
@@ -174,6 +192,22 @@ class Committer:
                 return False
             log.info("store %s: its write-ahead log grows as it is used: %s", self._location, error)
         return True
+
+    def empty_log(self, limit: LogLimit) -> bool:
+        """Empty the write-ahead log by force, or leave it for a later attempt. Returns whether it is empty."""
+        began = time.monotonic()
+        length = self.files.log_bytes
+        try:
+            is_empty = limit.empty(self.db, length)
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                log.warning("store %s: its write-ahead log cannot be emptied: %s", self._location, error)
+            is_empty = False
+        if is_empty:
+            self.files.log_was_emptied()
+        now = time.monotonic()
+        limit.note(is_empty=is_empty, length=length, took=now - began, now=now)
+        return is_empty
 
     def _try(self, batch: Sequence[Work[Any]]) -> Transaction:
         self.db.execute("BEGIN IMMEDIATE")

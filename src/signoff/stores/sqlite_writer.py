@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from signoff.errors import StoreError, StoreMoved, StoreReadOnly, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.stores.bell import Bell
+from signoff.stores.sqlite_log import LogLimit
 from signoff.stores.sqlite_schema import is_busy
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction, Work
 from signoff.stores.turns import Turns, tell, tell_here
@@ -81,6 +82,7 @@ class Writer:
         self._reporting = threading.Lock()
         self._looked_at_files = 0.0
         self._has_reserved = False
+        self._log_limit = LogLimit(location)
         self._data_version = committer.first_data_version
         self._looked_at = time.monotonic()
         self._disturbed_at = self._looked_at - 60.0
@@ -215,6 +217,13 @@ class Writer:
                 self._look_abroad()
             if self._looked_at - self._looked_at_files >= LOOK_AT_FILES:
                 self._look_at_files()
+            if self._log_limit.is_due(self._committer.files.log_bytes, time.monotonic()):
+                self._empty_log()
+
+    def _empty_log(self) -> None:
+        with self._lock:
+            if not self._closing and self._moved is None:
+                self._has_reserved &= not self._committer.empty_log(self._log_limit)
 
     def _commit_waiting(self) -> None:
         batch: list[Work[Any]] = []
