@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -33,7 +34,8 @@ def raise_handle_limit() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
         if wanted > (handle_limit() or wanted):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            with contextlib.suppress(OSError, ValueError):  # some systems state no true hard limit
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def connection_limit() -> int | None:
@@ -51,12 +53,11 @@ def check_handles(location: str) -> None:
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
-        if error.errno not in _EXHAUSTED:
-            raise
-        limit = handle_limit()
-        raise StoreUnavailable(
-            location, f"this process has no file handle left (of {limit}): raise the limit, as by ulimit -n"
-        ) from None
+        reason = f"this process cannot open a file: {error}"
+        if error.errno in _EXHAUSTED:
+            limit = handle_limit()
+            reason = f"this process has no file handle left (of {limit}): raise the limit, as by ulimit -n"
+        raise StoreUnavailable(location, reason) from None
 
 
 def check_threads(location: str) -> None:

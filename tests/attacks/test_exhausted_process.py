@@ -186,6 +186,15 @@ async def test_clients_hold_no_more_connections_than_fit(
         assert refusal.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after" in refusal
         writer.close()
+        # A client that sends a body gets the refusal, too, and no reset.
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(
+            b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
+        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await writer.drain()
+            assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+        writer.close()
         opened.pop()[1].close()
         async with (
             httpx.AsyncClient(base_url=server.url, trust_env=False) as http,
@@ -222,6 +231,25 @@ def test_a_program_of_ours_raises_its_limit(
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: made.append(limits))
     process_limits.raise_handle_limit()
     assert made == ([] if expected is None else [(expected, hard)])
+
+
+@in_asyncio
+async def test_servers_of_one_loop_leave_its_exception_handler_as_it_was(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    seen = list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, context: seen.append(context))
+    mine = loop.get_exception_handler()
+    (tmp_path / "second").mkdir()
+    first, second = serving(tmp_path), serving(tmp_path / "second")
+    await first.__aenter__()
+    await second.__aenter__()
+    loop.call_exception_handler({"message": "of the program"})
+    loop.call_exception_handler({"message": "socket.accept() out of system resource"})
+    assert [context["message"] for context in seen] == ["of the program"]
+    await first.__aexit__(None, None, None)  # in the order in which they began
+    await second.__aexit__(None, None, None)
+    assert loop.get_exception_handler() is mine
+    loop.set_exception_handler(None)
 
 
 # Connections to the database

@@ -180,7 +180,7 @@ async def test_a_step_that_gets_no_thread_waits_for_another_one_and_runs_once(
                 return system.refused > 2
 
             await comes(refused)
-        assert "the system has no thread left: 1 plain steps wait" in caplog.text
+        assert "the system has no thread left: 1 plain steps wait for a thread" in caplog.text
         assert "step 'hang'" in caplog.text
         let_go.set()
         assert await run.result(60) == "paid"
@@ -240,3 +240,58 @@ async def test_work_that_the_executor_refuses_never_runs(system: Threads) -> Non
     assert ran == ["third"]
     assert pool.waiting == 0
     pool.shutdown()
+
+
+@in_asyncio
+async def test_after_a_shortage_the_pool_has_all_its_threads(system: Threads) -> None:
+    """Python 3.11's executor would count each work that it could start no thread for as a thread that is idle."""
+    pool, let_go, hung = threads.StepThreads(4), threading.Event(), list[int]()
+
+    def hang(n: int) -> None:
+        hung.append(n)
+        let_go.wait(60)
+
+    system.refusal = threads.NO_THREAD
+    runs = [pool.run_step(f"step {n}", lambda: None, None, lambda _: None) for n in range(20)]
+    while system.refused < 40:
+        await asyncio.sleep(0.005)
+    system.refusal = None
+    async with asyncio.timeout(60):
+        await asyncio.gather(*runs)
+        holding = [pool.run_step(f"step {n}", lambda n=n: hang(n), None, lambda _: None) for n in range(4)]
+        while len(hung) < 4:
+            await asyncio.sleep(0.005)
+    let_go.set()
+    await asyncio.gather(*holding)
+    pool.shutdown()
+
+
+@in_asyncio
+async def test_a_shortage_piles_nothing_up(system: Threads) -> None:
+    """However long it lasts, one timer looks whether it is over, and not one for each step that waits."""
+    pool = threads.StepThreads(4)
+    system.refusal = threads.NO_THREAD
+    runs = [pool.run_step(f"step {n}", lambda: None, None, lambda _: None) for n in range(100)]
+    begun = system.refused
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert begun == 100
+    assert system.refused <= begun + 21
+    for run in runs:
+        run.cancel()
+    await asyncio.sleep(0.05)
+    refused = system.refused
+    await asyncio.sleep(0.05)
+    assert system.refused == refused, "nobody waits any more"
+    assert pool.waiting == 0
+    pool.shutdown()
+
+
+@in_asyncio
+async def test_steps_that_wait_end_with_the_pool(system: Threads) -> None:
+    pool = threads.StepThreads(4)
+    system.refusal = threads.NO_THREAD
+    run = pool.run_step("step", lambda: None, None, lambda _: None)
+    pool.shutdown(cancel_futures=True)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.shield(run), 60)

@@ -173,11 +173,12 @@ async def soak(run: Soak, url: str, keys: tuple[str, str, str], seconds: float, 
     stop = asyncio.Event()
     playing = [asyncio.create_task(each.play(stop)) for each in innocents]
     schedule = {"id": "ticks", "workflow": "tick", "cron": "* * * * *"}
+    scheduled_at = time.time()
     async with httpx.AsyncClient(
         base_url=url, headers={"authorization": f"Bearer {innocent_key}"}, trust_env=False, timeout=30
     ) as http:
         (await http.post("/v1/schedules", json=schedule)).raise_for_status()
-    began_at, scheduled_at = time.monotonic(), time.time()
+    began_at = time.monotonic()
     await _wait(run, seconds * QUIET_PART)
     loud_at = time.monotonic()
     playing += [asyncio.create_task(each.play(stop)) for each in hostiles]

@@ -37,10 +37,12 @@ class _Place:
 
     Attributes:
         future: The step's.
+        work: What a thread calls.
         outcome: Where the outcome goes if the executor returned no future, though it has queued the work.
     """
 
     future: asyncio.Future[Any] | None = None
+    work: Callable[[], Any] | None = None
     outcome: Future[Any] | None = None
 
     @property
@@ -49,7 +51,7 @@ class _Place:
         return self.future is not None and self.future.done()
 
 
-class StepThreads(ThreadPoolExecutor):
+class StepThreads:
     """A pool of threads that knows what runs in it, for how long, and how much waits for a thread.
 
     Args:
@@ -60,9 +62,11 @@ class StepThreads(ThreadPoolExecutor):
     """
 
     def __init__(self, count: int) -> None:
-        super().__init__(count, thread_name_prefix="signoff step")
         self.count = count
-        self._counting = threading.Lock()
+        self._pool = self._new_pool()
+        self._former: list[ThreadPoolExecutor] = []
+        self._starting: asyncio.TimerHandle | None = None
+        self._counting = threading.RLock()  # the executor of a simulated loop runs work where it is submitted
         self._running: dict[int, tuple[str, float]] = {}  # by thread: what it does, and since when
         self._queue: dict[_Place, None] = {}
         self._warned_at = float("-inf")
@@ -71,7 +75,16 @@ class StepThreads(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Begin nothing any more. See ``ThreadPoolExecutor.shutdown``."""
         _at_work.discard(self)
-        super().shutdown(wait, cancel_futures=cancel_futures)
+        if cancel_futures:
+            with self._counting:
+                for place in self._starved():
+                    if place.outcome is not None:
+                        place.outcome.cancel()
+        for pool in (*self._former, self._pool):
+            pool.shutdown(wait, cancel_futures=cancel_futures)
+
+    def _new_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.count, thread_name_prefix="signoff step")
 
     @property
     def busy(self) -> int:
@@ -119,7 +132,9 @@ class StepThreads(ThreadPoolExecutor):
 
         def work() -> T | None:
             with self._counting:
-                self._queue.pop(place, None)
+                if place not in self._queue:
+                    return None  # it was withdrawn, or has begun in another pool's thread
+                del self._queue[place]
                 if place.outcome is not None and not place.outcome.set_running_or_notify_cancel():
                     return None
                 self._running[threading.get_ident()] = (what, time.monotonic())
@@ -132,44 +147,61 @@ class StepThreads(ThreadPoolExecutor):
             return None
 
         with self._counting:  # so that nothing begins before its place is complete
+            place.work = work
             self._queue[place] = None
             has_to_wait = self._is_full()
             if has_to_wait:
                 self._warn()
             try:
-                place.future = loop.run_in_executor(self, work)
-            except RuntimeError as error:
+                place.future = loop.run_in_executor(self._pool, work)
+            except (RuntimeError, MemoryError) as error:
                 has_to_wait = True
                 place.future = self._wait_for_thread(loop, place, error)
         return place.future
 
     def _wait_for_thread(
-        self, loop: asyncio.AbstractEventLoop, place: _Place, error: RuntimeError
+        self, loop: asyncio.AbstractEventLoop, place: _Place, error: Exception
     ) -> asyncio.Future[Any]:
         """Return the future of work that is queued, though no thread could be started for it.
 
         Raises:
             RuntimeError: The pool begins nothing any more. The work is withdrawn.
         """
-        place.outcome = Future()
-        if str(error) != NO_THREAD:
-            place.outcome.cancel()
-            self._queue.pop(place, None)
+        if not _is_shortage(error):
+            del self._queue[place]
             raise error
+        place.outcome = Future()
         self._warn("the system has no thread left")
-        loop.call_later(START_AGAIN_SECONDS, self._start_thread, loop, place)
+        self._start_later(loop)
         return asyncio.wrap_future(place.outcome, loop=loop)
 
-    def _start_thread(self, loop: asyncio.AbstractEventLoop, place: _Place) -> None:
-        """Try again to start a thread, as long as a step may wait for one with no other thread to take it."""
-        if place not in self._queue or place.is_given_up:
-            return
-        try:
-            self.submit(_nothing)
-        except RuntimeError as error:
-            if str(error) != NO_THREAD:
+    def _starved(self) -> list[_Place]:
+        """Return the places that no thread could be started for, and that still wait for one."""
+        return [each for each in self._queue if each.outcome is not None and not each.is_given_up]
+
+    def _start_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._starting is None:
+            self._starting = loop.call_later(START_AGAIN_SECONDS, self._start, loop)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have starved steps go on if the system has threads again."""
+        with self._counting:
+            self._starting = None
+            starved = self._starved()
+            if not starved or self not in _at_work:
                 return
-        loop.call_later(START_AGAIN_SECONDS, self._start_thread, loop, place)
+            try:
+                threading.Thread(target=_nothing, name="signoff step probe").start()
+                # CPython 3.11's executor counts each work that it started no thread for as an idle thread, for good.
+                self._former.append(self._pool)
+                self._pool.shutdown(wait=False)
+                self._pool = self._new_pool()
+                for place in starved:
+                    if place.work is not None:
+                        self._pool.submit(place.work)
+            except (RuntimeError, MemoryError) as error:
+                if _is_shortage(error):
+                    self._start_later(loop)
 
     def _is_full(self) -> bool:
         """Whether a step waits for a thread. Forgets those that were cancelled: callbacks would take longer.
@@ -203,9 +235,8 @@ class StepThreads(ThreadPoolExecutor):
         shown = "; ".join(f"{what} for {now - since:.0f} s" for what, since in oldest)
         shown = shown or "none has begun"
         if cause:
-            log.warning(
-                "%s: %d plain steps wait for one. Longest running: %s", cause, len(self._queue), shown
-            )
+            waiting = sum(not place.is_given_up for place in self._queue)
+            log.warning("%s: %d plain steps wait for a thread. Longest running: %s", cause, waiting, shown)
             return
         log.warning(
             "all %d threads for plain steps are taken, and %d steps wait for one. Longest running: %s. "
@@ -216,5 +247,9 @@ class StepThreads(ThreadPoolExecutor):
         )
 
 
-def _nothing() -> None:
-    """Run by a thread that was started for work which is queued already."""
+def _is_shortage(error: Exception) -> bool:
+    """Whether a thread could not be started for want of resources."""
+    return isinstance(error, MemoryError) or str(error) == NO_THREAD
+
+
+def _nothing() -> None: ...

@@ -8,7 +8,6 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.people.callbacks import SECRET
-from signoff.people.links import PATH as LINKS_PATH
 from signoff.server.actors import ANYBODY, Actor
 from signoff.server.rights import Role, path_of
 
@@ -20,12 +19,22 @@ _PREFIX: Final = b"sgc_"
 _BEGUN: Final = re.compile(rb"(s|sg|sgc|sgc_[A-Za-z0-9_-]*)\Z")
 """The end of a part of a body in which a secret may have begun."""
 
+_LENGTH: Final = 47
+"""Bytes of a secret. One that begins further from the end of a part is complete."""
+
+_OF_QUESTIONS: Final = ("/v1/questions", "/v1/resume-tokens")
+"""Paths of what people decide on, which they see as it is."""
+
+_OF_CHAIN: Final = ("/v1/audit/chain", "/v1/audit/export")
+"""Paths of the audit trail whose events are compared with their hashes."""
+
 
 class CallbackSecrets:
     """Replaces the secret of each callback address in a response by asterisks, wherever it stands.
 
-    A workflow may pass such an address on as an argument, a result or a question's metadata, so no field is known to
-    be free of one. The length of the body does not change.
+    A workflow may pass such an address on as an argument or a result, so no field is known to be free of one. The
+    length of the body does not change. What people decide on is shown to them as it is: an edit of masked text would
+    write the asterisks.
 
     Args:
         app: The next ASGI app. The request's actor is known by then.
@@ -45,8 +54,10 @@ class CallbackSecrets:
             if message["type"] == "http.response.body":
                 body = held + message.get("body", b"")
                 held = b""
-                if message.get("more_body", False) and (begun := _BEGUN.search(body)) is not None:
-                    body, held = body[: begun.start()], body[begun.start() :]
+                begun = _BEGUN.search(body[-_LENGTH:]) if message.get("more_body", False) else None
+                if begun is not None:
+                    cut = len(body) - len(begun[0])
+                    body, held = body[:cut], body[cut:]
                 message = {**message, "body": _hidden(body)}
             await send(message)
 
@@ -61,6 +72,10 @@ def _hidden(body: bytes) -> bytes:
 
 def _may_see(scope: Scope) -> bool:
     actor: Actor = scope.get("signoff.actor", ANYBODY)
-    if actor.person is None:  # a server without sign-in, or a route that needs none
-        return not path_of(scope).startswith(f"{LINKS_PATH}/")
-    return not MAY_ANSWER.isdisjoint(actor.person.roles)
+    if actor.person is None or not MAY_ANSWER.isdisjoint(actor.person.roles):
+        return (
+            True  # a server without sign-in, a route that needs none such as an answer link's, or an operator
+        )
+    path = path_of(scope)
+    decides = Role.RESPONDER.value in actor.person.roles and path.startswith(_OF_QUESTIONS)
+    return decides or path.startswith(_OF_CHAIN)

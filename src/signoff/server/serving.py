@@ -78,15 +78,16 @@ class Serving(uvicorn.Server):
         await self.task
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._accept_errors = AcceptErrors()
         await super().startup(sockets)
+        self._accept_errors = AcceptErrors.begin()
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()
         await super().shutdown(sockets)
         if self._accept_errors is not None:
-            self._accept_errors.close()
+            self._accept_errors.end()
+            self._accept_errors = None
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
