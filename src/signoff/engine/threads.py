@@ -37,7 +37,7 @@ class _Place:
 
     Attributes:
         future: The step's.
-        work: What a thread calls.
+        work: What a thread calls, if it is to be submitted again. It refers to the place until it is called.
         outcome: Where the outcome goes if the executor returned no future, though it has queued the work.
     """
 
@@ -132,6 +132,7 @@ class StepThreads:
 
         def work() -> T | None:
             with self._counting:
+                place.work = None
                 if place not in self._queue:
                     return None  # it was withdrawn, or has begun in another pool's thread
                 del self._queue[place]
@@ -147,7 +148,6 @@ class StepThreads:
             return None
 
         with self._counting:  # so that nothing begins before its place is complete
-            place.work = work
             self._queue[place] = None
             has_to_wait = self._is_full()
             if has_to_wait:
@@ -156,11 +156,11 @@ class StepThreads:
                 place.future = loop.run_in_executor(self._pool, work)
             except (RuntimeError, MemoryError) as error:
                 has_to_wait = True
-                place.future = self._wait_for_thread(loop, place, error)
+                place.future = self._wait_for_thread(loop, place, work, error)
         return place.future
 
     def _wait_for_thread(
-        self, loop: asyncio.AbstractEventLoop, place: _Place, error: Exception
+        self, loop: asyncio.AbstractEventLoop, place: _Place, work: Callable[[], Any], error: Exception
     ) -> asyncio.Future[Any]:
         """Return the future of work that is queued, though no thread could be started for it.
 
@@ -170,7 +170,7 @@ class StepThreads:
         if not _is_shortage(error):
             del self._queue[place]
             raise error
-        place.outcome = Future()
+        place.work, place.outcome = work, Future()
         self._warn("the system has no thread left")
         self._start_later(loop)
         return asyncio.wrap_future(place.outcome, loop=loop)
