@@ -51,7 +51,9 @@ async def deployed(folder: Path) -> Signoff:
 async def test_each_run_goes_on_with_its_own_version(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.engine.others.AVOIDS_SECONDS", 0.05)
+    monkeypatch.setattr(
+        "signoff.engine.others.AVOIDS_SECONDS", 0.5
+    )  # times three, for the other worker to come to it
     monkeypatch.setattr("signoff.engine.driver.LEFT_SECONDS", 0.01)
     async with store_of(kind, tmp_path) as make:
         for number, version in enumerate(("1", "2"), 1):
