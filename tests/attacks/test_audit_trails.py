@@ -258,12 +258,9 @@ def test_a_trail_that_was_cut_off_with_the_anchors_marks_is_found_by_the_file(
     assert "ends at event 4, and had event 9" in found.verdict.problems[0]
 
 
-@pytest.mark.parametrize("change", ["cut", "emptied", "removed", "another"])
-def test_an_anchor_that_lost_its_end_is_found_by_the_marks_in_the_database(
-    tmp_path: Path, change: str
-) -> None:
-    address, file = f"sqlite:///{tmp_path}/signoff.db", tmp_path / "audit.anchor"
-    anchors = file_in(tmp_path)
+def anchored_thrice(folder: Path) -> tuple[str, Path, Anchors]:
+    """Make a trail of nine events, anchored after each third. Returns the store's address, the file and its anchors."""
+    address, anchors = f"sqlite:///{folder}/signoff.db", file_in(folder)
 
     async def begin(store: Store) -> None:
         for name in "abc":
@@ -271,6 +268,14 @@ def test_an_anchor_that_lost_its_end_is_found_by_the_marks_in_the_database(
             await anchor(store, anchors)
 
     on_store(address, begin)
+    return address, folder / "audit.anchor", anchors
+
+
+@pytest.mark.parametrize("change", ["cut", "emptied", "removed", "another"])
+def test_an_anchor_that_lost_its_end_is_found_by_the_marks_in_the_database(
+    tmp_path: Path, change: str
+) -> None:
+    address, file, anchors = anchored_thrice(tmp_path)
     lines = file.read_text().splitlines(keepends=True)
     assert len(lines) == 3
     match change:
@@ -287,15 +292,7 @@ def test_an_anchor_that_lost_its_end_is_found_by_the_marks_in_the_database(
 
 
 def test_a_line_of_the_anchor_that_was_edited_contradicts_the_trail_or_is_counted(tmp_path: Path) -> None:
-    address, file = f"sqlite:///{tmp_path}/signoff.db", tmp_path / "audit.anchor"
-    anchors = file_in(tmp_path)
-
-    async def begin(store: Store) -> None:
-        for name in "abc":
-            await add(store, 3, name)
-            await anchor(store, anchors)
-
-    on_store(address, begin)
+    address, file, anchors = anchored_thrice(tmp_path)
     whole = file.read_text()
     [first, *_] = whole.splitlines()
     checkpoint = read_checkpoint(json.loads(first)["note"])

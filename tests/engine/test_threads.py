@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 
 import pytest
 
@@ -114,7 +115,7 @@ async def test_many_steps_that_wait_for_a_thread_do_not_look_at_each_other(
     await asyncio.sleep(0.01)  # the cancelled ones are withdrawn by callbacks
     goes_on.set()
     await asyncio.gather(*begun, return_exceptions=True)
-    pool.shutdown()
+    pool.close()
     assert len(waited) == 201
     assert len(looks) < 5 * len(begun)
 
@@ -202,7 +203,7 @@ async def test_steps_go_on_as_soon_as_there_is_a_thread(system: Threads) -> None
         assert await asyncio.gather(*runs[:3], runs[4]) == [0, 1, 2, 4]
     assert len(waits) == 4
     assert (pool.busy, pool.waiting) == (0, 0)
-    pool.shutdown()
+    pool.close()
 
 
 @in_asyncio
@@ -217,7 +218,7 @@ async def test_the_error_of_a_step_that_waited_is_its_own(system: Threads) -> No
     system.refusal = None
     with pytest.raises(ValueError, match="no stock"):
         await asyncio.wait_for(run, 60)
-    pool.shutdown()
+    pool.close()
 
 
 @in_asyncio
@@ -239,7 +240,7 @@ async def test_work_that_the_executor_refuses_never_runs(system: Threads) -> Non
     await asyncio.wait_for(pool.run_step("third", lambda: ran.append("third"), None, lambda _: None), 60)
     assert ran == ["third"]
     assert pool.waiting == 0
-    pool.shutdown()
+    pool.close()
 
 
 @in_asyncio
@@ -263,7 +264,7 @@ async def test_after_a_shortage_the_pool_has_all_its_threads(system: Threads) ->
             await asyncio.sleep(0.005)
     let_go.set()
     await asyncio.gather(*holding)
-    pool.shutdown()
+    pool.close()
 
 
 @in_asyncio
@@ -272,11 +273,11 @@ async def test_a_shortage_piles_nothing_up(system: Threads) -> None:
     pool = threads.StepThreads(4)
     system.refusal = threads.NO_THREAD
     runs = [pool.run_step(f"step {n}", lambda: None, None, lambda _: None) for n in range(100)]
-    begun = system.refused
-    for _ in range(20):
-        await asyncio.sleep(0.01)
+    begun, began_at = system.refused, time.monotonic()
+    await asyncio.sleep(0.2)
+    looks = (time.monotonic() - began_at) / threads.START_AGAIN_SECONDS
     assert begun == 100
-    assert system.refused <= begun + 21
+    assert system.refused <= begun + looks + 1
     for run in runs:
         run.cancel()
     await asyncio.sleep(0.05)
@@ -284,7 +285,7 @@ async def test_a_shortage_piles_nothing_up(system: Threads) -> None:
     await asyncio.sleep(0.05)
     assert system.refused == refused, "nobody waits any more"
     assert pool.waiting == 0
-    pool.shutdown()
+    pool.close()
 
 
 @in_asyncio
@@ -292,6 +293,6 @@ async def test_steps_that_wait_end_with_the_pool(system: Threads) -> None:
     pool = threads.StepThreads(4)
     system.refusal = threads.NO_THREAD
     run = pool.run_step("step", lambda: None, None, lambda _: None)
-    pool.shutdown(cancel_futures=True)
+    pool.close()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asyncio.shield(run), 60)

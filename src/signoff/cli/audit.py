@@ -211,7 +211,7 @@ def _look_of(look: Look) -> dict[str, Any]:
 @audit.command("restart")
 @click.option("--namespace", default="default", show_default=True, help="Whose trail.")
 @click.option(
-    "--reason", required=True, help="Why, for whoever reads the anchors, such as: backup of May 1 restored."
+    "--reason", required=True, help="The reason that the anchors record, such as: backup of May 1 restored."
 )
 @click.option("--store", metavar="URL", help="The database. [env: SIGNOFF_STORE]")
 @json_option

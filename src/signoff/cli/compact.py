@@ -28,7 +28,7 @@ from signoff.stores.sqlite_space import give_back, rebuild
 def compact(store: str | None, rebuilds: bool, out: Output) -> None:
     """Give the space that pruning has freed in an SQLite file back to the file system.
 
-    It runs beside servers and workers, whose commits wait for some 20 ms at a time. A file that an earlier version made
+    It runs beside servers and workers, whose commits wait, mostly some 20 ms. A file that an earlier version made
     needs --rebuild once.
     """
     address = store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE

@@ -64,7 +64,6 @@ class StepThreads:
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool = self._new_pool()
-        self._former: list[ThreadPoolExecutor] = []
         self._starting: asyncio.TimerHandle | None = None
         self._counting = threading.RLock()  # the executor of a simulated loop runs work where it is submitted
         self._running: dict[int, tuple[str, float]] = {}  # by thread: what it does, and since when
@@ -72,16 +71,14 @@ class StepThreads:
         self._warned_at = float("-inf")
         _at_work.add(self)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Begin nothing any more. See ``ThreadPoolExecutor.shutdown``."""
+    def close(self) -> None:
+        """Begin nothing any more and cancel what waits. Functions that run go on."""
         _at_work.discard(self)
-        if cancel_futures:
-            with self._counting:
-                for place in self._starved():
-                    if place.outcome is not None:
-                        place.outcome.cancel()
-        for pool in (*self._former, self._pool):
-            pool.shutdown(wait, cancel_futures=cancel_futures)
+        with self._counting:
+            for place in self._starved():
+                if place.outcome is not None:
+                    place.outcome.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _new_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.count, thread_name_prefix="signoff step")
@@ -193,8 +190,7 @@ class StepThreads:
             try:
                 threading.Thread(target=_nothing, name="signoff step probe").start()
                 # CPython 3.11's executor counts each work that it started no thread for as an idle thread, for good.
-                self._former.append(self._pool)
-                self._pool.shutdown(wait=False)
+                self._pool.shutdown(wait=False)  # its threads end once they have run what is queued
                 self._pool = self._new_pool()
                 for place in starved:
                     if place.work is not None:

@@ -551,7 +551,7 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await keeper.stop()
         self.evict()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         try:
             await self.store.release(self.info.id, dead=lost_by is not None)
         except StoreUnavailable as trouble:

@@ -109,7 +109,7 @@ async def bring_up_to_date(store: Store, question: Promise) -> Promise:
 
 
 async def _brought_up_if_readable(store: Store, question: Promise) -> Promise:
-    """Do what time has brought, unless nobody can read what that is: such a question is there to be withdrawn."""
+    """Apply what is due to a question. An unreadable one is left for an operator to withdraw."""
     try:
         return await bring_up_to_date(store, question)
     except UnreadableRecord:

@@ -167,7 +167,7 @@ class Dispatcher:
             raise
         except Exception as error:
             log.error(
-                "channel %s tells nobody of event %s of question %s, which cannot be read: %s",
+                "channel %s left out event %s of question %s, which cannot be read: %s",
                 line.channel.name,
                 event.id,
                 event.question_id,

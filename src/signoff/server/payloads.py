@@ -172,7 +172,7 @@ def _check_promise(path: str, new: NewPromise | Promise) -> None:
     except UnreadableRecord as error:
         raise InvalidValue(*_within(path, error.reason)) from None
     except QuestionTooNew:
-        return  # a worker of a newer version has asked it: whoever reads it is of that version
+        return  # written by a worker of a newer version, whose readers check it
     wrong = schema_problem(question.answer_schema)
     if wrong is not None:
         raise InvalidValue(f"{path}.data.answer_schema", wrong)

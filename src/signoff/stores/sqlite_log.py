@@ -1,6 +1,6 @@
 """How long SQLite's write-ahead log may become, and emptying it where SQLite itself does not come to it.
 
-SQLite begins the log anew when all of it is in the database and nobody reads from it. Programs outside whose reads
+SQLite restarts the log once all of it is in the database and no reader uses it. Programs outside whose reads
 overlap keep it from that for as long as they go on, while each commit makes the log longer. Then it is emptied
 by force: commits wait until those have read to their end who read now. That wait is short while the log is small,
 and rare.

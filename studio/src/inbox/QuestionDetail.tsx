@@ -10,6 +10,7 @@ import { useMe } from "../shell/me";
 import { mayRespond, seesRuns } from "../shell/rights";
 import { visible } from "../shell/visible";
 import { Deadline, Since } from "../time/Times";
+import { Asked } from "./Asked";
 import { AnswerForm, type AnswerProps } from "./AnswerForm";
 import { Assignment } from "./Assignment";
 import { Conversation, conversationOf, withoutConversation } from "./Conversation";
@@ -74,17 +75,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
         {visible(data.text)}
       </h2>
       <p className="facts">
-        {question.run_id !== undefined && (
-          <span>
-            Run{" "}
-            <Link to="/runs/$id" params={{ id: question.run_id }}>
-              {question.run_id}
-            </Link>
-          </span>
-        )}
-        <span>
-          asked <Since at={askedAt(question)} />
-        </span>
+        <Asked run={question.run_id} at={askedAt(question)} />
         {isOpen && deadline !== undefined && <Deadline at={deadline} />}
         {isOpen && data.policy?.timeout_answer !== undefined && <span>which then counts as answered</span>}
         <span>{whoAnswers(question)}</span>

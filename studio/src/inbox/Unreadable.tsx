@@ -1,13 +1,12 @@
 /** A question that cannot be read: why, and the way to withdraw it. */
 
-import { Link } from "@tanstack/react-router";
 import { useQueryClient } from "@tanstack/react-query";
 import { api, given } from "../api/client";
 import { Asking } from "../lists/Asking";
 import { useMe } from "../shell/me";
 import { mayOperate } from "../shell/rights";
 import { visible } from "../shell/visible";
-import { Since } from "../time/Times";
+import { Asked } from "./Asked";
 import type { Question } from "./question";
 
 export function Unreadable({ question }: { question: Question }) {
@@ -26,17 +25,7 @@ export function Unreadable({ question }: { question: Question }) {
         Question {visible(question.id)} cannot be read
       </h2>
       <p className="facts">
-        {question.run_id !== undefined && (
-          <span>
-            Run{" "}
-            <Link to="/runs/$id" params={{ id: question.run_id }}>
-              {question.run_id}
-            </Link>
-          </span>
-        )}
-        <span>
-          asked <Since at={question.created_at} />
-        </span>
+        <Asked run={question.run_id} at={question.created_at} />
       </p>
       <ul className="trouble">
         {question.unreadable?.map(({ field, message }) => (

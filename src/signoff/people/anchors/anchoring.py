@@ -229,7 +229,7 @@ async def restart(
     Args:
         store: The namespace.
         anchors: Where to.
-        reason: Why, for whoever reads the anchor.
+        reason: Recorded in the anchor.
         origin: The name of the log.
 
     Returns:

@@ -69,7 +69,7 @@ class Checkpoint:
 
     @property
     def seq(self) -> int:
-        """The last event's ``seq``; -1: there is none."""
+        """The last event's ``seq``; -1 for an empty trail."""
         return self.size - 1
 
 

@@ -101,7 +101,7 @@ class FileAnchor:
                     if found.origin == origin and namespace in (None, found.namespace):
                         checkpoints.append(found)
         except FileNotFoundError:
-            pass  # nothing was kept yet, or somebody has removed it: the store's cursor tells
+            pass  # not written yet, or removed: the store's cursor tells the two apart
         except OSError as error:
             raise AnchorUnavailable(self.name, f"{error.strerror or error}; may it be read here?") from error
         return Kept(checkpoints, unreadable)

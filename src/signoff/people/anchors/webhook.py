@@ -34,7 +34,7 @@ class WebhookAnchor:
         self._signatures = Signatures(secrets)
         self._clock = clock
         parsed = httpx.URL(url)
-        # The path and the query may have a secret in them: two of one host are told apart by a digest of it all.
+        # The path and the query may contain a secret, so a digest of the whole URL distinguishes two of one host.
         digest = hashlib.sha256(url.encode()).hexdigest()[:8]
         port = "" if parsed.port is None else f":{parsed.port}"
         self._name = f"{parsed.scheme}://{parsed.host}{port}/...#{digest}"

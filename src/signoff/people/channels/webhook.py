@@ -58,7 +58,7 @@ class Signatures:
         secrets: What to sign with; the receiver has one of them.
 
     Raises:
-        InvalidValue: There is none, or one is not valid.
+        InvalidValue: The list is empty, or a secret in it is not valid.
     """
 
     def __init__(self, secrets: Sequence[str]) -> None:
