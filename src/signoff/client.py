@@ -419,7 +419,7 @@ class AsyncClient:
         Raises:
             SnapshotRefused: The run, one of its child runs or promises is here, or its session goes on here.
             InvalidValue: It is no snapshot, a newer Signoff's, or was changed; nothing is loaded.
-            PayloadTooLarge: It is over 64 MiB, and this client's target is a server.
+            PayloadTooLarge: It is over 6 MiB, and this client's target is a server.
             AccessDenied: A server lets admins only load them.
         """
         return AsyncHandle(self.backend, (await self.backend.load(snapshot, by=by)).id)
@@ -603,7 +603,13 @@ def signal_text(name: str, value: Any) -> str:
 
 
 def result_of(run: Run, returns: Any = Any) -> Any:
-    """Return the result of a run that has ended, or raise what it ended with."""
+    """Return the result of a run that has ended, or raise what it ended with.
+
+    Raises:
+        InvalidValue: The run is of a list, which has left that out.
+    """
+    if run.left_out:
+        raise InvalidValue("run", f"run {run.id!r} is of a list, without large payloads; read it by its id")
     if run.state is RunState.SUCCEEDED:
         return codec.decode(run.result or "null", returns)
     record = json.loads(run.error or "{}")

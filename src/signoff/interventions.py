@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from signoff.errors import InvalidState
-from signoff.records import AuditKind, NewAuditEvent, Run, RunState
+from signoff.records import AuditKind, Entry, NewAuditEvent, Run, RunState
 from signoff.stores import retries
 from signoff.stores.base import Store
+
+ENTRIES_AT_ONCE: Final = 500
 
 
 async def suspend(
@@ -89,7 +94,7 @@ async def retry(
     how: retries.Retry | None = None
     run = await store.get_run(run_id)
     if run.state is RunState.FAILED and not run.retryable:
-        how = retries.plan(run, await store.read_journal(run_id, after=run.first_seq - 1))
+        how = retries.plan(run, await _outline(store, run))
     event = _event(AuditKind.RETRIED, run_id, by, reason, token)
     try:
         return await store.retry(run_id, how=how, event=event, token=token)
@@ -105,3 +110,13 @@ def _event(
     details = None if reason is None else json.dumps({"reason": reason}, ensure_ascii=False)
     id = uuid.uuid4().hex if token is None else f"{kind}/{run_id}/{token}"
     return NewAuditEvent(id, kind, "", run_id, by, details)
+
+
+async def _outline(store: Store, run: Run) -> Sequence[Entry]:
+    """Return the journal of a run's current generation without values, which may be more than memory holds."""
+    outline: list[Entry] = []
+    after = run.first_seq - 1
+    while entries := await store.read_journal(run.id, after=after, limit=ENTRIES_AT_ONCE):
+        outline += [replace(entry, value=None) for entry in entries]
+        after = entries[-1].seq
+    return outline

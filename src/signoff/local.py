@@ -73,7 +73,7 @@ from signoff.stores.paging import (
 from signoff.stores.stated import stated
 from signoff.watch import Watching
 
-_ENTRIES_AT_ONCE = 1000
+_ENTRIES_AT_ONCE = 64  # each may be of a mebibyte, and each who follows has so many
 
 B = TypeVar("B")
 
@@ -163,14 +163,14 @@ class LocalBackend:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
         with self._watching.watch().watching(run_id) as wait_for_change:
             while True:
-                run = await self._store.get_run(run_id)
+                is_final = (await self._store.get_run(run_id)).state.is_final
                 entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
                 for entry in entries:
                     after = entry.seq
                     yield veiled(entry)
-                if len(entries) == _ENTRIES_AT_ONCE:
+                if entries:  # a page may be short, and not be the last
                     continue
-                if run.state.is_final:
+                if is_final:
                     return
                 await wait_for_change()
 
@@ -179,20 +179,20 @@ class LocalBackend:
         epoch, heard = 0, -1
         with self._watching.watch().watching(run_id) as wait_for_change:
             while True:
-                run = await self._store.get_run(run_id)
+                is_final = (await self._store.get_run(run_id)).state.is_final
                 # Before the journal, so that no piece is ahead of the entries that led to it.
                 pieces = await self._store.read_live(run_id, epoch=epoch, after=heard)
                 entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
                 for entry in entries:
                     after = entry.seq
                     yield veiled(entry)
-                if len(entries) == _ENTRIES_AT_ONCE:
+                if entries:  # a page may be short, and not be the last
                     continue
                 for piece in pieces:
                     epoch, heard = piece.epoch, piece.seq
                     if not any(_ends(entry, piece) for entry in entries):
                         yield piece
-                if run.state.is_final:
+                if is_final:
                     return
                 await wait_for_change()
 
@@ -203,6 +203,7 @@ class LocalBackend:
                 run = await self._store.get_run(run_id)
                 if run.state.is_final:
                     return run
+                del run  # thousands may wait
                 await ended
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:

@@ -6,6 +6,7 @@ them into Python values. A record never knows the store it came from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self, TypeVar, dataclass_transform
@@ -230,7 +231,7 @@ class Run:
     id: str
     workflow: str
     group: str
-    arguments: str  # JSON, of the first generation
+    arguments: str  # JSON, of the first generation; empty if it is left out
     state: RunState
     created_at: float
     parent_id: str | None = None
@@ -258,6 +259,8 @@ class Run:
     suspended_at: float | None = None  # no worker gets it until an operator resumes it
     suspended_by: str | None = None  # None: Signoff itself
     suspended_reason: str | None = None
+    left_out: Mapping[str, int] | None = field(default=None, hash=False)
+    # of what is too large for a list its size in bytes, by field; get_run has it
 
     @property
     def is_suspended(self) -> bool:
@@ -382,6 +385,8 @@ class Promise:
     version: int = 0  # counts amendments
     progress: str | None = None  # JSON: what a question's policy keeps, such as votes
     origin: Origin | None = None  # from where it was settled; None: by the end of its run
+    left_out: Mapping[str, int] | None = field(default=None, hash=False)
+    # of what is too large for a list its size in bytes, by field; get_promise has it
 
     def __post_init__(self) -> None:
         if self.data is not None and self.data is not (whole := unpacked(self.data)):
@@ -604,7 +609,7 @@ class Schedule:
     id: str
     workflow: str
     group: str
-    arguments: str  # JSON
+    arguments: str  # JSON; empty if it is left out
     cron: str
     timezone: str
     catch_up: CatchUp
@@ -616,6 +621,8 @@ class Schedule:
     is_paused: bool = False
     last_at: float | None = None  # when it last started a run
     last_run_id: str | None = None
+    left_out: Mapping[str, int] | None = field(default=None, hash=False)
+    # of what is too large for a list its size in bytes, by field; get_schedule has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ is a value that is null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, fields, replace
 from inspect import signature
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic_core import to_json
 
@@ -140,34 +140,97 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
 UNREADABLE = "unreadable"
 """The member that says what of a record cannot be read: a list of ``{"field", "message"}``."""
 
+_LARGE: Final = 64 * 1024  # characters, from which on payloads are written one by one
+_LARGEST: Final = 1024 * 1024  # from which on they are written as they are kept, such as the state of a flow
+_LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")
+
 UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
 """What no client is told, and what it reads instead."""
 
 
-def to_wire(record: Record) -> dict[str, Any]:
+def to_wire(record: Record, unreadable: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
     """Return a record as plain JSON data.
 
     A field whose text is no JSON is null, and ``unreadable`` says why: an earlier version, or a program past
     Signoff, has written it. So one record keeps no list from being read.
+
+    Args:
+        record: The record.
+        unreadable: ``(field, message)`` of what else its readers cannot read.
+    """
+    written, problems = _written(record)
+    return written | _problems(problems, unreadable)
+
+
+def to_wire_json(record: Record, unreadable: Iterable[tuple[str, str]] = ()) -> bytes:
+    """Return a record as JSON, as ``to_wire`` makes it. A number that JSON does not have, such as NaN, is null.
+
+    Its payloads are read and written one by one: what a payload is made into takes twenty times as much as its text.
     """
     texts = JSON_FIELDS[type(record)]
+    large = [name for name in texts if len(getattr(record, name) or "") > _LARGE]
+    if not large:
+        return _json(to_wire(record, unreadable))
+    gone: dict[str, Any] = dict.fromkeys(large, "null")
+    written, problems = _written(replace(cast("Any", record), **gone))
+    members: list[bytes] = []
+    for name, value in written.items():
+        text = _json(value)
+        if name in large:
+            try:
+                text = _plain(getattr(record, name))
+            except ValueError as error:
+                problems.append((name, _why(error)))
+        members.append(b"%b:%b" % (_json(name), text))
+    members += [
+        b"%b:%b" % (_json(name), _json(said)) for name, said in _problems(problems, unreadable).items()
+    ]
+    return b"{%b}" % b",".join(members)
+
+
+def _written(record: Record) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return a record as plain JSON data, and what of it is no JSON."""
+    texts = JSON_FIELDS[type(record)]
+    gone = {*UNSAID.get(type(record), ()), *(getattr(record, "left_out", None) or ())}
     written: dict[str, Any] = {}
-    unreadable: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     for field in fields(record):
         value = getattr(record, field.name)
-        if value is not None and field.name not in UNSAID.get(type(record), ()):
+        if value is not None and field.name not in gone:
             if field.name in texts:
                 try:
                     value = read_kept(value)
                 except ValueError as error:
-                    unreadable.append((field.name, f"it is no JSON: {error}"))
+                    problems.append((field.name, _why(error)))
                     value = None
             if isinstance(value, Origin):
                 value = facts_of(value)
             written[field.name] = asdict(value) if isinstance(value, Rate) else value
-    if unreadable:
-        written[UNREADABLE] = _fields(unreadable)
-    return written
+    return written, problems
+
+
+def _problems(found: list[tuple[str, str]], others: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return the member that says what cannot be read, if anything. That a field is no JSON goes before others."""
+    reasons = dict([*others, *found])
+    return {UNREADABLE: _fields(list(reasons.items()))} if reasons else {}
+
+
+def _why(error: ValueError) -> str:
+    return f"it is no JSON: {error}"
+
+
+def _json(value: object) -> bytes:
+    return to_json(value, inf_nan_mode="null")
+
+
+def _plain(text: str) -> bytes:
+    """Return a payload as JSON. Raises ValueError if it is none."""
+    value = read_kept(text)
+    if len(text) <= _LARGEST:
+        return to_json(value)
+    # It is not made anew. Line ends are spaces in it, and ends of fields in a stream of events.
+    del value
+    return text.encode().translate(_LINE_ENDS)
 
 
 def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
@@ -182,6 +245,8 @@ def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
             elif field.name in parsed:
                 value = parsed[field.name](value)
             read[field.name] = value
+    if "arguments" in read.get("left_out", ()):
+        read["arguments"] = ""
     return kind(**read)
 
 

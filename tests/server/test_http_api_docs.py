@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 from signoff.codec import MAX_BYTES
-from signoff.server import heads, inbox, runs
+from signoff.server import bodies, heads, inbox, runs, streams
 from signoff.server.bodies import LIMIT
 from signoff.server.examples import PROBLEMS
 from signoff.server.problems import status_of
 from signoff.server.questions import MANY_NAMES
 from signoff.server.rights import RIGHTS
+from signoff.stores import listed
 from signoff.stores.operations import PATH
 from tests.server.described import description, operations
 
@@ -36,4 +37,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert (MAX_BYTES, LIMIT - MAX_BYTES) == (1024 * 1024, 64 * 1024)
     assert (heads.LONGEST_URL, heads.LONGEST_HEADERS, heads.MOST_HEADERS) == (32 * 1024, 64 * 1024, 100)
     assert (MANY_NAMES, runs.LONGEST_WAIT_SECONDS) == (200, 60)
-    assert (inbox.KEPT, inbox.KEPT_BYTES, inbox.RESUMED) == (1000, 16 * 1024 * 1024, 200)
+    assert (inbox.KEPT, inbox.KEPT_BYTES, inbox.RESUMED) == (1000, 4 * 1024 * 1024, 200)
+    assert (listed.LISTED_BYTES, listed.PAGE_BYTES) == (64 * 1024, 4 * 1024 * 1024)
+    assert bodies.SNAPSHOT_LIMIT == 6 * 1024 * 1024
+    assert streams.MOST == {"journal": 200, "inbox": 1000, "changes": 2000, "wait": 1000}

@@ -81,7 +81,7 @@ class SessionTurns:
         page = await self._client.list(session_id=self._session_id, workflow=self._agent, limit=1)
         if not page.items:
             raise NotFound("session", self._session_id)
-        return page.items[0]
+        return await self._whole(page.items[0])
 
     async def last_ended_or_begun_with(self) -> Run:
         """Return the newest turn that has ended; of a fork that no worker has looked at yet, what it begins with.
@@ -94,7 +94,7 @@ class SessionTurns:
             states=ended, session_id=self._session_id, workflow=self._agent, limit=1
         )
         if page.items:
-            return page.items[0]
+            return await self._whole(page.items[0])
         try:
             fork = await self.get(fork_of(self._session_id))
         except NotFound:
@@ -121,10 +121,13 @@ class SessionTurns:
         is_quiet, questions = await asked_by(self._client.backend, run)
         if not is_quiet or not questions:
             return None
-        for entry in await self._client.backend.read_journal(run.id, limit=AT_ONCE):
-            if entry.kind is EntryKind.COMPLETED and entry.name == f"{self._agent}:turn":
-                on_message = json.loads(entry.value or "{}").get("on_message", "queue")
-                return WaitingTurn(run, questions, on_message)
+        seq, read = -1, self._client.backend.read_journal
+        while seq < AT_ONCE and (entries := await read(run.id, after=seq, limit=AT_ONCE)):
+            for entry in entries:
+                if entry.kind is EntryKind.COMPLETED and entry.name == f"{self._agent}:turn":
+                    on_message = json.loads(entry.value or "{}").get("on_message", "queue")
+                    return WaitingTurn(run, questions, on_message)
+            seq = entries[-1].seq
         return WaitingTurn(run, questions)
 
     async def at_or_after(self, position: int) -> Run | None:
@@ -137,8 +140,12 @@ class SessionTurns:
             )
             for run in page.items:
                 if run.position is None or run.position < position:
-                    return found
+                    return None if found is None else await self._whole(found)
                 found = run
             after = page.next
             if after is None:
-                return found
+                return None if found is None else await self._whole(found)
+
+    async def _whole(self, run: Run) -> Run:
+        """Return a listed run with what the list has left out."""
+        return await self._client.backend.get_run(run.id) if run.left_out else run

@@ -110,7 +110,7 @@ async def _unfinished(client: AsyncClient, group: str) -> AsyncIterator[Run]:
         page = await client.backend.list_runs(RunFilter(_UNFINISHED, group=group), after=after, limit=1000)
         for run in page.items:
             if run.retryable or not run.state.is_final:
-                yield run
+                yield await client.backend.get_run(run.id) if run.left_out else run
         after = page.next
         if after is None:
             return

@@ -63,7 +63,7 @@ async def _promises(client: AsyncClient, run_id: str) -> list[Promise]:
     after: str | None = None
     while True:
         page = await client.backend.list_promises(PromiseFilter(run_id=run_id), after=after, limit=1000)
-        found += page.items
+        found += [await client.backend.get_promise(each.id) if each.left_out else each for each in page.items]
         after = page.next
         if after is None:
             return found

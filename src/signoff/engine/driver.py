@@ -590,8 +590,10 @@ class Driver:
                 functools.partial(self._store.pause, write, wakes=self.wakes, wake_at=wake_at)
             )
             if not self.paused:
-                for _, wakes in await self._insist(self._store.read_messages, [self.run.id]):
-                    self.wakes = max(self.wakes, wakes)
+                found = await self._insist(self._store.read_messages, [self.run.id])
+                self.wakes = max(
+                    [self.wakes + 1, *(wakes for _, wakes in found)]
+                )  # they may not fit on a page
         self._report.paused()
         if self.execution is not None:
             self.execution.discard()

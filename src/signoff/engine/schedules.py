@@ -15,7 +15,7 @@ from signoff.telemetry import DeadlineServed
 
 log = own_logger("signoff.schedules")
 
-AT_ONCE = 100
+AT_ONCE = 10  # each may be of a mebibyte
 ON_TIME_SECONDS = 60.0
 """How late a time may be noticed that is not counted as missed."""
 CATCH_UP_AT_MOST = 100

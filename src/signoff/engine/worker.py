@@ -34,6 +34,7 @@ from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
+from signoff.stores.listed import PAGE_BYTES, bytes_of
 from signoff.stores.suspects import SUSPECT_TAKEOVERS
 from signoff.telemetry import RunInfo, RunSetAside, WorkerTakenOver
 
@@ -342,10 +343,14 @@ class Worker:
         wanted = list(self._held) if looked_at_all else [id for id in changed if id in self._held]
         if not wanted:
             return
-        for message, wakes in await self.store.read_messages(wanted):
+        found = await self.store.read_messages(wanted)
+        for message, wakes in found:
             driver = self._held.get(message.run_id)
             if driver is not None:
                 driver.take([message], wakes)
+        if bytes_of([message for message, _ in found]) >= PAGE_BYTES:  # those of other runs may not have fit
+            self._changed.update(wanted)
+            self._wake.set()
 
     async def _claim(self) -> None:
         while self._may_claim and not self.draining and not self._is_trial_on:
@@ -365,7 +370,7 @@ class Worker:
                 else:
                     self._start(claim, began + self.store.lease_seconds)
             self._begin_trial(claim.run for claim in claims)
-            if len(claims) == room:
+            if claims:  # a server sends fewer than there is room for if they are large
                 self._may_claim = True
 
     # Suspects

@@ -39,7 +39,7 @@ from signoff.stores.set_aside import SetAside
 
 log = own_logger("signoff.people")
 
-AT_ONCE = 100
+AT_ONCE = 10  # each may be of a mebibyte
 AGAIN_SECONDS = 60.0
 """When a question that this version cannot read is looked at again: it keeps nobody else waiting."""
 

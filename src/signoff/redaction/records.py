@@ -447,8 +447,8 @@ def _of_text(
         show: Hides what the paths say.
         is_masked: Whether ``show`` looks for what is hidden elsewhere, too.
     """
-    if text is None:
-        return None
+    if not text:  # it is not there, or left out of a list
+        return text
     try:
         plain = from_json(text)
         shown = show(plain)

@@ -107,7 +107,8 @@ class Redactor:
         namespace, remembered = self._store.namespace, self.redaction.remembered
         known = remembered.get(namespace, run_id)
         try:
-            run = run or await self._store.get_run(run_id)
+            # What a list has left out has secrets, too.
+            run = await self._store.get_run(run_id) if run is None or run.left_out else run
         except NotFound:
             return None
         if known is None or known.created_at != run.created_at:
@@ -122,8 +123,6 @@ class Redactor:
                 if entry.kind is EntryKind.OPENED and entry.call is CallKind.CHILD:
                     children.add(str(entry.fact("id")))
             seq = entries[-1].seq
-            if len(entries) < AT_ONCE:
-                break
         known = replace(
             known,
             secrets=frozenset(secrets),

@@ -50,6 +50,12 @@ class Actor:
         service = self.identity.person.user_id if self.identity.is_service else None
         return Origin(OriginWay(self.identity.way), self.identity.credential, service, address)
 
+    def caller(self, address: str | None) -> str:
+        """Return who it is, to count what they keep open: their key or themselves; their address if nobody knows."""
+        if self.identity is None:
+            return f"address {address}"
+        return f"{self.identity.way} {self.identity.credential or self.identity.person.user_id}"
+
     def check_start(self, group: str) -> None:
         """Raise AccessDenied if they may start no runs in a group."""
         groups = None if self.identity is None else self.identity.start_groups

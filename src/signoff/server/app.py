@@ -72,8 +72,10 @@ from signoff.server.openid import OpenIdConnect
 from signoff.server.origins import check_origins, cross_origin_options
 from signoff.server.prefix import Prefix, below_root, checked_root_path
 from signoff.server.problems import add_handlers
-from signoff.server.scrape import Scrape
+from signoff.server.remote_clients import RemoteClients
+from signoff.server.scrape import Held, Scrape
 from signoff.server.services import Services
+from signoff.server.streams import Streams
 from signoff.server.tags import EntityTags
 from signoff.server.ways import Way, Ways
 from signoff.server.wrong_secrets import WrongSecretLimit
@@ -180,7 +182,13 @@ def create_server_app(
         anchoring = None if not anchors else Anchoring(store, anchors.anchors, origin=anchors.origin)
         anchored = None if anchoring is None else asyncio.create_task(anchoring.run(), name="signoff anchors")
         feeds = Feeds(store)
-        scrape = Scrape(store, lambda: not timers.done() and service.trouble is None, anchoring)
+        remote_clients, streams = RemoteClients(), Streams()
+        scrape = Scrape(
+            store,
+            lambda: not timers.done() and service.trouble is None,
+            anchoring,
+            lambda: Held({str(kind): n for kind, n in streams.by_kind.items()}, remote_clients.kept_bytes),
+        )
         await ways.look()
         await keyring.look_for_worker_keys()
         services = Services(
@@ -202,6 +210,8 @@ def create_server_app(
             wrong_secrets,
             {channel.name: channel for channel in channels},
             timer_service=service,
+            remote_clients=remote_clients,
+            streams=streams,
         )
         api.state.services = services
         try:

@@ -16,7 +16,7 @@ from signoff.records import AuditEvent, Seal
 from signoff.server.actors import ActorOf
 from signoff.server.bodies import ExactRoute, Text
 from signoff.server.examples import EVENT, SEAL, example
-from signoff.server.replies import After, Limit, Seq, reply, reply_page
+from signoff.server.replies import After, Limit, Seq, reply_bytes, reply_page
 from signoff.server.responses import gives, gives_page, gives_text
 from signoff.server.services import Services, ServicesOf
 from signoff.server.shapes import shape_of
@@ -45,6 +45,10 @@ async def list_audit(
 
 def _link(seal: Seal, event: AuditEvent | None) -> dict[str, Any]:
     return {**asdict(seal), "event": None if event is None else to_wire(event)}
+
+
+def _link_json(seal: Seal, event: AuditEvent | None) -> bytes:
+    return to_json(_link(seal, event), inf_nan_mode="null")
 
 
 _EXAMPLE = _link(SEAL, EVENT)
@@ -77,7 +81,8 @@ async def read_chain(services: ServicesOf, after: Seq = -1, limit: Limit = 100) 
     last = await services.store.last_seal()
     links = await services.backend.read_chain(after=after, limit=limit)
     end = -1 if last is None else last.seq
-    return reply({"items": [_link(*link) for link in links], "end": end})
+    written = b",".join(_link_json(*link) for link in links)
+    return reply_bytes(b'{"items":[%b],"end":%d}' % (written, end))
 
 
 @router.get(
@@ -92,5 +97,6 @@ async def export_chain(services: ServicesOf, after: Seq = -1) -> Response:
 
 async def _lines(services: Services, after: int) -> AsyncGenerator[bytes]:
     while links := await services.backend.read_chain(after=after, limit=AT_ONCE):
-        yield b"".join(to_json(_link(*link), inf_nan_mode="null") + b"\n" for link in links)
+        for link in links:
+            yield _link_json(*link) + b"\n"
         after = links[-1][0].seq

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Coroutine
 from types import UnionType
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.codec import MAX_BYTES
-from signoff.errors import PayloadTooLarge
+from signoff.errors import InvalidValue, PayloadTooLarge
 from signoff.exact_json import read_exactly
 from signoff.request_ids import LONGEST_REQUEST_ID
 from signoff.server.problems import problem
@@ -26,8 +27,29 @@ from signoff.server.rights import path_of
 LIMIT = MAX_BYTES + 64 * 1024
 """How long a body may be in bytes: the largest value, and what is around it."""
 
-BATCH_LIMIT = 64 * 1024 * 1024
-"""How long a batch of a remote store, or a snapshot, may be in bytes: a write holds all that a run did in one turn."""
+BATCH_LIMIT = 20 * 1024 * 1024
+"""How long a batch of a remote store may be in bytes: the largest state of a flow, and what is around
+it. What a run did in one turn must fit in one.
+"""
+
+WIDE_LIMIT = 10 * 1024 * 1024
+"""The same, if it has characters of which each takes four bytes, such as emoji: in memory its texts are as much longer.
+"""
+
+SNAPSHOT_LIMIT = 6 * 1024 * 1024
+"""How long a snapshot may be in bytes that is saved or loaded through a server: it is made, and checked, in memory."""
+
+MOST_PARTS = 750_000
+"""How many arrays, objects and members a long body may have: each takes some seventy bytes of memory. No value of
+``MAX_BYTES`` has more.
+"""
+
+_PARTS_AT_ONCE = 1_000
+_PARTS = re.compile(rb'(?:(?:[^"\[{,]++|"(?:[^"\\]++|\\.)*+")*+[\[{,]){1,%d}+' % _PARTS_AT_ONCE, re.DOTALL)
+"""The next parts: what separates them, outside of texts."""
+
+_WIDE = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
+"""A character of which one has a text take four bytes for each of its characters."""
 
 
 def _unicode(text: str) -> str:
@@ -115,16 +137,28 @@ class _ExactRequest(Request):
         return read_exactly(await self.body())
 
 
-async def read_batch(request: Request) -> bytes:
-    """Read a long body. Raises PayloadTooLarge."""
-    parts: list[bytes] = []
-    size = 0
+async def read_batch(request: Request) -> bytearray:
+    """Read a long body. Raises PayloadTooLarge, InvalidValue."""
+    body = bytearray()
     async for part in request.stream():
-        size += len(part)
-        if size > BATCH_LIMIT:
-            raise PayloadTooLarge("body", size, BATCH_LIMIT)
-        parts.append(part)
-    return b"".join(parts)
+        if len(body) + len(part) > BATCH_LIMIT:
+            raise PayloadTooLarge("body", len(body) + len(part), BATCH_LIMIT)
+        body += part
+    if len(body) > WIDE_LIMIT and _WIDE.search(body):
+        raise PayloadTooLarge("body", len(body), WIDE_LIMIT)
+    check_parts("body", body)
+    return body
+
+
+def check_parts(path: str, text: bytes | bytearray) -> None:
+    """Raise InvalidValue for JSON that would take much more memory than its text does."""
+    if text.count(b"[") + text.count(b"{") + text.count(b",") <= MOST_PARTS:
+        return
+    parts = place = 0
+    while parts <= MOST_PARTS and (found := _PARTS.match(text, place)) is not None:
+        parts, place = parts + _PARTS_AT_ONCE, found.end()
+    if parts > MOST_PARTS:
+        raise InvalidValue(path, f"it has more than {MOST_PARTS:,} parts; send it in several")
 
 
 class BodyLimit:
@@ -133,7 +167,7 @@ class BodyLimit:
     Args:
         app: What comes next.
         unread: Paths whose bodies are left to their routes, which ask first who sends them.
-        long: Paths whose bodies may be as long as a batch.
+        long: Paths whose bodies may be as long as a snapshot.
     """
 
     def __init__(self, app: ASGIApp, unread: Container[str] = (), long: Container[str] = ()) -> None:
@@ -147,7 +181,7 @@ class BodyLimit:
         if not has_body or path_of(scope) in self._unread:
             await self._app(scope, receive, send)
             return
-        limit = BATCH_LIMIT if path_of(scope) in self._long else LIMIT
+        limit = SNAPSHOT_LIMIT if path_of(scope) in self._long else LIMIT
         size = int(headers.get("content-length", "0"))
         body = bytearray()
         more = True
@@ -161,6 +195,12 @@ class BodyLimit:
         if size > limit:
             await problem(PayloadTooLarge("body", size, limit))(scope, receive, send)
             return
+        if limit > LIMIT:
+            try:
+                check_parts("body", body)
+            except InvalidValue as error:
+                await problem(error)(scope, receive, send)
+                return
         unread: list[Message] = [{"type": "http.request", "body": bytes(body)}]
 
         async def replay() -> Message:

@@ -11,23 +11,24 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import to_json
 
 from signoff.errors import NotFound
-from signoff.records import Entry, LiveText, Run
+from signoff.records import Entry, LiveText
 from signoff.server.bodies import ExactRoute
 from signoff.server.examples import RECORDS
 from signoff.server.ids import Id
 from signoff.server.replies import Seq
 from signoff.server.responses import gives_text
-from signoff.server.services import Services, ServicesOf
-from signoff.wire import to_wire
+from signoff.server.services import CallerOf, Services, ServicesOf
+from signoff.wire import to_wire, to_wire_json
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=ExactRoute)
 
 _EXAMPLE = f"id: 1\ndata: {to_json(to_wire(RECORDS[Entry])).decode()}\n\nevent: end\ndata: {{}}\n\n"
 
 
-async def _known_run(run_id: Id, services: ServicesOf) -> Run:
-    """Answer 404 while a status can still be sent."""
-    return await services.backend.get_run(run_id)
+async def _known_run(run_id: Id, services: ServicesOf, caller: CallerOf) -> str:
+    """Answer 404, or 429, while a status can still be sent. Of the run only its id is kept."""
+    services.streams.check("journal", caller)
+    return (await services.backend.get_run(run_id)).id
 
 
 @router.get(
@@ -36,8 +37,9 @@ async def _known_run(run_id: Id, services: ServicesOf) -> Run:
     responses=gives_text(["text/event-stream"], _EXAMPLE, NotFound),
 )
 async def follow_journal(
-    run: Annotated[Run, Depends(_known_run)],
+    run_id: Annotated[str, Depends(_known_run)],
     services: ServicesOf,
+    caller: CallerOf,
     after: Seq = -1,
     live: bool = False,
     last_event_id: Annotated[Seq | None, Header()] = None,
@@ -51,9 +53,10 @@ async def follow_journal(
     """
     begin = after if last_event_id is None else last_event_id
     backend = services.backend
-    events = backend.follow_live(run.id, after=begin) if live else backend.follow(run.id, after=begin)
+    events = backend.follow_live(run_id, after=begin) if live else backend.follow(run_id, after=begin)
+    events = services.streams.counted("journal", caller, events)
     async for event in _until_stopped(services, events):
-        data = to_json(to_wire(event), inf_nan_mode="null").decode()
+        data = to_wire_json(event).decode()
         if isinstance(event, LiveText):
             yield ServerSentEvent(event="live", raw_data=data)
         else:

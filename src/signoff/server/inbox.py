@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,13 +18,14 @@ from signoff.people.cases import Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState, Seal
 from signoff.redaction import Redaction, Redactor
 from signoff.server.actors import Actor
-from signoff.server.replies import written
+from signoff.server.replies import written_json
+from signoff.server.rights import Reach
 from signoff.stores.base import Store
 
 log = own_logger("signoff.server")
 
 KEPT: Final = 1000  # changes, for those who resume or are slow
-KEPT_BYTES: Final = 16 * 1024 * 1024
+KEPT_BYTES: Final = 4 * 1024 * 1024  # of a namespace
 RESUMED: Final = 200
 """How far back a server looks that has just begun, for those whom another one told before."""
 AT_ONCE: Final = 100
@@ -38,8 +39,8 @@ class Happening:
 
     Attributes:
         seq: Its place in the chain.
-        question: The question.
-        case: What its policy says; None if this Signoff does not know it, so that nobody is told.
+        question: The question, without its payloads.
+        case: What its policy says; None if this Signoff cannot read it, so that only those are told who see all.
         former: As it was asked before it went to others; None if it did not.
         told: The event for whoever sees the question.
     """
@@ -56,9 +57,8 @@ class Happening:
         name = "changed" if question.state is PromiseState.PENDING else "settled"
         if name == "changed" and event.kind is AuditKind.ASKED:
             name = "asked"
-        data = to_json(written(shown), inf_nan_mode="null")
-        told = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), data)
-        return cls(seal.seq, question, Case.readable(question, 0.0), _former(event, question), told)
+        told = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), written_json(shown))
+        return cls(seal.seq, _outline(question), _case(question), _former(event, question), told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Interest:
 
     def _has_unreadable(self, question: Promise) -> bool:
         """Whether the list has a question that cannot be read: those who see all may withdraw it."""
-        if not self.actor.sees_question(question):
+        if self.actor.reach is not Reach.ALL:  # its policy is not kept here, and says nothing of them
             return False
         return self.names is None or not question.assignees or not self.names.isdisjoint(question.assignees)
 
@@ -176,13 +176,14 @@ class Inbox:
 
     async def _read_on(self) -> None:
         while links := await self._store.read_chain(after=self._end, limit=AT_ONCE):
-            self._kept.extend(await self._happenings(links))
-            self._end = links[-1][0].seq
-            self._forget()
+            for seal, event in links:
+                happening = None if event is None else await self._happening(seal, event)
+                if happening is not None:
+                    self._kept.append(happening)
+                self._end = seal.seq
+                self._forget()
             for reader in self._readers:
                 reader.set()
-            if len(links) < AT_ONCE:
-                break
 
     def _forget(self) -> None:
         size = sum(len(happening.told) for happening in self._kept)
@@ -191,21 +192,18 @@ class Inbox:
             size -= len(oldest.told)
             self._since = oldest.seq
 
-    async def _happenings(self, links: Sequence[tuple[Seal, AuditEvent | None]]) -> list[Happening]:
-        found: list[Happening] = []
-        questions: dict[str, Promise | None] = {}
-        for seal, event in links:
-            if event is None or event.kind in _NO_CHANGE:
-                continue
-            if event.question_id not in questions:
-                questions[event.question_id] = await self._question(event.question_id)
-            question = questions[event.question_id]
-            if question is not None and event.at >= question.created_at:  # not of an earlier one of that id
-                try:
-                    found.append(Happening.of(seal, event, question, await self._redactor.shown(question)))
-                except (ValueError, TypeError, AttributeError, KeyError):
-                    log.exception("question %s cannot be shown: nobody is told of it", question.id)
-        return found
+    async def _happening(self, seal: Seal, event: AuditEvent) -> Happening | None:
+        """Return what people are told of an event, if anything."""
+        if event.kind in _NO_CHANGE:
+            return None
+        question = await self._question(event.question_id)
+        if question is None or event.at < question.created_at:  # of an earlier one of that id
+            return None
+        try:
+            return Happening.of(seal, event, question, await self._redactor.shown(question))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            log.exception("question %s cannot be shown: nobody is told of it", question.id)
+            return None
 
     async def _question(self, question_id: str) -> Promise | None:
         try:
@@ -273,4 +271,17 @@ def _former(event: AuditEvent, question: Promise) -> Case | None:
         moved = _Moved.model_validate_json(event.details or "null")
     except ValidationError:
         return None
-    return Case.readable(replace(question, assignees=tuple(moved.before)), 0.0)
+    return _case(replace(question, assignees=tuple(moved.before)))
+
+
+def _case(question: Promise) -> Case | None:
+    """Return what says who may answer a question, without its payloads; None if this Signoff does not know."""
+    case = Case.readable(question, 0.0)
+    if case is None:
+        return None
+    return replace(case, question=_outline(question), policy=replace(case.policy, timeout_answer=None))
+
+
+def _outline(question: Promise) -> Promise:
+    """Return a question without its payloads: thousands are kept."""
+    return replace(question, data=None, value=None, note=None, progress=None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Header, Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import from_json
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -20,10 +22,34 @@ from signoff.server.feeds import PING_SECONDS, UNBUFFERED
 from signoff.server.payloads import check_payloads
 from signoff.server.remote_clients import Reply
 from signoff.server.replies import reply
+from signoff.server.saved_size import check_saved_size
 from signoff.server.services import Services, ServicesOf
 from signoff.server.ways import RECHECK_SECONDS
+from signoff.stores.base import Claim
+from signoff.stores.listed import bytes_of
 from signoff.stores.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
 from signoff.stores.stated import stated, unstated
+
+ROOM: Final = 4
+"""How many records of any size are held for one request."""
+
+MOST_OPERATIONS: Final = 1000
+"""In one request."""
+
+LONGEST_CLIENT: Final = 200
+"""Of a client's name, in characters."""
+
+LONGEST_ARGUMENT: Final = 16 * 1024
+"""Of an id, a name or a token, in characters."""
+
+MOST_IDS: Final = 100_000
+_LONG: Final = frozenset({"value", "error", "reason"})
+_OF_IDS: Final = frozenset({"run_ids", "held", "workflows", "kinds"})
+
+MOST_ENTRIES: Final = 10_000
+DUE_AT_ONCE: Final = 8
+CLAIMS_AT_ONCE: Final = 6
+CLAIMED_BYTES: Final = 1024 * 1024
 
 # What remote stores and servers say to each other is their own affair.
 router = APIRouter(tags=["store"], include_in_schema=False)
@@ -47,40 +73,90 @@ class Batch(BaseModel):
         operations: What it asks for, in this order.
     """
 
-    client: str
+    client: str = Field(max_length=LONGEST_CLIENT)
     floor: int
-    operations: list[Asked]
+    operations: list[Asked] = Field(max_length=MOST_OPERATIONS)
+
+
+_Waiting = tuple[int, Callable[[], Awaitable[Reply] | None]]
+
+
+_SMALL: Final = frozenset(
+    {
+        *("append", "pause", "complete", "signal", "publish", "record", "seal"),
+        *("heartbeat", "release", "enlist", "announce", "due", "ended", "fire_schedule", "delete_schedule"),
+        *("has_token", "touch_token", "last_seal", "get_session", "read_cursor", "expand", "finish_delivery"),
+        *("pause_group", "resume_group", "limit_group"),
+        *(name for name in OPERATIONS if name.startswith("delete_")),
+    }
+)
+"""Operations whose results are small, whatever they are about. They begin at once: what commits together is fast."""
+
+_ONE: Final = frozenset(
+    {
+        *("get_run", "get_promise", "get_rule", "get_schedule", "get_token", "find_token"),
+        *("create_run", "cancel", "retry", "suspend", "resume", "terminate", "load_run"),
+        *("create_promise", "settle", "amend", "revoke_rule", "redeliver"),
+        *("create_token", "revoke_token", "expire_token"),
+        *("put_schedule", "pause_schedule", "resume_schedule"),
+    }
+)
+"""Operations whose result is one record. All others may have a page of them."""
+
+
+def _weight(name: str) -> int:
+    return 0 if name in _SMALL else 1 if name in _ONE else ROOM
 
 
 class _Replies(Response):
-    """A line for each operation, as soon as it has ended."""
+    """A line for each operation, as soon as it has ended.
 
-    def __init__(self, tasks: Sequence[asyncio.Task[Reply]], now: float) -> None:
+    What may have large results begins when those before it were sent: no more than ``ROOM`` are held at a time.
+
+    Args:
+        begun: What each operation comes to, of those that have begun.
+        waiting: The others: how much room each takes, and what begins it.
+        now: Business time.
+    """
+
+    def __init__(self, begun: Sequence[Awaitable[Reply]], waiting: Sequence[_Waiting], now: float) -> None:
         super().__init__(media_type="application/x-ndjson", headers={NOW_HEADER: repr(now), **UNBUFFERED})
         del self.headers["content-length"]
-        self._tasks = tasks
+        self._tasks: dict[asyncio.Future[Reply], int] = {asyncio.ensure_future(each): 0 for each in begun}
+        self._waiting = deque(waiting)
+        self._room = ROOM
+
+    def _begin(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._room:
+            weight, begin = self._waiting.popleft()
+            reply = begin()
+            if reply is not None:
+                self._tasks[asyncio.ensure_future(reply)] = weight
+                self._room -= weight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ended: list[asyncio.Task[Reply]] = []
-        wake = asyncio.Event()
-
-        def end(task: asyncio.Task[Reply]) -> None:
-            ended.append(task)
-            wake.set()
-
-        for task in self._tasks:
-            task.add_done_callback(end)
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        left = len(self._tasks)
-        if not left:
+        try:
+            self._begin()
+            while self._tasks:
+                ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                small = [task for task in ended if self._tasks[task] == 0]
+                lines = b"".join([self._taken(task) for task in small])
+                if lines:
+                    await send({"type": "http.response.body", "body": lines, "more_body": True})
+                for task in ended.difference(small):
+                    weight = self._tasks[task]
+                    await send({"type": "http.response.body", "body": self._taken(task), "more_body": True})
+                    self._room += weight
+                self._begin()
             await send({"type": "http.response.body", "body": b""})
-        while left:
-            await wake.wait()
-            wake.clear()
-            lines = [task.result()[0] for task in ended if not task.cancelled()]
-            left -= len(ended)
-            ended.clear()
-            await send({"type": "http.response.body", "body": b"".join(lines), "more_body": left > 0})
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def _taken(self, task: asyncio.Future[Reply]) -> bytes:
+        del self._tasks[task]
+        return b"" if task.cancelled() else task.result().line
 
 
 @router.get(PATH)
@@ -94,30 +170,89 @@ async def greet(namespace: str, services: ServicesOf, access: AccessOf) -> Respo
 @router.post(PATH)
 async def operate(request: Request, services: ServicesOf, access: AccessOf) -> Response:
     """Do a batch of operations. They begin together; each is answered as soon as it has ended."""
+    body = await read_batch(request)
     try:
-        batch = Batch.model_validate_json(await read_batch(request))
+        # Not by the model itself, which would make a tree of it first that takes ten times as much.
+        batch = Batch.model_validate(from_json(body))
     except ValidationError as error:
         raise InvalidValue("body", f"it is no batch of operations: {error.errors()[0]['msg']}") from None
+    except ValueError as error:
+        raise InvalidValue("body", f"it is not valid JSON: {error}") from None
+    del body
     unknown = {asked.do for asked in batch.operations} - OPERATIONS.keys()
     if unknown:
         raise InvalidValue("do", f"{', '.join(unknown)}: no operation of this server; upgrade it")
     client = services.remote_clients.find(access.caller, batch.client)
     client.raise_floor(batch.floor)
     origin = access.origin(services.address_of(request.scope))
-    tasks: list[asyncio.Task[Reply]] = []
+    begun: list[Awaitable[Reply]] = []
+    waiting: list[_Waiting] = []
     for asked in batch.operations:
-        task = client.begin(asked.id, OPERATIONS[asked.do], partial(_do, services, access, origin, asked))
-        if task is not None:
-            tasks.append(task)
-    return _Replies(tasks, services.store.clock.now())
+        work = partial(_do, services, access, origin, asked)
+        begin = partial(client.begin, asked.id, OPERATIONS[asked.do], work)
+        weight = _weight(asked.do)
+        if weight:
+            waiting.append((weight, begin))
+        elif (reply := begin()) is not None:
+            begun.append(reply)
+    return _Replies(begun, waiting, services.store.clock.now())
 
 
 async def _do(services: Services, access: Access, origin: Origin, asked: Asked) -> Any:
     """Do an operation. Where it comes from the server sees, whatever the caller says."""
     arguments = OPERATIONS[asked.do].read_arguments(asked.arguments)
+    _check_lengths(arguments)
     check_payloads(asked.do, arguments)
     said = {name: unstated(each) for name, each in arguments.items()}
-    return await do_for(access, stated(services.store_of(asked.namespace), origin), asked.do, said)
+    store = stated(services.store_of(asked.namespace), origin)
+    do = partial(do_for, access, store, asked.do)
+    match asked.do:
+        case "read_journal" if said.get("limit") is None:
+            return await _whole_journal(do, said)
+        case "claim":
+            return await _claim(do, said)
+        case "due_questions" | "due_schedules":
+            return await do({**said, "limit": min(said["limit"], DUE_AT_ONCE)})
+        case "save_run":
+            access.check_namespace(asked.namespace)
+            await check_saved_size(store, said["run_id"])
+            return await do(said)
+        case _:
+            return await do(said)
+
+
+def _check_lengths(arguments: dict[str, Any]) -> None:
+    """Raise InvalidValue for an id or a name that is a payload by its length: errors repeat it."""
+    for name, value in arguments.items():
+        if isinstance(value, str) and name not in _LONG and len(value) > LONGEST_ARGUMENT:
+            raise InvalidValue(name, f"it has {len(value):,} characters, more than {LONGEST_ARGUMENT:,}")
+        if isinstance(value, list | tuple | dict) and name in _OF_IDS and len(cast("Any", value)) > MOST_IDS:
+            raise InvalidValue(name, f"it has {len(cast('Any', value)):,} items, more than {MOST_IDS:,}")
+
+
+async def _whole_journal(do: Callable[[dict[str, Any]], Awaitable[Any]], said: dict[str, Any]) -> Any:
+    """Read a journal for a client that does not ask for its pages, as newer ones do."""
+    entries = await do({**said, "limit": MOST_ENTRIES})
+    if entries and await do({**said, "after": entries[-1].seq, "limit": 1}):
+        raise InvalidValue(
+            "limit", "the journal is longer than a reply: ask for parts of it, or upgrade this worker"
+        )
+    return entries
+
+
+async def _claim(do: Callable[[dict[str, Any]], Awaitable[Any]], said: dict[str, Any]) -> list[Claim]:
+    """Claim runs, some at a time, until they are as many as were asked for, or have as many payloads as a reply."""
+    claims: list[Claim] = []
+    token: str | None = said.get("token")
+    for part in range(said["limit"]):
+        room = min(CLAIMS_AT_ONCE, said["limit"] - len(claims))
+        part_token = token if part == 0 or token is None else f"{token}/{part}"
+        claimed: Sequence[Claim] = await do({**said, "limit": room, "token": part_token})
+        claims += claimed
+        size = sum(bytes_of(each.run) + bytes_of(each.messages) for each in claims)
+        if len(claimed) < room or len(claims) >= said["limit"] or size >= CLAIMED_BYTES:
+            break
+    return claims
 
 
 async def _is_still(request: Request, access: Access) -> bool:
@@ -151,5 +286,7 @@ async def follow_changes(
         checked_at = clock.now()
         return await _is_still(request, access)
 
+    services.streams.check("changes", access.caller)
     events = services.feeds.of(namespace).events(last_event_id, wait)
+    events = services.streams.counted("changes", access.caller, events)
     return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 from signoff import snapshots
+from signoff.codec import MAX_BYTES
 from signoff.deliveries import NewDelivery
 from signoff.engine.cron import check_cron
 from signoff.errors import InvalidValue, QuestionTooNew, UnreadableRecord
@@ -34,6 +35,7 @@ from signoff.records import (
     Seal,
     Settlement,
 )
+from signoff.server.bodies import check_parts
 from signoff.stores.base import Outcome
 from signoff.stores.base_snapshots import Saved
 from signoff.stores.limits import HIGHEST_LIMIT
@@ -141,6 +143,8 @@ def _names(kind: type) -> tuple[str, ...]:
 
 
 def _json(path: str, text: str, *, exactly: bool = False) -> Any:
+    if len(text) > MAX_BYTES:
+        check_parts(path, text.encode())
     try:
         value = read_kept(text)
         return read_exactly(text) if exactly else value

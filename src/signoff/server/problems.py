@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from traceback import clear_frames
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -113,6 +114,7 @@ def add_handlers(app: FastAPI) -> None:
 
 async def _ours(_: Request, error: Exception) -> Response:
     assert isinstance(error, SignoffError)
+    clear_frames(error.__traceback__)  # what was read is in there, and they are a circle with the error
     return problem(error)
 
 

@@ -39,7 +39,7 @@ from signoff.server.inbox import Interest, begun
 from signoff.server.problems import status_of, to_body
 from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with, written
 from signoff.server.responses import gives, gives_page, gives_text
-from signoff.server.services import ServicesOf
+from signoff.server.services import CallerOf, ServicesOf
 from signoff.server.shapes import shape_of
 from signoff.wire import to_wire
 
@@ -254,6 +254,7 @@ async def list_questions(
 async def follow_inbox(
     services: ServicesOf,
     actor: ActorOf,
+    caller: CallerOf,
     run_id: Text | None = None,
     assignee: Assignees = None,
     last_event_id: Annotated[Seq | None, Header()] = None,
@@ -271,6 +272,7 @@ async def follow_inbox(
         interest, last_event_id, services.wait_to_tell
     )
     # The headers say that the stream is open. From then on it misses nothing.
+    events = services.streams.counted("inbox", caller, events)
     return StreamingResponse(await begun(events), media_type="text/event-stream", headers=UNBUFFERED)
 
 

@@ -17,14 +17,13 @@ from signoff.server.bodies import Body, ExactRoute, RequestId, Text
 from signoff.server.examples import example
 from signoff.server.idempotency import KeyOf, request_id_of, run_id_of
 from signoff.server.ids import Id
-from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with
+from signoff.server.replies import After, Limit, Seq, reply, reply_items, reply_page, reply_with
 from signoff.server.responses import gives, gives_page
-from signoff.server.services import Services, ServicesOf
+from signoff.server.services import CallerOf, Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id, check_session
 from signoff.stores.limits import HIGHEST_LIMIT
 from signoff.stores.paging import RunFilter
 from signoff.traceparent import current_traceparent, read_header
-from signoff.wire import to_wire
 
 LONGEST_WAIT_SECONDS = 60.0
 
@@ -182,14 +181,19 @@ async def get_run(run_id: Id, services: ServicesOf) -> Response:
     responses=gives(Run, NotFound, statuses={200: "It has ended", 202: "It has not ended yet"}),
 )
 async def get_result(
-    run_id: Id, services: ServicesOf, wait: Annotated[float, Query(ge=0, description="Seconds")] = 0
+    run_id: Id,
+    services: ServicesOf,
+    caller: CallerOf,
+    wait: Annotated[float, Query(ge=0, description="Seconds")] = 0,
 ) -> Response:
     """Show a run once it has ended: 200; or 202 with the run as it is, if it has not ended within ``wait``."""
     run = await services.backend.get_run(run_id)
     if wait and not run.state.is_final:
-        ended = await services.wait_for(
-            services.backend.wait(run_id), seconds=min(wait, LONGEST_WAIT_SECONDS)
-        )
+        del run  # thousands may wait
+        with services.streams.opened("wait", caller):
+            ended = await services.wait_for(
+                services.backend.wait(run_id), seconds=min(wait, LONGEST_WAIT_SECONDS)
+            )
         run = ended or await services.backend.get_run(run_id)
     return reply_with(run, 200 if run.state.is_final else 202)
 
@@ -262,5 +266,8 @@ async def send_signal(
 async def read_journal(run_id: Id, services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
     """Show the journal's entries after seq ``after``. ``next`` is where the next page begins, or null."""
     entries = await services.backend.read_journal(run_id, after=after, limit=limit)
-    more = entries[-1].seq if len(entries) == limit else None
-    return reply({"items": [to_wire(entry) for entry in entries], "next": more})
+    last = entries[-1].seq if entries else after
+    is_more = len(entries) == limit or (
+        entries and await services.backend.read_journal(run_id, after=last, limit=1)
+    )
+    return reply_items(entries, last if is_more else None)

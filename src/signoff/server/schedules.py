@@ -17,12 +17,11 @@ from signoff.server.actors import Actor, ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.examples import example
 from signoff.server.ids import Id
-from signoff.server.replies import After, Limit, reply, reply_with
+from signoff.server.replies import After, Limit, reply, reply_page, reply_with
 from signoff.server.responses import gives, gives_page
 from signoff.server.services import Services, ServicesOf
 from signoff.start_options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_id
 from signoff.stores.limits import HIGHEST_LIMIT
-from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], route_class=ExactRoute)
 
@@ -83,7 +82,7 @@ async def put_schedule(body: PutSchedule, services: ServicesOf, actor: ActorOf) 
 async def list_schedules(services: ServicesOf, after: After = None, limit: Limit = 100) -> Response:
     """List schedules, by id."""
     page = await services.backend.list_schedules(after=after, limit=limit)
-    return reply({"items": [to_wire(schedule) for schedule in page.items], "next": page.next})
+    return reply_page(page)
 
 
 @router.get("/{schedule_id}", responses=gives(Schedule, NotFound))

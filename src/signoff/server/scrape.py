@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import REGISTRY
@@ -36,6 +37,19 @@ READ_SECONDS: Final = 5.0
 MOST_GROUPS: Final = 500
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a server holds for its callers.
+
+    Attributes:
+        streams: How many streams and waiting requests are open, by kind.
+        reply_bytes: How much the replies take that are kept for repetitions.
+    """
+
+    streams: Mapping[str, int]
+    reply_bytes: int
+
+
 class Scrape:
     """Answers Prometheus.
 
@@ -43,6 +57,7 @@ class Scrape:
         store: An open store, to be told of as well; None tells of this process alone.
         timers_alive: Whether this process has deadlines fire.
         anchoring: What keeps heads of audit trails elsewhere.
+        held: What this process holds for its callers.
     """
 
     def __init__(
@@ -50,16 +65,18 @@ class Scrape:
         store: Store | None = None,
         timers_alive: Callable[[], bool] | None = None,
         anchoring: Anchoring | None = None,
+        held: Callable[[], Held] | None = None,
     ) -> None:
         self._store = store
         self._anchoring = anchoring
         self._timers_alive = timers_alive
+        self._held = held
         self._reading: asyncio.Task[Sequence[Metric]] | None = None
         self._read_at = 0.0
 
     async def answer(self, accept: str) -> Response:
         """Return all metrics in the format that a request's ``Accept`` header asks for."""
-        found = [*self._of_timers(), *self._of_anchors(), *await self._of_store()]
+        found = [*self._of_timers(), *self._of_callers(), *self._of_anchors(), *await self._of_store()]
         encode, content_type = choose_encoder(accept)
         body = await asyncio.to_thread(encode, _Both(found))  # the process's own read /proc
         return Response(body, headers={"content-type": content_type})
@@ -82,6 +99,21 @@ class Scrape:
         for anchor in self._anchoring.anchors:
             failing.add_metric((anchor.name,), self._anchoring.late_seconds(anchor))
         return (failing,)
+
+    def _of_callers(self) -> Sequence[Metric]:
+        if self._held is None:
+            return ()
+        held = self._held()
+        streams = GaugeMetricFamily(
+            "signoff_open_streams", "Streams and waiting requests that are open.", labels=("kind",)
+        )
+        for kind, number in held.streams.items():
+            streams.add_metric((kind,), number)
+        return streams, GaugeMetricFamily(
+            "signoff_kept_reply_bytes",
+            "Replies to remote stores that are kept for repetitions.",
+            held.reply_bytes,
+        )
 
     async def _of_store(self) -> Sequence[Metric]:
         if self._store is None:

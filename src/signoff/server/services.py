@@ -26,6 +26,7 @@ from signoff.server.login_door import LoginDoor
 from signoff.server.readiness import Readiness
 from signoff.server.remote_clients import RemoteClients
 from signoff.server.scrape import Scrape
+from signoff.server.streams import Streams
 from signoff.server.ways import Ways
 from signoff.server.wrong_secrets import WrongSecretLimit
 from signoff.stores.base import Store
@@ -53,6 +54,7 @@ class Services:
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         remote_clients: What remote stores have asked for lately.
         wrong_secrets: Limits wrong keys, links and callbacks.
+        streams: What callers keep open.
         feeds: What is told to remote stores.
         inboxes: What is told to people.
         scrape: What is told to Prometheus.
@@ -81,6 +83,7 @@ class Services:
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
     timer_service: TimerService | None = None
     remote_clients: RemoteClients = field(default_factory=RemoteClients)
+    streams: Streams = field(default_factory=Streams)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)
     _others: dict[str, Services] = field(default_factory=dict[str, "Services"], init=False)
@@ -154,3 +157,11 @@ ServicesOf = Annotated[Services, Depends(_services)]
 
 It is an async dependency: a plain one costs a thread switch.
 """
+
+
+async def _caller(request: Request, services: ServicesOf) -> str:
+    return actor_of(request).caller(services.address_of(request.scope))
+
+
+CallerOf = Annotated[str, Depends(_caller)]
+"""A route's parameter that gets who it is, to count what they keep open."""

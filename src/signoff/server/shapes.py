@@ -16,6 +16,7 @@ from signoff import records
 from signoff.errors import InvalidValue, NotSerializable, SignoffError, WrongAnswer
 from signoff.people.asked import PROMISED
 from signoff.records import AuditKind, OriginWay
+from signoff.stores.listed import LEFT_OUT
 from signoff.wire import JSON_FIELDS, UNREADABLE, UNSAID, URN, Record
 
 Json = Annotated[Any, Field(description="Any JSON")]
@@ -42,6 +43,12 @@ class Origin(TypedDict):
 _RENAMED: Final[Mapping[Any, Any]] = {
     AuditKind: Annotated[str, Field(description=f"{', '.join(AuditKind)}, or what a newer version records")],
     records.Origin: Origin,
+    Mapping[str, int]: Annotated[
+        dict[str, int],
+        Field(
+            description="Of what is too large for a list its size in bytes, by field; showing the item has it"
+        ),
+    ],
 }
 
 
@@ -77,6 +84,7 @@ def _members(kind: type[Record]) -> dict[str, Any]:
         hint, is_optional = _without_none(hints[field.name])
         plain = _PLAIN.get((kind, field.name), Json)
         what = plain if field.name in JSON_FIELDS[kind] else _RENAMED.get(hint, hint)
+        is_optional = is_optional or field.name in LEFT_OUT.get(kind, ())
         members[field.name] = NotRequired[what] if is_optional else Required[what]
     if JSON_FIELDS[kind]:
         members[UNREADABLE] = NotRequired[

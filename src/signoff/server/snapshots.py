@@ -16,6 +16,7 @@ from signoff.server.examples import RUN_ID, example
 from signoff.server.ids import Id
 from signoff.server.replies import reply, reply_with
 from signoff.server.responses import gives
+from signoff.server.saved_size import check_saved_size
 from signoff.server.services import ServicesOf
 
 router = APIRouter(tags=["snapshots"], route_class=ExactRoute)
@@ -58,6 +59,8 @@ async def save_run(run_id: Id, services: ServicesOf, actor: ActorOf, body: SaveR
     Nothing in it is encrypted or redacted: a server that redacts payloads refuses. The audit trail has who saved it.
     """
     by = actor.user_id("by", (body or SaveRun()).by)
+    if services.redaction.is_empty:  # else it says why not
+        await check_saved_size(services.store, run_id)
     return reply(await services.backend.save(run_id, by=by))
 
 

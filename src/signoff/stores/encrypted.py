@@ -313,7 +313,11 @@ class _EncryptedStore:
             return value
         within = _place_of(value, place)
 
+        left_out = getattr(value, "left_out", None) or ()
+
         def read(name: str, how: _Part, part: Any) -> Any:
+            if name in left_out:
+                return part
             if how is _Part.RECORDS:
                 is_settlings = isinstance(value, AuditEvent) and value.kind in _RECORDED_BY_STORE
                 return self._open(part, value.question_id if is_settlings else within)

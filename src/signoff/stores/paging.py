@@ -187,21 +187,23 @@ def page_number(after: str | None, otherwise: int) -> int:
 
 
 def page_looked_for(
-    rows: Sequence[tuple[Any, ...]], limit: int, to_item: Callable[[tuple[Any, ...]], T]
+    rows: Sequence[tuple[Any, ...]], more: bool, to_item: Callable[[tuple[Any, ...]], T]
 ) -> Page[T]:
     """Return a page of what was looked for among the next ``LOOKED_THROUGH``.
 
     Args:
         rows: The number of the last one looked at, how many were, and a found one with its number at the end; if
             there is none, a row without it.
-        limit: How many at most; one more was asked for.
+        more: Whether more were found than these.
         to_item: Makes one of the columns between.
     """
+    if not rows:  # a page of none was asked for
+        return Page()
     last, looked = rows[0][:2]
     found = [row[2:] for row in rows if row[-1] is not None]
-    items = tuple(to_item(row[:-1]) for row in found[:limit])
-    if len(found) > limit:
-        return Page(items, str(found[limit - 1][-1]) if items else None)
+    items = tuple(to_item(row[:-1]) for row in found)
+    if more:
+        return Page(items, str(found[-1][-1]) if items else None)
     return Page(items, str(last) if looked == LOOKED_THROUGH else None)
 
 

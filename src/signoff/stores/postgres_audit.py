@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString, cast
 
 from pydantic_core import to_json
 
 from signoff.origins import from_text
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
 from signoff.stores.limits import check_events
+from signoff.stores.listed import Listing, cut, size_in_postgres, within_page
 from signoff.stores.paging import AuditFilter, Page, page_number
 from signoff.stores.postgres_operations import JsonRequest, Reply, Request
 from signoff.stores.postgres_reads import Connection, checked
@@ -18,26 +19,31 @@ from signoff.stores.touched import Touched
 
 COLUMNS = "namespace, id, at, kind, question_id, run_id, by, details, origin"
 
-LIST = f"""
-SELECT number, {COLUMNS}, seal.seq, seal.hash
+LISTING = Listing(AuditEvent, COLUMNS, size_in_postgres)
+WIDTH = 9
+
+LISTED = f"""
+SELECT {LISTING.columns}, seal.seq, seal.hash, number
 FROM signoff.recorded(%s, %s, %s, %s, %s) AS event
 LEFT JOIN LATERAL (
     SELECT seq, hash FROM signoff.seals
     WHERE shard = event.shard AND namespace = event.namespace AND event_id = event.id OFFSET 0
 ) AS seal ON true
-ORDER BY number
 """
 
-READ_CHAIN = f"""
+LIST = within_page(LISTED, "number")
+
+CHAIN = f"""
 SELECT seal.seq, seal.event_id, seal.hash, event.* FROM (
     SELECT * FROM signoff.seals WHERE namespace = %s AND seq > %s ORDER BY seq LIMIT %s
 ) AS seal
 LEFT JOIN LATERAL (
-    SELECT {COLUMNS} FROM signoff.audit
+    SELECT {LISTING.columns} FROM signoff.audit
     WHERE shard = seal.shard AND namespace = seal.namespace AND id = seal.event_id OFFSET 0
 ) AS event ON true
-ORDER BY seal.seq
 """
+
+READ_CHAIN = within_page(CHAIN, "seq")
 
 LAST_SEAL = "SELECT seq, event_id, hash FROM signoff.seals WHERE namespace = %s ORDER BY seq DESC LIMIT 1"
 
@@ -59,14 +65,15 @@ WITH RECURSIVE heads AS (
 SELECT namespace, seq, event_id, hash FROM heads ORDER BY place
 """
 
-UNSEALED = f"""
-SELECT event.* FROM (SELECT * FROM signoff.unsealed ORDER BY number LIMIT %s) AS waiting
+WAITING = f"""
+SELECT event.*, waiting.number FROM (SELECT * FROM signoff.unsealed ORDER BY number LIMIT %s) AS waiting
 CROSS JOIN LATERAL (
-    SELECT {COLUMNS} FROM signoff.audit
+    SELECT {LISTING.columns} FROM signoff.audit
     WHERE shard = waiting.shard AND namespace = waiting.namespace AND id = waiting.event_id OFFSET 0
 ) AS event
-ORDER BY waiting.number
 """
+
+UNSEALED = within_page(WAITING, "number")
 
 SEAL = "SELECT signoff.seal(%s, %s, %s)"
 
@@ -88,19 +95,20 @@ def list_audit(
     which.check()
     begin = page_number(after, 0)
     values = (namespace, which.question_id, which.run_id, begin, checked(limit) + 1)
-    rows = db.execute(LIST, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    events = tuple(_event(row[1:-2], *row[-2:]) for row in rows)
-    return Page(events, str(rows[-1][0]) if more and rows else None)
+    rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
+    events = tuple(_event(row[:WIDTH], *row[LISTING.width : -1]) for row in rows)
+    return Page(events, str(rows[-1][-1]) if more and rows else None)
 
 
 def read_chain(
     db: Connection, namespace: str, after: int, limit: int
 ) -> list[tuple[Seal, AuditEvent | None]]:
     """Return the seals after ``after``, each with its event if that is there."""
-    rows = db.execute(READ_CHAIN, (namespace, after, checked(limit))).fetchall()
-    return [(Seal(*row[:3]), None if row[3] is None else _event(row[3:], row[0], row[2])) for row in rows]
+    rows = db.execute(cast("LiteralString", READ_CHAIN), (namespace, after, checked(limit))).fetchall()
+    return [
+        (Seal(*row[:3]), None if row[3] is None else _event(row[3 : 3 + WIDTH], row[0], row[2]))
+        for row in rows
+    ]
 
 
 def last_seal(db: Connection, namespace: str) -> Seal | None:
@@ -117,7 +125,8 @@ def heads(db: Connection, after: str, limit: int) -> list[tuple[str, Seal]]:
 
 def unsealed(db: Connection, limit: int) -> list[AuditEvent]:
     """Return the oldest events that have no seal, of all namespaces."""
-    return [_event(row) for row in db.execute(UNSEALED, (checked(limit),)).fetchall()]
+    rows = db.execute(cast("LiteralString", UNSEALED), (checked(limit),)).fetchall()
+    return [_event(row[:WIDTH]) for row in rows]
 
 
 def seal(db: Connection, namespace: str, seals: Sequence[Seal]) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, LiteralString, cast
 
 from pydantic_core import to_json
 
 from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import NotFound
 from signoff.records import AuditKind
+from signoff.stores.listed import Listing, cut, size_in_postgres, within_page
 from signoff.stores.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
 from signoff.stores.postgres_reads import Connection, checked
 from signoff.stores.touched import Touched
@@ -28,7 +29,11 @@ NEXT_DUE = "SELECT signoff.next_delivery(%s, %s, %s)"
 
 FINISH = "SELECT signoff.finish_delivery(%s, %s, %s, %s, %s, %s, %s)"
 
-LIST = f"SELECT number, {COLUMNS} FROM signoff.list_deliveries(%s, %s, %s, %s, %s, %s)"
+LISTING = Listing(Delivery, COLUMNS, size_in_postgres)
+
+LIST = within_page(
+    f"SELECT {LISTING.columns}, number FROM signoff.list_deliveries(%s, %s, %s, %s, %s, %s)", "number DESC"
+)
 
 REDELIVER = f"SELECT {COLUMNS} FROM signoff.redeliver(%s, %s, %s)"
 
@@ -81,10 +86,10 @@ def list_deliveries(
     before = page_number(after, LAST_NUMBER)
     state = None if which.state is None else which.state.value
     values = (namespace, state, which.channel, which.question_id, before, checked(limit) + 1)
-    rows = db.execute(LIST, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(_delivery(row[1:]) for row in rows), str(rows[-1][0]) if more and rows else None)
+    rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
+    return Page(
+        tuple(LISTING.read(row, _delivery) for row in rows), str(rows[-1][-1]) if more and rows else None
+    )
 
 
 def redeliver(

@@ -11,6 +11,7 @@ import psycopg
 from signoff.errors import InvalidValue, NotFound
 from signoff.records import Entry, Message, Promise, PromiseKind, PromiseState, Run, RunState, WorkerInfo
 from signoff.stores.entry_rows import to_entry
+from signoff.stores.listed import Listing, cut, seen_of, size_in_postgres, size_of_list, within_page
 from signoff.stores.paging import (
     LAST_NUMBER,
     LOOKED_THROUGH,
@@ -61,57 +62,66 @@ WHERE run_id = %s AND namespace = %s AND seq > %s
 ORDER BY seq LIMIT %s
 """
 
+ENTRIES = Listing(Entry, ENTRY_COLUMNS, size_in_postgres)
+PAGE_OF_JOURNAL = within_page(READ_JOURNAL.replace(ENTRY_COLUMNS, ENTRIES.columns), "seq")
+
 # The messages and the counters are of one snapshot.
-READ_MESSAGES = f"""
-SELECT {", ".join(f"message.{column}" for column in MESSAGE_COLUMNS.split(", "))}, run.wakes
+MESSAGES = Listing(Message, MESSAGE_COLUMNS, size_in_postgres)
+SELECT_MESSAGES = f"""
+SELECT message.*, run.wakes
 FROM unnest(%s::text[]) AS asked (id)
 CROSS JOIN LATERAL (
     SELECT id, namespace, wakes FROM signoff.runs WHERE id = asked.id AND namespace = %s OFFSET 0
 ) AS run
 CROSS JOIN LATERAL (
-    SELECT {MESSAGE_COLUMNS} FROM signoff.messages WHERE run_id = run.id AND namespace = run.namespace OFFSET 0
+    SELECT {MESSAGES.columns} FROM signoff.messages WHERE run_id = run.id AND namespace = run.namespace OFFSET 0
 ) AS message
-ORDER BY message.run_id, message.id
 """
+READ_MESSAGES = within_page(SELECT_MESSAGES, "run_id, id")
 
 LIST_WORKERS = f"""
 SELECT {WORKER_COLUMNS}, (SELECT count(*) FROM signoff.runs WHERE worker_id = workers.id)
 FROM signoff.workers AS workers ORDER BY id
 """
 
+RUNS = Listing(Run, RUN_COLUMNS, size_in_postgres)
+PROMISES = Listing(Promise, PROMISE_COLUMNS, size_of_list(size_in_postgres))
+
 # One branch for each state asked for: they are merged, each in the order of its index.
 LIST_RUNS = f"""
-(SELECT {RUN_COLUMNS}, number FROM signoff.runs
+(SELECT {RUNS.columns}, number FROM signoff.runs
 WHERE namespace = %(namespace)s AND {{of_state}} = '{{state}}' AND number < %(before)s {{filters}}
 ORDER BY number DESC LIMIT %(limit)s)
 """
 
 LIST_PROMISES = f"""
-(SELECT {PROMISE_COLUMNS}, number FROM signoff.promises
+(SELECT {PROMISES.columns}, number FROM signoff.promises
 WHERE namespace = %(namespace)s AND state = '{{state}}' AND kind = '{{kind}}' AND number > %(after)s {{filters}}
 ORDER BY number LIMIT %(limit)s)
 """
 
 OF_RUN = "AND run_id = %(run_id)s"
 
-INBOX = f"""
-SELECT {PROMISE_COLUMNS}, number FROM signoff.answerable(%(namespace)s, %(names)s, %(after)s, %(limit)s)
-ORDER BY number
+INBOX = within_page(
+    f"SELECT {PROMISES.columns}, number FROM signoff.answerable(%(namespace)s, %(names)s, %(after)s, %(limit)s)",
+    "number",
+)
+
+FOUND = f"""
+SELECT {PROMISES.columns}, number FROM looked
+CROSS JOIN LATERAL (
+    SELECT workflow, group_name FROM signoff.runs
+    WHERE id = looked.run_id AND namespace = %(namespace)s OFFSET 0
+) AS run
+WHERE (%(workflow)s::text IS NULL OR run.workflow = %(workflow)s)
+    AND (%(group)s::text IS NULL OR run.group_name = %(group)s)
+ORDER BY number LIMIT %(limit)s
 """
 
 # The next pending questions, and those of them whose runs are asked for: one row at least, which has where they end.
 OF_RUNS = f"""
 WITH looked AS MATERIALIZED ({{looked}}),
-found AS (
-    SELECT {PROMISE_COLUMNS}, number FROM looked
-    CROSS JOIN LATERAL (
-        SELECT workflow, group_name FROM signoff.runs
-        WHERE id = looked.run_id AND namespace = %(namespace)s OFFSET 0
-    ) AS run
-    WHERE (%(workflow)s::text IS NULL OR run.workflow = %(workflow)s)
-        AND (%(group)s::text IS NULL OR run.group_name = %(group)s)
-    ORDER BY number LIMIT %(limit)s
-)
+found AS ({within_page(FOUND, "number")})
 SELECT ends.last, ends.looked, found.* FROM (SELECT max(number) AS last, count(*) AS looked FROM looked) AS ends
 LEFT JOIN found ON true ORDER BY found.number
 """
@@ -146,14 +156,18 @@ def ended(db: Connection, namespace: str, run_ids: Sequence[str]) -> set[str]:
 
 
 def read_journal(db: Connection, namespace: str, run_id: str, after: int, limit: int | None) -> list[Entry]:
-    """Return the entries after seq ``after``, in order."""
-    return [to_entry(row) for row in _all(db, READ_JOURNAL, (run_id, namespace, after, limit))]
+    """Return the entries after seq ``after``, in order; with a limit, those that fit on a page."""
+    values = (run_id, namespace, after, limit)
+    if limit is None:
+        return [to_entry(row) for row in _all(db, READ_JOURNAL, values)]
+    return [ENTRIES.read(row, to_entry) for row in _all(db, PAGE_OF_JOURNAL, values)]
 
 
 def read_messages(db: Connection, namespace: str, run_ids: Sequence[str]) -> list[tuple[Message, int]]:
     """Return the messages of these runs, oldest first per run, each with its run's ``wakes``."""
-    rows = _all(db, READ_MESSAGES, (list(run_ids), namespace))
-    return [(to_message(row[:-1]), row[-1]) for row in rows]
+    rows, more = cut(_all(db, READ_MESSAGES, (list(run_ids), namespace)), LAST_NUMBER)
+    found = [(MESSAGES.read(row, to_message), row[-1]) for row in rows]
+    return seen_of(found) if more else found
 
 
 def list_workers(db: Connection) -> list[WorkerInfo]:
@@ -183,10 +197,8 @@ def list_runs(db: Connection, namespace: str, which: RunFilter, after: str | Non
         session=which.session_id is not None,
         suspended=which.suspended,
     )
-    rows = _all(db, statement, values)
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(to_run(row[:-1]) for row in rows), str(rows[-1][-1]) if more and rows else None)
+    rows, more = cut(_all(db, statement, values), limit)
+    return Page(tuple(RUNS.read(row, to_run) for row in rows), str(rows[-1][-1]) if more and rows else None)
 
 
 def list_promises(
@@ -208,17 +220,20 @@ def list_promises(
         statement = of_runs_statement(
             of_names=which.answerable_by is not None, of_run=which.run_id is not None
         )
-        return page_looked_for(_all(db, statement, values), limit, to_promise)
+        rows = _all(db, statement, values)
+        more = bool(rows) and rows[0][-2] is not None and min(limit, len(rows)) < rows[0][-2]
+        return page_looked_for(
+            [row[:-2] for row in rows[:limit]], more, lambda row: PROMISES.read(row, to_promise)
+        )
     if which.answerable_by is not None:
         statement = INBOX
     else:
         states = tuple(PromiseState) if which.state is None else (which.state,)
         kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
         statement = list_promises_statement(states, kinds, of_run=which.run_id is not None)
-    rows = _all(db, statement, values)
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(to_promise(row[:-1]) for row in rows), str(rows[-1][-1]) if more and rows else None)
+    rows, more = cut(_all(db, statement, values), limit)
+    items = tuple(PROMISES.read(row, to_promise) for row in rows)
+    return Page(items, str(rows[-1][-1]) if more and rows else None)
 
 
 @lru_cache
@@ -246,7 +261,8 @@ def list_runs_statement(
     # each as its index has it
     of_state = "state || ''" if session else "state" if group or workflow or parent else "'' || state"
     branches = [LIST_RUNS.format(of_state=of_state, state=state, filters=filters) for state in sorted(states)]
-    return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number DESC LIMIT %(limit)s"
+    merged = f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number DESC LIMIT %(limit)s"
+    return within_page(merged, "number DESC")
 
 
 @lru_cache
@@ -258,7 +274,8 @@ def list_promises_statement(
     branches = [
         LIST_PROMISES.format(state=state, kind=kind, filters=filters) for state in states for kind in kinds
     ]
-    return f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number LIMIT %(limit)s"
+    merged = f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number LIMIT %(limit)s"
+    return within_page(merged, "number")
 
 
 @lru_cache

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString, cast
 
 from pydantic_core import to_json
 
 from signoff.errors import NotFound
 from signoff.records import NewAuditEvent, Rule
 from signoff.stores.limits import check_events
+from signoff.stores.listed import Listing, cut, size_in_postgres, within_page
 from signoff.stores.paging import Page, RuleFilter, page_number
 from signoff.stores.postgres_reads import Connection, checked
 from signoff.stores.postgres_rows import from_event
@@ -22,8 +23,10 @@ COLUMNS = """namespace, id, created_at, by, tool, arguments, question_id, expire
 
 GET = f"SELECT {COLUMNS} FROM signoff.rules WHERE namespace = %s AND id = %s"
 
-LIST = (
-    f"SELECT number, {COLUMNS} FROM signoff.listed_rules(%s, %s, %s, %s, %s, {NOW}, %s, %s) ORDER BY number"
+LISTING = Listing(Rule, COLUMNS, size_in_postgres)
+
+LIST = within_page(
+    f"SELECT {LISTING.columns}, number FROM signoff.listed_rules(%s, %s, %s, %s, %s, {NOW}, %s, %s)", "number"
 )
 
 REVOKE = f"SELECT {COLUMNS} FROM signoff.revoke_rule(%s, %s, %s, {NOW}) WHERE id IS NOT NULL"
@@ -50,10 +53,8 @@ def list_rules(
         begin,
         checked(limit) + 1,
     )
-    rows = db.execute(LIST, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(_rule(row[1:]) for row in rows), str(rows[-1][0]) if more and rows else None)
+    rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
+    return Page(tuple(LISTING.read(row, _rule) for row in rows), str(rows[-1][-1]) if more and rows else None)
 
 
 def revoke_rule(

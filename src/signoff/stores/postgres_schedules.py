@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString, cast
 
 from pydantic_core import to_json
 
 from signoff.errors import NotFound
 from signoff.records import CatchUp, NewRun, NewSchedule, Schedule
+from signoff.stores.listed import Listing, cut, size_in_postgres, within_page
 from signoff.stores.paging import Page
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import from_run
@@ -35,7 +36,12 @@ RETURNING {COLUMNS}
 
 GET = f"SELECT {COLUMNS} FROM signoff.schedules WHERE namespace = %s AND id = %s"
 
-LIST = f"SELECT {COLUMNS} FROM signoff.schedules WHERE namespace = %s AND id > %s ORDER BY id LIMIT %s"
+LISTING = Listing(Schedule, COLUMNS, size_in_postgres)
+
+LIST = within_page(
+    f"SELECT {LISTING.columns} FROM signoff.schedules WHERE namespace = %s AND id > %s ORDER BY id LIMIT %s",
+    "id",
+)
 
 PAUSE = f"UPDATE signoff.schedules SET is_paused = true WHERE namespace = %s AND id = %s RETURNING {COLUMNS}"
 
@@ -85,9 +91,10 @@ def get(db: Connection, namespace: str, schedule_id: str) -> Schedule:
 
 def list_schedules(db: Connection, namespace: str, after: str | None, limit: int) -> Page[Schedule]:
     """Return a page of schedules, by id."""
-    rows = db.execute(LIST, (namespace, after or "", limit + 1)).fetchall()
-    found = tuple(to_schedule(row) for row in rows[:limit])
-    return Page(found, found[-1].id if len(rows) > limit and found else None)
+    values = (namespace, after or "", limit + 1)
+    rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
+    found = tuple(LISTING.read(row, to_schedule) for row in rows)
+    return Page(found, found[-1].id if more and found else None)
 
 
 def pause(db: Connection, namespace: str, schedule_id: str) -> Schedule:

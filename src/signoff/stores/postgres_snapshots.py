@@ -196,7 +196,11 @@ class _Loading:
         if run.session_id is not None:
             [position] = _row(self._db, POSITION, position or 0, run.session_id, self._namespace)
         changed = {"namespace": self._namespace, "state": run.state.value, "position": position}
-        values = [changed.get(field, getattr(run, field)) for field in Run.__dataclass_fields__]
+        values = [
+            changed.get(field, getattr(run, field))
+            for field in Run.__dataclass_fields__
+            if field != "left_out"
+        ]
         more = (self._now, saved.cancel_asked, saved.deadline_passed, slots, digest(run.arguments))
         row = self._db.execute(ADD_RUN, (*values, *more)).fetchone()
         if row is None:
@@ -228,7 +232,9 @@ class _Loading:
 
     def _add_promises(self, run_id: str, promises: Sequence[Promise]) -> None:
         for promise in promises:
-            values = [getattr(promise, field) for field in Promise.__dataclass_fields__]
+            values = [
+                getattr(promise, field) for field in Promise.__dataclass_fields__ if field != "left_out"
+            ]
             values[0], values[2], values[3] = self._namespace, promise.kind.value, promise.state.value
             values[14], values[18] = list(promise.assignees), text_of(promise.origin)
             if self._db.execute(ADD_PROMISE, (promise.id, *values)).fetchone() is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString, cast
 
 from signoff.errors import NotFound
 from signoff.records import NewToken, Token, TokenKind
 from signoff.stores.base_tokens import TOUCH_SECONDS
+from signoff.stores.listed import Listing, cut, size_in_postgres, within_page
 from signoff.stores.paging import Page, TokenFilter, page_number
 from signoff.stores.postgres_reads import Connection, checked
 from signoff.stores.same import taken_token
@@ -37,7 +38,11 @@ LIMIT 1
 
 GET = f"SELECT {COLUMNS} FROM signoff.tokens WHERE namespace = %s AND id = %s"
 
-LIST = f"SELECT {COLUMNS}, number FROM signoff.list_tokens(%s, %s, %s, %s, %s, %s) ORDER BY number"
+LISTING = Listing(Token, COLUMNS, size_in_postgres)
+
+LIST = within_page(
+    f"SELECT {LISTING.columns}, number FROM signoff.list_tokens(%s, %s, %s, %s, %s, %s)", "number"
+)
 
 REVOKE = f"""
 UPDATE signoff.tokens SET revoked_at = coalesce(revoked_at, {NOW})
@@ -103,10 +108,10 @@ def list_tokens(
     which.check()
     begin = page_number(after, 0)
     values = (namespace, which.kind.value, which.subject, which.question_id, begin, checked(limit) + 1)
-    rows = db.execute(LIST, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(_token(row[:-1]) for row in rows), str(rows[-1][-1]) if more and rows else None)
+    rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
+    return Page(
+        tuple(LISTING.read(row, _token) for row in rows), str(rows[-1][-1]) if more and rows else None
+    )
 
 
 def revoke(db: Connection, namespace: str, token_id: str, now: float | None) -> Token:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString, cast
 
 from signoff.records import WorkflowInfo
 from signoff.stores.limits import check_workflows
+from signoff.stores.listed import Listing, cut, size_in_postgres, within_page
 from signoff.stores.paging import Page, WorkflowFilter, page_place, place_of
 from signoff.stores.postgres_reads import Connection, checked
 
@@ -25,13 +26,17 @@ SET is_current = excluded.is_current, description = excluded.description, parame
     seen_at = excluded.seen_at
 """
 
-LIST = f"""
-SELECT {COLUMNS} FROM signoff.workflows
+LISTING = Listing(WorkflowInfo, COLUMNS, size_in_postgres)
+
+LISTED = f"""
+SELECT {LISTING.columns} FROM signoff.workflows
 WHERE namespace = %(namespace)s
     AND (name, group_name, version) > (%(name_before)s, %(group_before)s, %(version_before)s)
     AND (%(name)s::text IS NULL OR name = %(name)s) AND (%(group)s::text IS NULL OR group_name = %(group)s)
 ORDER BY name, group_name, version LIMIT %(limit)s
 """
+
+LIST = within_page(LISTED, "name, group_name, version")
 
 DELETE = """
 DELETE FROM signoff.workflows WHERE (name, namespace, group_name, version) IN (
@@ -66,9 +71,9 @@ def list_workflows(
         "group": which.group,
         "limit": checked(limit) + 1,
     }
-    rows = db.execute(LIST, values).fetchall()
-    found = tuple(_workflow(row) for row in rows[:limit])
-    last = found[-1] if len(rows) > limit and found else None
+    rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
+    found = tuple(LISTING.read(row, _workflow) for row in rows)
+    last = found[-1] if more and found else None
     return Page(found, None if last is None else place_of(last.name, last.group, last.version))
 
 

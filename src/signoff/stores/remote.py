@@ -49,6 +49,7 @@ from signoff.stores.limits import (
     check_worker,
     check_workflows,
 )
+from signoff.stores.listed import PAGE_BYTES, bytes_of
 from signoff.stores.operations import OPERATIONS
 from signoff.stores.paging import (
     AuditFilter,
@@ -63,6 +64,7 @@ from signoff.stores.paging import (
 from signoff.stores.remote_server import RemoteServer
 from signoff.stores.retries import Retry
 
+ENTRIES_AT_ONCE: Final = 1000
 SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
 
 
@@ -136,7 +138,15 @@ class RemoteStore:
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
-        return await self._ask("read_journal", run_id=run_id, after=after, limit=limit)
+        if limit is not None:
+            return await self._ask("read_journal", run_id=run_id, after=after, limit=limit)
+        entries: list[Entry] = []
+        while page := await self._ask("read_journal", run_id=run_id, after=after, limit=ENTRIES_AT_ONCE):
+            entries += page
+            after = entries[-1].seq
+            if len(page) < ENTRIES_AT_ONCE and bytes_of(page) < PAGE_BYTES:
+                break
+        return entries
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         return await self._ask("read_messages", run_ids=run_ids)

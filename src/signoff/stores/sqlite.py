@@ -77,6 +77,7 @@ from signoff.stores.limits import (
     check_schedule,
     check_token,
 )
+from signoff.stores.listed import bytes_of
 from signoff.stores.listeners import Listeners
 from signoff.stores.paging import (
     AuditFilter,
@@ -207,7 +208,8 @@ class SqliteStore:
         if are_all:
             return entries
         more = None if limit is None else limit - len(entries)
-        return entries + await self._read(journal.read_journal, run_id, entries[-1].seq, more)
+        size = sum(map(bytes_of, entries))
+        return entries + await self._read(journal.read_journal, run_id, entries[-1].seq, more, size)
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         return await self._read_soon(messages.read_messages, run_ids)

@@ -8,6 +8,7 @@ from typing import Any
 
 from signoff.origins import from_text, text_of
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
+from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import AuditFilter, Page, page_number
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -20,8 +21,10 @@ SELECT :namespace, :id, :at, :kind, :question_id, :run_id, :by, :details, :origi
 WHERE NOT EXISTS (SELECT 1 FROM audit WHERE namespace = :namespace AND id = :id)
 """
 
+LISTING = Listing(AuditEvent, COLUMNS, size_in_sqlite)
+
 LIST = f"""
-SELECT {COLUMNS}, seals.seq, hash, number
+SELECT {LISTING.columns}, seals.seq, hash, number
 FROM audit INDEXED BY {{index}} LEFT JOIN seals ON seals.namespace = audit.namespace AND event_id = audit.id
 WHERE audit.namespace = :namespace AND {{filter}} AND number > :after
 ORDER BY number LIMIT :limit
@@ -35,13 +38,13 @@ LIST_OF_QUESTION = LIST.format(
 LIST_OF_RUN = LIST.format(index="audit_by_run", filter="run_id = :run_id")
 
 READ_CHAIN = f"""
-SELECT seals.seq, event_id, hash, {COLUMNS}
+SELECT seals.seq, event_id, hash, {LISTING.columns}
 FROM seals LEFT JOIN audit ON audit.namespace = seals.namespace AND audit.id = event_id
 WHERE seals.namespace = ? AND seals.seq > ?
 ORDER BY seals.seq LIMIT ?
 """
 
-UNSEALED = f"SELECT {COLUMNS} FROM unsealed JOIN audit USING (number) ORDER BY number LIMIT ?"
+UNSEALED = f"SELECT {LISTING.columns} FROM unsealed JOIN audit USING (number) ORDER BY number LIMIT ?"
 
 LAST_SEAL = "SELECT seq, event_id, hash FROM seals WHERE namespace = ? ORDER BY seq DESC LIMIT 1"
 
@@ -88,21 +91,21 @@ def list_audit(
         "after": page_number(after, 0),
         "limit": limit + 1,
     }
-    rows = db.execute(statement, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(
-        tuple(_event(row[:WIDTH], row[WIDTH], row[WIDTH + 1]) for row in rows),
-        str(rows[-1][-1]) if more and rows else None,
-    )
+    rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
+    events = tuple(_event(row[:WIDTH], *row[LISTING.width : -1]) for row in rows)
+    return Page(events, str(rows[-1][-1]) if more and rows else None)
 
 
 def read_chain(
     db: sqlite3.Connection, namespace: str, after: int, limit: int
 ) -> list[tuple[Seal, AuditEvent | None]]:
     """Return the seals after ``after``, each with its event if that is there."""
-    rows = db.execute(READ_CHAIN, (namespace, after, limit)).fetchall()
-    return [(Seal(*row[:3]), None if row[3] is None else _event(row[3:], row[0], row[2])) for row in rows]
+    cursor = db.execute(READ_CHAIN, (namespace, after, limit))
+    rows, _ = read_page(cursor, limit, lambda row: LISTING.bytes_of(row[3:]))
+    return [
+        (Seal(*row[:3]), None if row[3] is None else _event(row[3 : 3 + WIDTH], row[0], row[2]))
+        for row in rows
+    ]
 
 
 def last_seal(db: sqlite3.Connection, namespace: str) -> Seal | None:
@@ -124,7 +127,8 @@ def heads(db: sqlite3.Connection, after: str, limit: int) -> list[tuple[str, Sea
 
 def unsealed(db: sqlite3.Connection, limit: int) -> list[AuditEvent]:
     """Return the oldest events that have no seal, of all namespaces."""
-    return [_event(row) for row in db.execute(UNSEALED, (limit,)).fetchall()]
+    rows, _ = read_page(db.execute(UNSEALED, (limit,)), limit, LISTING.bytes_of)
+    return [_event(row[:WIDTH]) for row in rows]
 
 
 def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:

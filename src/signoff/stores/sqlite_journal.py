@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Entry
 from signoff.stores.entry_rows import to_entry
+from signoff.stores.listed import first_of
 from signoff.stores.sqlite_rows import ENTRY_COLUMNS, from_entry
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -71,7 +72,8 @@ def _holds(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry
     if not entries:
         return False
     after = entries[0].seq - 1
-    return read_journal(tx.db, namespace, run_id, after, len(entries)) == list(entries)
+    rows = tx.db.execute(READ, (namespace, run_id, after, len(entries))).fetchall()
+    return [to_entry(row) for row in rows] == list(entries)
 
 
 def add(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) -> None:
@@ -109,8 +111,10 @@ def read_few(
 
 
 def read_journal(
-    db: sqlite3.Connection, namespace: str, run_id: str, after: int, limit: int | None
+    db: sqlite3.Connection, namespace: str, run_id: str, after: int, limit: int | None, size: int = 0
 ) -> list[Entry]:
-    """Return the entries after seq ``after``, in order."""
-    rows = db.execute(READ, (namespace, run_id, after, -1 if limit is None else limit)).fetchall()
-    return [to_entry(row) for row in rows]
+    """Return the entries after seq ``after``, in order; with a limit, those that fit on a page that has ``size``."""
+    cursor = db.execute(READ, (namespace, run_id, after, -1 if limit is None else limit))
+    if limit is None:
+        return [to_entry(row) for row in cursor.fetchall()]
+    return first_of((to_entry(row) for row in cursor), limit, size)[0]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from signoff.errors import InvalidValue, LeaseLost
-from signoff.records import Message, WorkerInfo
+from signoff.records import Message, Run, WorkerInfo
 from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
@@ -18,6 +19,7 @@ from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import FORGET_SECONDS, Claim, Outcome, Write
 from signoff.stores.limits import check_worker
+from signoff.stores.listed import PAGE_BYTES, bytes_of
 from signoff.stores.sqlite_rows import WORKER_COLUMNS, to_worker
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -75,12 +77,26 @@ def claim(
     if not claimed:
         lease_until = tx.lease_now + lease_seconds
         claimed = claims.claim(tx, namespace, worker_id, group, workflows, limit, lease_until, token)
-    waiting: dict[str, list[Message]] = {}
     told = [run.id for run in claimed if run.wakes > 0]
-    if told:
-        for message, _ in messages.read_messages(tx.db, namespace, told):
-            waiting.setdefault(message.run_id, []).append(message)
-    return [Claim(run, tuple(waiting.get(run.id, ()))) for run in claimed]
+    return _claims_with(claimed, messages.read_messages(tx.db, namespace, told) if told else ())
+
+
+def _claims_with(runs: Iterable[Run], found: Sequence[tuple[Message, int]]) -> list[Claim]:
+    """Return claims of runs with the messages that were read of them.
+
+    Where these filled a page, others may be left: then the runs' counters say that not all were seen.
+    """
+    waiting: dict[str, list[Message]] = {}
+    for message, _ in found:
+        waiting.setdefault(message.run_id, []).append(message)
+    is_full = bytes_of([message for message, _ in found]) >= PAGE_BYTES
+    return [
+        Claim(
+            replace(run, wakes=run.wakes - 1) if is_full and run.wakes else run,
+            tuple(waiting.get(run.id, ())),
+        )
+        for run in runs
+    ]
 
 
 def append(tx: Transaction, namespace: str, write: Write) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from signoff.errors import InvalidState, NotFound, RequestConflict
 from signoff.records import Message, MessageKind, NewSignal
 from signoff.stores import sqlite_states as states
+from signoff.stores.listed import first_of, seen_of
 from signoff.stores.same import same_json
 from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, to_message
 from signoff.stores.sqlite_transaction import Transaction
@@ -38,6 +39,7 @@ READ_OF_MANY = f"""
 SELECT {MESSAGE_COLUMNS}, (SELECT wakes FROM runs WHERE namespace = :namespace AND runs.id = messages.run_id)
 FROM messages
 WHERE namespace = :namespace AND run_id IN (SELECT value FROM json_each(:run_ids))
+ORDER BY run_id, id
 """
 
 WAITERS = "SELECT run_id, n FROM waiters WHERE namespace = ? AND target = ? AND target_id = ?"
@@ -163,16 +165,13 @@ def unjoin_all(tx: Transaction, namespace: str, run_id: str) -> None:
 def read_messages(
     db: sqlite3.Connection, namespace: str, run_ids: Sequence[str]
 ) -> list[tuple[Message, int]]:
-    """Return the messages of these runs, oldest first per run, each with its run's ``wakes``."""
-    rows: list[tuple[Any, ...]]
+    """Return the messages of these runs that fit on a page, oldest first per run, each with its run's ``wakes``."""
     if len(run_ids) == 1:
-        rows = db.execute(READ_OF_ONE, {"namespace": namespace, "run_id": run_ids[0]}).fetchall()
+        cursor = db.execute(READ_OF_ONE, {"namespace": namespace, "run_id": run_ids[0]})
     else:
-        rows = db.execute(
-            READ_OF_MANY, {"namespace": namespace, "run_ids": json.dumps(list(run_ids))}
-        ).fetchall()
-        rows.sort(key=lambda row: (row[1], row[0]))
-    return [(to_message(row), row[11]) for row in rows]
+        cursor = db.execute(READ_OF_MANY, {"namespace": namespace, "run_ids": json.dumps(list(run_ids))})
+    found, more = first_of((to_message(row), row[11]) for row in cursor)
+    return seen_of(found) if more else found
 
 
 def note_answer(

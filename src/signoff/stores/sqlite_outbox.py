@@ -9,11 +9,14 @@ from typing import Any
 from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import NotFound
 from signoff.records import AuditKind
+from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
 from signoff.stores.sqlite_transaction import Transaction
 
 COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
     attempts, ended_at, error"""
+
+LISTING = Listing(Delivery, COLUMNS, size_in_sqlite)
 
 READ_CURSOR = "SELECT seq FROM channels WHERE namespace = ? AND name = ?"
 
@@ -178,14 +181,15 @@ def list_deliveries(
     asked = {"state": which.state, "channel": which.channel, "question_id": which.question_id}
     given = {name: str(value) for name, value in asked.items() if value is not None}
     conditions = "".join(f" AND {name} = :{name}" for name in given)
-    rows = db.execute(
-        f"SELECT number, {COLUMNS} FROM deliveries INDEXED BY {index} "
+    cursor = db.execute(
+        f"SELECT {LISTING.columns}, number FROM deliveries INDEXED BY {index} "
         f"WHERE namespace = :namespace{conditions} AND number < :before ORDER BY number DESC LIMIT :limit",
         {**given, "namespace": namespace, "before": page_number(after, LAST_NUMBER), "limit": limit + 1},
-    ).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(_delivery(row[1:]) for row in rows), str(rows[-1][0]) if more and rows else None)
+    )
+    rows, more = read_page(cursor, limit, LISTING.bytes_of)
+    return Page(
+        tuple(LISTING.read(row, _delivery) for row in rows), str(rows[-1][-1]) if more and rows else None
+    )
 
 
 def redeliver(tx: Transaction, namespace: str, delivery_id: str) -> Delivery:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,9 +15,10 @@ from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_tokens as tokens
 from signoff.stores.base_tokens import callback_token
 from signoff.stores.limits import check_promise
+from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import LOOKED_THROUGH, Page, PromiseFilter, page_looked_for, page_number
 from signoff.stores.same import may_join, refusal_of, same_json
-from signoff.stores.sqlite_rows import PROMISE_COLUMNS, PROMISE_WIDTH, assignees_text, to_promise
+from signoff.stores.sqlite_rows import PROMISE_COLUMNS, assignees_text, to_promise
 from signoff.stores.sqlite_transaction import Refused, Transaction
 
 INSERT = f"""
@@ -79,14 +80,16 @@ SELECT {PROMISE_COLUMNS} FROM promises INDEXED BY promises_by_run
 WHERE namespace = ? AND run_id = ? AND n = ? AND state <> 'pending'
 """
 
+LISTING = Listing(Promise, PROMISE_COLUMNS, size_in_sqlite)
+
 # One branch for each state and kind asked for: SQLite merges them, each in the order of its index.
 LIST_BRANCH = f"""
-SELECT {PROMISE_COLUMNS}, number FROM promises INDEXED BY promises_by_state
+SELECT {LISTING.columns}, number FROM promises INDEXED BY promises_by_state
 WHERE namespace = :namespace AND state = '{{state}}' AND kind = '{{kind}}' AND number > :after
 """
 
 LIST_BRANCH_OF_RUN = f"""
-SELECT {PROMISE_COLUMNS}, number FROM promises INDEXED BY promises_by_run
+SELECT {LISTING.columns}, number FROM promises INDEXED BY promises_by_run
 WHERE namespace = :namespace AND run_id = :run_id AND state = '{{state}}' AND kind = '{{kind}}' AND number > :after
 """
 
@@ -102,7 +105,7 @@ SELECT number FROM (
 """
 
 INBOX = f"""
-SELECT {PROMISE_COLUMNS}, number FROM promises
+SELECT {LISTING.columns}, number FROM promises
 WHERE number IN (SELECT DISTINCT number FROM ({{branches}}) ORDER BY number LIMIT :limit)
 ORDER BY number
 """
@@ -112,7 +115,7 @@ OF_RUNS = f"""
 WITH looked (number) AS MATERIALIZED ({{looked}}),
 ends (last, looked) AS (SELECT max(number), count(*) FROM looked),
 found AS (
-    SELECT {PROMISE_COLUMNS}, number FROM promises
+    SELECT {LISTING.columns}, number FROM promises
     WHERE number IN (SELECT number FROM looked) AND EXISTS (
         SELECT 1 FROM runs INDEXED BY runs_by_id
         WHERE runs.namespace = promises.namespace AND runs.id = promises.run_id
@@ -269,18 +272,22 @@ def list_promises(
     }
     if which.is_of_runs:
         statement = of_runs_statement(None if names is None else len(names), of_run=which.run_id is not None)
-        rows = db.execute(statement, values).fetchall()
-        return page_looked_for(rows, limit, to_promise)
+        rows, more = read_page(db.execute(statement, values), limit, _bytes_found)
+        return page_looked_for(rows, more, lambda row: LISTING.read(row, to_promise))
     if names is not None:
         statement = inbox_statement(len(names))
     else:
         states = tuple(PromiseState) if which.state is None else (which.state,)
         kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
         statement = list_statement(states, kinds, of_run=which.run_id is not None)
-    rows = db.execute(statement, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(_promises(rows)), str(rows[-1][PROMISE_WIDTH]) if more and rows else None)
+    rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
+    items = tuple(LISTING.read(row, to_promise) for row in rows)
+    return Page(items, str(rows[-1][-1]) if more and rows else None)
+
+
+def _bytes_found(row: Sequence[Any]) -> int:
+    """Return how many bytes of payloads a row of ``OF_RUNS`` has."""
+    return 0 if row[-1] is None else LISTING.bytes_of(row[2:])
 
 
 @lru_cache

@@ -58,7 +58,7 @@ def to_run(row: Row) -> Run:
 
 def from_run(run: Run) -> Row:
     """Return a run as its ``RUN_COLUMNS``."""
-    fields = [getattr(run, field) for field in Run.__dataclass_fields__]
+    fields = [getattr(run, field) for field in Run.__dataclass_fields__ if field != "left_out"]
     fields[5] = run.state.value
     fields[13] = int(run.retryable)
     return tuple(fields)

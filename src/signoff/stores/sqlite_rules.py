@@ -10,6 +10,7 @@ from typing import Any
 from signoff.errors import NotFound
 from signoff.records import Amendment, NewAuditEvent, NewRule, Rule
 from signoff.stores import sqlite_audit as audit
+from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import Page, RuleFilter, page_number
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -32,8 +33,10 @@ USE = "UPDATE rules SET uses = uses + 1 WHERE namespace = ? AND id = ?"
 
 GET = f"SELECT {COLUMNS} FROM rules WHERE namespace = ? AND id = ?"
 
+LISTING = Listing(Rule, COLUMNS, size_in_sqlite)
+
 LIST = f"""
-SELECT {COLUMNS}, number FROM rules INDEXED BY {{index}}
+SELECT {LISTING.columns}, number FROM rules INDEXED BY {{index}}
 WHERE namespace = :namespace AND (:tool IS NULL OR tool = :tool) AND number > :after AND {{filter}}
 ORDER BY number LIMIT :limit
 """
@@ -99,10 +102,8 @@ def list_rules(
         "after": page_number(after, 0),
         "limit": limit + 1,
     }
-    rows = db.execute(statement, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(_rule(row) for row in rows), str(rows[-1][-1]) if more and rows else None)
+    rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
+    return Page(tuple(LISTING.read(row, _rule) for row in rows), str(rows[-1][-1]) if more and rows else None)
 
 
 def revoke_rule(tx: Transaction, namespace: str, rule_id: str, event: NewAuditEvent) -> Rule:

@@ -33,9 +33,10 @@ from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome
 from signoff.stores.circles import circle_of
 from signoff.stores.limits import check_events, check_text
+from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.same import OTHER_ACTIVE, difference
-from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
+from signoff.stores.sqlite_rows import RUN_COLUMNS, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
@@ -92,9 +93,11 @@ SELECT id FROM runs INDEXED BY runs_by_id
 WHERE namespace = ? AND id IN (SELECT value FROM json_each(?)) AND state IN ('succeeded', 'failed', 'cancelled')
 """
 
+LISTING = Listing(Run, RUN_COLUMNS, size_in_sqlite)
+
 # One branch for each state asked for: SQLite merges them, each in the order of its index.
 LIST_BRANCH = f"""
-SELECT {RUN_COLUMNS}, number FROM runs INDEXED BY {{index}}
+SELECT {LISTING.columns}, number FROM runs INDEXED BY {{index}}
 WHERE namespace = :namespace AND state = '{{state}}' AND number < :before {{filters}}
 """
 
@@ -344,10 +347,10 @@ def list_runs(
         "parent_id": which.parent_id,
         "session_id": which.session_id,
     }
-    rows = db.execute(statement, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(to_run(row) for row in rows), str(rows[-1][RUN_WIDTH]) if more and rows else None)
+    rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
+    return Page(
+        tuple(LISTING.read(row, to_run) for row in rows), str(rows[-1][-1]) if more and rows else None
+    )
 
 
 @lru_cache

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from signoff.errors import NotFound
 from signoff.records import CatchUp, NewRun, NewSchedule, Schedule
 from signoff.stores import sqlite_states as states
+from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import Page
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -27,7 +28,9 @@ RETURNING {COLUMNS}
 
 GET = f"SELECT {COLUMNS} FROM schedules WHERE namespace = ? AND id = ?"
 
-LIST = f"SELECT {COLUMNS} FROM schedules WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?"
+LISTING = Listing(Schedule, COLUMNS, size_in_sqlite)
+
+LIST = f"SELECT {LISTING.columns} FROM schedules WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?"
 
 PAUSE = f"UPDATE schedules SET is_paused = 1 WHERE namespace = ? AND id = ? RETURNING {COLUMNS}"
 
@@ -117,9 +120,9 @@ def get(db: sqlite3.Connection, namespace: str, schedule_id: str) -> Schedule:
 
 def list_schedules(db: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> Page[Schedule]:
     """Return a page of schedules, by id."""
-    rows = db.execute(LIST, (namespace, after or "", limit + 1)).fetchall()
-    found = tuple(to_schedule(row) for row in rows[:limit])
-    return Page(found, found[-1].id if len(rows) > limit and found else None)
+    rows, more = read_page(db.execute(LIST, (namespace, after or "", limit + 1)), limit, LISTING.bytes_of)
+    found = tuple(LISTING.read(row, to_schedule) for row in rows)
+    return Page(found, found[-1].id if more and found else None)
 
 
 def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Schedule], float | None]:
@@ -128,8 +131,11 @@ def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Schedule],
     return [to_schedule(row) for row in rows], db.execute(NEXT_DUE).fetchone()[0]
 
 
+_FIELDS = [name for name in Schedule.__dataclass_fields__ if name != "left_out"]
+
+
 def to_schedule(row: tuple[object, ...]) -> Schedule:
-    fields = dict(zip(Schedule.__dataclass_fields__, row, strict=True))
+    fields = dict(zip(_FIELDS, row, strict=True))
     fields["catch_up"] = CatchUp(str(fields["catch_up"]))
     fields["is_paused"] = bool(fields["is_paused"])
     for time in ("next_at", "created_at", "last_at"):  # RETURNING gives whole seconds as an int

@@ -9,6 +9,7 @@ from typing import Any
 from signoff.errors import NotFound
 from signoff.records import NewToken, Token, TokenKind
 from signoff.stores.base_tokens import TOUCH_SECONDS
+from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import Page, TokenFilter, page_number
 from signoff.stores.same import taken_token
 from signoff.stores.sqlite_transaction import Transaction
@@ -39,8 +40,10 @@ LIMIT 1
 
 GET = f"SELECT {COLUMNS} FROM tokens WHERE namespace = ? AND id = ?"
 
+LISTING = Listing(Token, COLUMNS, size_in_sqlite)
+
 LIST = f"""
-SELECT {COLUMNS}, number FROM tokens INDEXED BY {{index}}
+SELECT {LISTING.columns}, number FROM tokens INDEXED BY {{index}}
 WHERE namespace = :namespace AND kind = :kind AND {{filter}} AND number > :after
 ORDER BY number LIMIT :limit
 """
@@ -140,10 +143,10 @@ def list_tokens(
         "after": page_number(after, 0),
         "limit": limit + 1,
     }
-    rows = db.execute(statement, values).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(tuple(_token(row[:-1]) for row in rows), str(rows[-1][-1]) if more and rows else None)
+    rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
+    return Page(
+        tuple(LISTING.read(row, _token) for row in rows), str(rows[-1][-1]) if more and rows else None
+    )
 
 
 def revoke(tx: Transaction, namespace: str, token_id: str) -> Token:

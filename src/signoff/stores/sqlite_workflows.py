@@ -8,6 +8,7 @@ from typing import Any
 
 from signoff.records import WorkflowInfo
 from signoff.stores.limits import check_workflows
+from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import Page, WorkflowFilter, page_place, place_of
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -15,8 +16,10 @@ COLUMNS = "group_name, name, version, is_current, description, parameters, names
 
 ANNOUNCE = f"INSERT OR REPLACE INTO workflows ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
+LISTING = Listing(WorkflowInfo, COLUMNS, size_in_sqlite)
+
 LIST = f"""
-SELECT {COLUMNS} FROM workflows
+SELECT {LISTING.columns} FROM workflows
 WHERE namespace = :namespace AND (name, group_name, version) > (:name_before, :group_before, :version_before)
     AND (:name IS NULL OR name = :name) AND (:group IS NULL OR group_name = :group)
 ORDER BY name, group_name, version LIMIT :limit
@@ -63,9 +66,9 @@ def list_workflows(
         "group": which.group,
         "limit": limit + 1,
     }
-    rows = db.execute(LIST, values).fetchall()
-    found = tuple(_workflow(row) for row in rows[:limit])
-    last = found[-1] if len(rows) > limit and found else None
+    rows, more = read_page(db.execute(LIST, values), limit, LISTING.bytes_of)
+    found = tuple(LISTING.read(row, _workflow) for row in rows)
+    last = found[-1] if more and found else None
     return Page(found, None if last is None else place_of(last.name, last.group, last.version))
 
 

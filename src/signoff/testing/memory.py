@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 
@@ -42,6 +42,7 @@ from signoff.records import (
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
 from signoff.stores.limits import check_names, check_request, check_saved, check_schedule
+from signoff.stores.listed import first_of, listed, seen_of
 from signoff.stores.paging import (
     LAST_NUMBER,
     AuditFilter,
@@ -174,15 +175,16 @@ class MemoryStore:
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
         journal = self.model.tables.journals.get((self.namespace, run_id), [])
-        return journal[after + 1 :][:limit]
+        return journal[after + 1 :] if limit is None else first_of(journal[after + 1 :], limit)[0]
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         tables = self.model.tables
-        return [
+        found, more = first_of(
             (message, tables.runs[self.namespace, run_id].wakes)
             for run_id in sorted(set(run_ids))
             for message in tables.messages.get((self.namespace, run_id), ())
-        ]
+        )
+        return seen_of(found) if more else found
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         return self._do(self.model.cancel, run_id, reason, by)
@@ -366,7 +368,7 @@ class MemoryStore:
     async def read_chain(
         self, *, after: int = -1, limit: int = 100
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
-        return self.model.audit.read_chain(self.namespace, after, limit)
+        return first_of(self.model.audit.read_chain(self.namespace, after, limit), limit)[0]
 
     async def last_seal(self) -> Seal | None:
         return self.model.audit.last_seal(self.namespace)
@@ -375,7 +377,7 @@ class MemoryStore:
         return self.model.audit.heads(after, limit)
 
     async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
-        return self.model.audit.unsealed(limit)
+        return first_of(self.model.audit.unsealed(limit), limit)[0]
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return self._do(self.model.audit.seal, seals)
@@ -479,10 +481,13 @@ class MemoryStore:
         return self.model.schedules.get(self.namespace, schedule_id)
 
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
-        found = [
-            each for each in self.model.schedules.list_schedules(self.namespace) if each.id > (after or "")
-        ]
-        return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
+        found = (
+            listed(each)
+            for each in self.model.schedules.list_schedules(self.namespace)
+            if each.id > (after or "")
+        )
+        items, more = first_of(found, limit)
+        return Page(tuple(items), items[-1].id if more and items else None)
 
     async def pause_schedule(self, schedule_id: str) -> Schedule:
         return self._do(self.model.schedules.pause, schedule_id)
@@ -517,14 +522,14 @@ class MemoryStore:
     ) -> Page[WorkflowInfo]:
         which.check()
         place = page_place(after)
-        found = [
+        found = (
             each
             for each in self.model.workflows.list_workflows(self.namespace, which)
             if (each.name, each.group, each.version) > place
-        ]
-        last = found[limit - 1] if len(found) > limit else None
-        next_page = None if last is None else place_of(last.name, last.group, last.version)
-        return Page(tuple(found[:limit]), next_page)
+        )
+        items, more = first_of(found, limit)
+        last = items[-1] if more and items else None
+        return Page(tuple(items), None if last is None else place_of(last.name, last.group, last.version))
 
     async def delete_workflows(self, before: float, limit: int) -> int:
         return self._do(self.model.workflows.delete, before, limit)
@@ -571,11 +576,12 @@ def _tell(callback: Callable[[Change], None], change: Change) -> None:
 
 
 def _page(found: Iterable[tuple[int, Any]], limit: int) -> Page[Any]:
-    items: list[Any] = []
-    last = 0
-    for number, item in found:
-        if len(items) == limit:
-            return Page(tuple(items), str(last))
-        items.append(item)
-        last = number
-    return Page(tuple(items))
+    numbers: list[int] = []
+
+    def items() -> Iterator[Any]:
+        for number, item in found:
+            numbers.append(number)
+            yield listed(item)
+
+    page, more = first_of(items(), limit)
+    return Page(tuple(page), str(numbers[len(page) - 1]) if more and page else None)
