@@ -135,6 +135,7 @@ READS: dict[str, list[dict[str, Any]]] = {
     "last_seal": [operation("last_seal")],
     "unsealed": [operation("unsealed", limit=1_000)],
     "find_token": [operation("find_token", hash="0" * 64)],
+    "heads": [operation("heads", limit=1_000)],
     "has_token": [operation("has_token", kinds=["link"])],
     "get_token": [operation("get_token", token_id="link-0")],
     "list_tokens": [operation("list_tokens", which={"kind": "link"}, **_PAGE)],
