@@ -55,6 +55,8 @@ LABELS = {
     "signoff_workers": {"namespace", "group"},
     "signoff_store_file_bytes": {"file"},
     "signoff_timers_alive": set[str](),
+    "signoff_open_streams": {"kind"},
+    "signoff_kept_reply_bytes": set(),
     "signoff_clock_jumps": {"store"},
     "signoff_store_up": set[str](),
 }
