@@ -59,6 +59,7 @@ from signoff.snapshots import Snapshot, load, save
 from signoff.start_options import check_delay, seconds_of
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
+from signoff.stores.listed import may_be_cut
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -168,7 +169,7 @@ class LocalBackend:
                 for entry in entries:
                     after = entry.seq
                     yield veiled(entry)
-                if entries:  # a page may be short, and not be the last
+                if may_be_cut(entries, _ENTRIES_AT_ONCE):
                     continue
                 if is_final:
                     return
@@ -186,7 +187,7 @@ class LocalBackend:
                 for entry in entries:
                     after = entry.seq
                     yield veiled(entry)
-                if entries:  # a page may be short, and not be the last
+                if may_be_cut(entries, _ENTRIES_AT_ONCE):
                     continue
                 for piece in pieces:
                     epoch, heard = piece.epoch, piece.seq

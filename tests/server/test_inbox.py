@@ -300,6 +300,24 @@ def test_a_question_that_cannot_be_read_keeps_nobody_from_being_told(tmp_path: P
         assert shown["unreadable"] == [{"field": "data", "message": "input_type: Field required"}]
 
 
+def test_a_question_that_cannot_be_read_is_told_to_those_alone_who_see_all(tmp_path: Path, name: str) -> None:
+    app = app_in(tmp_path)
+    with (
+        OnThread(lambda: serving(app, proxy=PROXY)) as server,
+        through(server, "boss", roles="operator") as boss,
+        through(server, "eve") as eve,
+        listening(boss) as all_,
+        listening(eve) as eves,
+    ):
+        data = json.dumps({"text": "?", "policy": {"exclude": ["user:eve"], "lottery": True}})
+        strange = NewPromise(f"{name}.q", PromiseKind.QUESTION, data=data, assignees=("user:eve",))
+        asyncio.run(another(tmp_path, strange))
+        assert told(all_) == ("asked", strange.id)
+        assert eve.get(f"/v1/questions/{strange.id}").is_error
+        question = ask(boss, name, "user:eve")
+        assert told(eves) == ("asked", question)
+
+
 async def another(folder: Path, question: NewPromise) -> None:
     """Have another process ask."""
     store = SqliteStore(folder / "signoff.db")

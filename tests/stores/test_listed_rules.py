@@ -20,7 +20,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.stores.base import Outcome, Write
-from signoff.stores.listed import LISTED_BYTES, PAGE_BYTES, bytes_of
+from signoff.stores.listed import LISTED_BYTES, PAGE_BYTES, bytes_of, may_be_cut
 from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
 from tests.stores.scene import STORE_NAMES, Scene, question, rule
 
@@ -130,6 +130,24 @@ async def test_so_does_a_journal_that_is_read_with_a_limit(scene: Scene) -> None
     assert seqs == [0, 1, 2, 3, 4, 5]
     assert max(sizes) <= PAGE_BYTES + 2 * MIB
     assert len(sizes) == 2
+
+
+@rule
+async def test_a_reader_of_a_short_page_knows_that_there_may_be_more(scene: Scene) -> None:
+    """Also where the page is full of encrypted texts, which are shorter when they are read."""
+    run = await scene.run()
+    value = json.dumps("x" * (700 * 1024))
+    for seq in range(9):
+        await scene.append(run, Entry(seq, 1.5, EntryKind.COMPLETED, n=seq, value=value))
+    await scene.append(run, Entry(9, 1.5, EntryKind.COMPLETED, n=9, value="1"))
+    seqs: list[int] = []
+    while True:
+        page = await scene.store.read_journal("r", after=len(seqs) - 1, limit=100)
+        seqs += [entry.seq for entry in page]
+        if not may_be_cut(page, 100):
+            break
+    assert seqs == list(range(10))
+    assert not may_be_cut(await scene.store.read_journal("r", after=8, limit=100), 100)
 
 
 @rule

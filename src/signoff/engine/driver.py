@@ -591,9 +591,8 @@ class Driver:
             )
             if not self.paused:
                 found = await self._insist(self._store.read_messages, [self.run.id])
-                self.wakes = max(
-                    [self.wakes + 1, *(wakes for _, wakes in found)]
-                )  # they may not fit on a page
+                # If they do not fit on a page, those that are there say too little.
+                self.wakes = max([self.wakes + 1, *(wakes for _, wakes in found)])
         self._report.paused()
         if self.execution is not None:
             self.execution.discard()

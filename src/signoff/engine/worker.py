@@ -34,7 +34,7 @@ from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
 from signoff.stores.base import Change, Claim, Store
-from signoff.stores.listed import PAGE_BYTES, bytes_of
+from signoff.stores.listed import CLAIMED_BYTES, may_be_cut
 from signoff.stores.suspects import SUSPECT_TAKEOVERS
 from signoff.telemetry import RunInfo, RunSetAside, WorkerTakenOver
 
@@ -348,8 +348,10 @@ class Worker:
             driver = self._held.get(message.run_id)
             if driver is not None:
                 driver.take([message], wakes)
-        if bytes_of([message for message, _ in found]) >= PAGE_BYTES:  # those of other runs may not have fit
-            self._changed.update(wanted)
+        messages = [message for message, _ in found]
+        if may_be_cut(messages):  # those of the other runs may not have fit
+            seen = {message.run_id for message in messages}
+            self._changed.update(set(wanted) - seen)
             self._wake.set()
 
     async def _claim(self) -> None:
@@ -370,7 +372,9 @@ class Worker:
                 else:
                     self._start(claim, began + self.store.lease_seconds)
             self._begin_trial(claim.run for claim in claims)
-            if claims:  # a server sends fewer than there is room for if they are large
+            # A server sends fewer than there is room for if they are large.
+            sent = [part for claim in claims for part in (claim.run, claim.messages)]
+            if len(claims) == room or may_be_cut(sent, at=CLAIMED_BYTES):
                 self._may_claim = True
 
     # Suspects

@@ -23,7 +23,7 @@ from signoff.own_logs import own_logger
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
-from signoff.stores.listed import PAGE_BYTES, bytes_of
+from signoff.stores.listed import may_be_cut
 from signoff.stores.set_aside import may_pass, raise_outage
 
 log = own_logger("signoff.people")
@@ -165,8 +165,7 @@ async def seal_events(store: Store) -> float | None:
             level = logging.WARNING if may_pass(error) else logging.ERROR
             log.log(level, "audit events of namespace %s cannot be sealed: %s", namespace, error)
             has_failed = True
-    is_full = len(waiting) == AT_ONCE or bytes_of(waiting) >= PAGE_BYTES
-    return store.clock.now() if is_full and not has_failed else None
+    return store.clock.now() if may_be_cut(waiting, AT_ONCE) and not has_failed else None
 
 
 async def _seal(store: Store, events: list[AuditEvent]) -> None:

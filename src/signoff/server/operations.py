@@ -26,7 +26,7 @@ from signoff.server.saved_size import check_saved_size
 from signoff.server.services import Services, ServicesOf
 from signoff.server.ways import RECHECK_SECONDS
 from signoff.stores.base import Claim
-from signoff.stores.listed import bytes_of
+from signoff.stores.listed import CLAIMED_BYTES, bytes_of
 from signoff.stores.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
 from signoff.stores.stated import stated, unstated
 
@@ -49,7 +49,6 @@ _OF_IDS: Final = frozenset({"run_ids", "held", "workflows", "kinds"})
 MOST_ENTRIES: Final = 10_000
 DUE_AT_ONCE: Final = 8
 CLAIMS_AT_ONCE: Final = 6
-CLAIMED_BYTES: Final = 1024 * 1024
 
 # What remote stores and servers say to each other is their own affair.
 router = APIRouter(tags=["store"], include_in_schema=False)

@@ -251,14 +251,19 @@ class Store(
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
-        """Entries with ``seq`` greater than ``after``, in order; empty for an unknown run."""
+        """Entries with ``seq`` greater than ``after``, in order; empty for an unknown run.
+
+        With a limit there may be fewer, if they are large (``stores/listed.py``): where a page is empty, the journal
+        ends.
+        """
         ...
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         """Messages not yet taken of these runs, oldest first per run, each with its run's ``wakes`` counter.
 
         A message's id is unique and ascending within its run. The counter and the messages are of one snapshot:
-        a worker that has seen ``wakes`` has seen every message that was counted in it.
+        a worker that has seen ``wakes`` has seen every message that was counted in it. Of large ones there may be more
+        than are returned: then the counter of the last run is less than it is.
         """
         ...
 

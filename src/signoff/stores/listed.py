@@ -34,6 +34,9 @@ LISTED_BYTES: Final = 64 * 1024
 PAGE_BYTES: Final = 4 * 1024 * 1024
 """Of all payloads of a page, in UTF-8, before its last item."""
 
+CLAIMED_BYTES: Final = 1024 * 1024
+"""With how many bytes of payloads a server claims no more runs for one request."""
+
 _COUNTED: Final[Mapping[type, tuple[str, ...]]] = {
     Run: ("arguments", "result", "error", "suspended_reason"),
     Promise: ("data", "value", "note", "assignees", "progress"),
@@ -201,6 +204,19 @@ def bytes_of(record: object) -> int:
 
 def _bytes(part: object) -> int:
     return len(str(part).encode()) if part else 0
+
+
+def may_be_cut(items: Sequence[object], limit: int | None = None, *, at: int = PAGE_BYTES) -> bool:
+    """Whether there may be more than these items, as far as their number and their size say.
+
+    They may have been counted encrypted, which is longer: a part of ``at`` is enough, so that none is passed over.
+
+    Args:
+        items: Those of a page that says of itself nothing more.
+        limit: How many were asked for.
+        at: With how many bytes the page ends.
+    """
+    return len(items) == limit or bytes_of(items) >= at // 4
 
 
 def first_of(items: Iterable[T], limit: int | None = None, size: int = 0) -> tuple[list[T], bool]:

@@ -49,7 +49,7 @@ from signoff.stores.limits import (
     check_worker,
     check_workflows,
 )
-from signoff.stores.listed import PAGE_BYTES, bytes_of
+from signoff.stores.listed import may_be_cut
 from signoff.stores.operations import OPERATIONS
 from signoff.stores.paging import (
     AuditFilter,
@@ -144,7 +144,7 @@ class RemoteStore:
         while page := await self._ask("read_journal", run_id=run_id, after=after, limit=ENTRIES_AT_ONCE):
             entries += page
             after = entries[-1].seq
-            if len(page) < ENTRIES_AT_ONCE and bytes_of(page) < PAGE_BYTES:
+            if not may_be_cut(page, ENTRIES_AT_ONCE):
                 break
         return entries
 
