@@ -626,6 +626,15 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Due:
+    """A schedule or a question whose time has come. What is to be done says its record, which is read by itself."""
+
+    namespace: str
+    id: str
+    at: float  # in unix seconds
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A process that holds leases, and how to tell on its host whether it still lives."""
 

@@ -23,7 +23,7 @@ from signoff.people.decisions import AT_ONCE as QUESTIONS_AT_ONCE
 from signoff.people.decisions import serve_questions
 from signoff.people.duties import serve_due_questions
 from signoff.people.outbox import Dispatcher
-from signoff.records import Amendment, AuditEvent, NewRun, NewSchedule, Promise, Schedule, Seal
+from signoff.records import Amendment, AuditEvent, Due, NewRun, NewSchedule, Promise, Seal
 from signoff.server.scrape import of_jobs
 from signoff.stores.base import Store
 from signoff.stores.paging import DeliveryFilter
@@ -235,7 +235,7 @@ async def test_timers_that_fail_stop_no_other_job_and_are_not_ready(
             async def due(self, limit: int = 1000) -> float | None:
                 raise StoreUnavailable("here", "one of its rows is damaged")
 
-            async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+            async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
                 return await self._inner.due_schedules(limit)
 
         store = cast("Store", Failing(scene.store))

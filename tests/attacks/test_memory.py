@@ -103,7 +103,14 @@ def served(url: str, tmp_path: Path) -> Iterator[Served]:
         yield Served(stack, url, tmp_path)
 
 
-@pytest.mark.parametrize("which", ["what is read", "what is sent", "what workers ask for"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "what is read",
+        pytest.param("what is sent", marks=pytest.mark.long),
+        pytest.param("what workers ask for", marks=pytest.mark.long),
+    ],
+)
 def test_no_request_takes_much_of_a_server_s_memory(served: Served, which: str) -> None:
     kinds: dict[str, Callable[[], Iterable[Request]]] = {
         "what is read": partial(get_requests, description()),

@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from traceback import walk_tb
 from typing import Any
 
 import httpx
 import pytest
 
 from signoff import AsyncClient, Signoff
-from signoff.errors import InvalidValue
+from signoff.errors import AlreadySettled, InvalidValue
 from signoff.people.links import create_link, revoke_link
-from signoff.records import AuditKind, NewAuditEvent, NewPromise, NewToken, PromiseKind, TokenKind
+from signoff.records import (
+    AuditKind,
+    NewAuditEvent,
+    NewPromise,
+    NewToken,
+    PromiseKind,
+    PromiseState,
+    Settlement,
+    TokenKind,
+)
 from signoff.stores.paging import AuditFilter
 from tests.postgres.databases import migrated_database
 from tests.server import workflows
@@ -119,6 +129,20 @@ def test_actions_on_runs_and_promises_take_no_longer_names(http: httpx.Client, n
         ), (path, refused.text[:200])
     assert http.get(f"/v1/runs/{name}").json()["state"] in ("ready", "running", "paused")
     assert http.post(f"/v1/runs/{name}/cancel", json={"by": "x" * 256}).status_code == 200
+
+
+@rule
+async def test_a_refusal_holds_nothing_of_what_was_read_for_it(scene: Scene) -> None:
+    """Its frames would, and through their callers the replies to all operations of the batch."""
+    await scene.store.create_promise(NewPromise("p"))
+    await scene.store.settle("p", PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED, "1"))
+    with pytest.raises(AlreadySettled) as refused:
+        await scene.store.settle("p", PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED, "2"))
+    files = {frame.f_code.co_filename for frame, _ in walk_tb(refused.value.__traceback__)}
+    readers = [
+        name for name in files if "/stores/" in name and name.endswith(("_operations.py", "_promises.py"))
+    ]
+    assert readers == []
 
 
 @rule

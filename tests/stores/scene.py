@@ -19,6 +19,7 @@ from signoff.records import (
     Amendment,
     AuditEvent,
     CallKind,
+    Due,
     Entry,
     EntryKind,
     Message,
@@ -32,7 +33,6 @@ from signoff.records import (
     PromiseState,
     Run,
     RunState,
-    Schedule,
     Settlement,
 )
 from signoff.server import Server, payloads
@@ -238,10 +238,10 @@ class Untimed:
     async def due(self, limit: int = 1000) -> float | None:
         return None
 
-    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return [], None
 
-    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+    async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return [], None
 
     async def unsealed(self, limit: int) -> Sequence[AuditEvent]:

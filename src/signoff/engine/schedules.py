@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from signoff import telemetry
 from signoff.engine import cron
+from signoff.errors import NotFound
 from signoff.own_logs import own_logger
-from signoff.records import CatchUp, NewRun, Schedule
+from signoff.records import CatchUp, Due, NewRun, Schedule
 from signoff.stores.base import Store
 from signoff.stores.set_aside import SetAside
 from signoff.telemetry import DeadlineServed
 
 log = own_logger("signoff.schedules")
 
-AT_ONCE = 10  # each may be of a mebibyte
+AT_ONCE = 100
 ON_TIME_SECONDS = 60.0
 """How late a time may be noticed that is not counted as missed."""
 CATCH_UP_AT_MOST = 100
@@ -42,12 +43,18 @@ def new_set_aside() -> SetAside:
     return SetAside("schedule", log)
 
 
-async def _fire(store: Store, schedule: Schedule) -> bool:
+async def _fire(store: Store, due: Due) -> bool:
+    within = store.within(due.namespace)
+    try:
+        schedule = await within.get_schedule(due.id)
+    except NotFound:
+        return True  # it was deleted meanwhile
+    if schedule.next_at != due.at:
+        return True  # it was fired meanwhile
     now = store.clock.now()
     times = times_to_fire(schedule, now)
     next_at = cron.next_time(schedule.cron, schedule.timezone, now)
     runs = [_run(schedule, time) for time in times]
-    within = store.within(schedule.namespace)
     fired = await within.fire_schedule(schedule.id, schedule.next_at, runs, next_at)
     if fired and telemetry.subscribers:
         telemetry.announce(DeadlineServed(None, "schedule", max(0.0, now - schedule.next_at)))

@@ -39,7 +39,7 @@ from signoff.stores.set_aside import SetAside
 
 log = own_logger("signoff.people")
 
-AT_ONCE = 10  # each may be of a mebibyte
+AT_ONCE = 100
 AGAIN_SECONDS = 60.0
 """When a question that this version cannot read is looked at again: it keeps nobody else waiting."""
 
@@ -283,10 +283,7 @@ async def serve_questions(store: Store, aside: SetAside | None = None) -> float 
     """
     aside = new_set_aside() if aside is None else aside
     return await aside.serve_due(
-        store,
-        store.due_questions,
-        lambda question: _serve(store.within(question.namespace), question),
-        at_once=AT_ONCE,
+        store, store.due_questions, lambda due: _serve(store.within(due.namespace), due.id), at_once=AT_ONCE
     )
 
 
@@ -295,8 +292,14 @@ def new_set_aside() -> SetAside:
     return SetAside("question", log)
 
 
-async def _serve(store: Store, question: Promise) -> bool:
-    """Do what a question's policy asks for. Returns whether it will be due at another time now."""
+async def _serve(store: Store, question_id: str) -> bool:
+    """Do what a question's policy asks for. Returns whether it will be due at another time now, if at any."""
+    try:
+        question = await store.get_promise(question_id)
+    except NotFound:
+        return True  # it was deleted meanwhile
+    if question.state is not PromiseState.PENDING:
+        return True
     now = store.clock.now()
     try:
         amendment = await _overdue(store, Case.of(question, now))

@@ -25,6 +25,7 @@ from signoff.server.replies import reply
 from signoff.server.saved_size import check_saved_size
 from signoff.server.services import Services, ServicesOf
 from signoff.server.ways import RECHECK_SECONDS
+from signoff.stores import set_aside
 from signoff.stores.base import Claim
 from signoff.stores.listed import CLAIMED_BYTES, bytes_of
 from signoff.stores.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
@@ -47,7 +48,7 @@ _LONG: Final = frozenset({"value", "error", "reason"})
 _OF_IDS: Final = frozenset({"run_ids", "held", "workflows", "kinds"})
 
 MOST_ENTRIES: Final = 10_000
-DUE_AT_ONCE: Final = 8
+MOST_DUE: Final = set_aside.MOST + 1000
 CLAIMS_AT_ONCE: Final = 6
 
 # What remote stores and servers say to each other is their own affair.
@@ -211,7 +212,7 @@ async def _do(services: Services, access: Access, origin: Origin, asked: Asked) 
         case "claim":
             return await _claim(do, said)
         case "due_questions" | "due_schedules":
-            return await do({**said, "limit": min(said["limit"], DUE_AT_ONCE)})
+            return await do({**said, "limit": min(said["limit"], MOST_DUE)})
         case "save_run":
             access.check_namespace(asked.namespace)
             await check_saved_size(store, said["run_id"])

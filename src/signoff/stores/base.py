@@ -50,6 +50,7 @@ from typing import Final, Protocol
 
 from signoff.clock import Clock
 from signoff.records import (
+    Due,
     Entry,
     Group,
     Message,
@@ -583,8 +584,12 @@ class Store(
         """Raises NotFound."""
         ...
 
-    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
-        """Schedules of all namespaces whose ``next_at`` has come, and the earliest ``next_at`` of any (None: none)."""
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
+        """Schedules of all namespaces whose ``next_at`` has come, and the earliest ``next_at`` of any (None: none).
+
+        Only which they are: a list of records would grow with their arguments, and one unreadable record would hide
+        the others.
+        """
         ...
 
     async def fire_schedule(

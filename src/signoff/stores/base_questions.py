@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from signoff.records import Amendment, AuditEvent, NewAuditEvent, Promise, Seal
+from signoff.records import Amendment, AuditEvent, Due, NewAuditEvent, Promise, Seal
 from signoff.stores.paging import AuditFilter, Page
 
 
@@ -37,8 +37,11 @@ class QuestionStore(Protocol):
         """
         ...
 
-    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
-        """Pending questions of all namespaces whose ``act_at`` has come, and the earliest ``act_at`` of any."""
+    async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
+        """Pending questions of all namespaces whose ``act_at`` has come, and the earliest ``act_at`` of any.
+
+        Only which they are, as for schedules.
+        """
         ...
 
     # The audit trail: rows that nothing changes, and that outlive the runs they tell of

@@ -13,6 +13,7 @@ from signoff.names import check_namespace
 from signoff.records import (
     Amendment,
     AuditEvent,
+    Due,
     Entry,
     Group,
     LiveText,
@@ -295,7 +296,7 @@ class PostgresStore:
         check_request(None, token)
         return await self._write(questions.amend, question_id, amendment, token)
 
-    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+    async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
         now = self._database.now()
         return await self._database.call(lambda db: questions.due(db, now, limit))
 
@@ -469,7 +470,7 @@ class PostgresStore:
     async def delete_schedule(self, schedule_id: str) -> None:
         await self._read(schedules.delete, schedule_id)
 
-    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         now = self._database.now()
         return await self._database.call(lambda db: schedules.due(db, now, limit))
 

@@ -110,7 +110,7 @@ class JsonRequest(Request[T]):
         try:
             self.result = self._read(reply, touched)
         except Exception as error:
-            self.error = error
+            self.fail(error)
 
 
 class Append(Request[None]):
@@ -182,7 +182,7 @@ class Append(Request[None]):
         try:
             _note_write(reply, self.namespace, self.write, touched)
         except Exception as error:
-            self.error = error
+            self.fail(error)
 
 
 def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[Run, bool]]:

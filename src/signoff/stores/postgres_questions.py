@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from signoff.errors import NotFound
-from signoff.records import Amendment, Promise
+from signoff.records import Amendment, Due, Promise
 from signoff.stores.limits import check_amendment
 from signoff.stores.postgres_operations import (
     JsonRequest,
@@ -14,14 +14,14 @@ from signoff.stores.postgres_operations import (
     refuse_conflict,
 )
 from signoff.stores.postgres_reads import Connection
-from signoff.stores.postgres_rows import PROMISE_COLUMNS, from_amendment, promise_of_values, to_promise
+from signoff.stores.postgres_rows import from_amendment, promise_of_values
 from signoff.stores.touched import Touched
 
 NOW = "coalesce(%s::double precision, extract(epoch FROM clock_timestamp())::double precision)"
 
 # What is pending is not settled: no index of states is taken for that.
 DUE = f"""
-SELECT {PROMISE_COLUMNS} FROM signoff.promises
+SELECT namespace, id, act_at FROM signoff.promises
 WHERE kind = 'question' AND settled_at IS NULL AND act_at IS NOT NULL AND act_at <= (SELECT {NOW})
 ORDER BY act_at LIMIT %s
 """
@@ -62,9 +62,9 @@ def amend(
     return JsonRequest(namespace, body, read)
 
 
-def due(db: Connection, now: float | None, limit: int) -> tuple[list[Promise], float | None]:
+def due(db: Connection, now: float | None, limit: int) -> tuple[list[Due], float | None]:
     """Return questions of all namespaces whose policies have something to do, and when the first has."""
     row = db.execute(NEXT_DUE).fetchone()
     if row is None:
         return [], None
-    return [to_promise(found) for found in db.execute(DUE, (now, limit)).fetchall()], row[0]
+    return [Due(*found) for found in db.execute(DUE, (now, limit)).fetchall()], row[0]

@@ -8,7 +8,7 @@ from typing import Any, LiteralString, cast
 from pydantic_core import to_json
 
 from signoff.errors import NotFound
-from signoff.records import CatchUp, NewRun, NewSchedule, Schedule
+from signoff.records import CatchUp, Due, NewRun, NewSchedule, Schedule
 from signoff.stores.listed import Listing, cut, size_in_postgres, within_page
 from signoff.stores.paging import Page
 from signoff.stores.postgres_reads import Connection
@@ -54,7 +54,7 @@ RETURNING {COLUMNS}
 DELETE = "DELETE FROM signoff.schedules WHERE namespace = %s AND id = %s"
 
 DUE = f"""
-SELECT {COLUMNS} FROM signoff.schedules
+SELECT namespace, id, next_at FROM signoff.schedules
 WHERE NOT is_paused AND next_at <= (SELECT {NOW})
 ORDER BY next_at LIMIT %s
 """
@@ -113,9 +113,9 @@ def delete(db: Connection, namespace: str, schedule_id: str) -> None:
         raise NotFound("schedule", schedule_id)
 
 
-def due(db: Connection, now: float | None, limit: int) -> tuple[list[Schedule], float | None]:
+def due(db: Connection, now: float | None, limit: int) -> tuple[list[Due], float | None]:
     """Return the schedules of all namespaces whose time has come, and when the next one is due."""
-    found = [to_schedule(row) for row in db.execute(DUE, (now, limit)).fetchall()]
+    found = [Due(*row) for row in db.execute(DUE, (now, limit)).fetchall()]
     row = db.execute(NEXT_DUE).fetchone()
     return found, None if row is None else row[0]
 

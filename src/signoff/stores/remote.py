@@ -13,6 +13,7 @@ from signoff.names import check_namespace
 from signoff.records import (
     Amendment,
     AuditEvent,
+    Due,
     Entry,
     Group,
     LiveText,
@@ -271,7 +272,7 @@ class RemoteStore:
             "amend", ("promise", question_id), token, question_id=question_id, amendment=amendment
         )
 
-    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+    async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return await self._ask("due_questions", limit=limit)
 
     # Sessions
@@ -464,7 +465,7 @@ class RemoteStore:
     async def delete_schedule(self, schedule_id: str) -> None:
         await self._ask("delete_schedule", ("schedule", schedule_id), schedule_id=schedule_id)
 
-    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return await self._ask("due_schedules", limit=limit)
 
     async def fire_schedule(

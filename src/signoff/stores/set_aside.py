@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final
 from weakref import WeakSet
 
 from signoff.errors import MissingKey, StoreUnavailable
+from signoff.records import Due
 from signoff.stores.base import Store
 
 FIRST_SECONDS: Final = 1.0
@@ -22,18 +23,6 @@ REPEATED: Final = 8
 Key = tuple[str, str]
 """The item's namespace and id."""
 
-
-class Item(Protocol):
-    """What a job serves one by one."""
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def id(self) -> str: ...
-
-
-T = TypeVar("T", bound=Item)
 
 _lock = threading.Lock()
 _at_work: WeakSet[SetAside] = WeakSet()
@@ -77,8 +66,8 @@ class SetAside:
     async def serve_due(
         self,
         store: Store,
-        list_due: Callable[[int], Awaitable[tuple[Sequence[T], float | None]]],
-        serve: Callable[[T], Awaitable[bool]],
+        list_due: Callable[[int], Awaitable[tuple[Sequence[Due], float | None]]],
+        serve: Callable[[Due], Awaitable[bool]],
         *,
         at_once: int,
     ) -> float | None:
@@ -87,7 +76,7 @@ class SetAside:
         Args:
             store: Where they are.
             list_due: Returns at most so many items that are due, the oldest first, and when the next one is.
-            serve: Serves one. Returns whether it is due at another time now.
+            serve: Reads and serves one. Returns whether it is due at another time now, if at any.
             at_once: How many are served between two looks.
 
         Returns:
@@ -109,7 +98,7 @@ class SetAside:
             if not any(served):
                 return None
 
-    async def _serve(self, store: Store, serve: Callable[[T], Awaitable[bool]], item: T) -> bool:
+    async def _serve(self, store: Store, serve: Callable[[Due], Awaitable[bool]], item: Due) -> bool:
         key = item.namespace, item.id
         try:
             served = await serve(item)

@@ -20,6 +20,7 @@ from signoff.own_logs import own_logger
 from signoff.records import (
     Amendment,
     AuditEvent,
+    Due,
     Entry,
     Group,
     LiveText,
@@ -313,7 +314,7 @@ class SqliteStore:
         check_request(None, token)
         return await self._write(questions.amend, question_id, amendment, token)
 
-    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+    async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
         now = self.clock.now()
         return await self._file.read_soon(lambda db: questions.due(db, now, limit))
 
@@ -508,7 +509,7 @@ class SqliteStore:
     async def delete_schedule(self, schedule_id: str) -> None:
         await self._write(schedules.delete, schedule_id)
 
-    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         now = self.clock.now()
         return await self._file.read_soon(lambda db: schedules.due(db, now, limit))
 

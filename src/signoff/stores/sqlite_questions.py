@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from signoff.errors import NotFound
-from signoff.records import Amendment, Promise, PromiseKind, PromiseState
+from signoff.records import Amendment, Due, Promise, PromiseKind, PromiseState
 from signoff.stores import sqlite_audit as audit
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
@@ -29,8 +29,8 @@ SELECT 1 FROM amendments
 WHERE number = (SELECT number FROM promises WHERE namespace = ? AND id = ?) AND token = ?
 """
 
-DUE = f"""
-SELECT {PROMISE_COLUMNS} FROM promises INDEXED BY promises_to_act
+DUE = """
+SELECT namespace, id, act_at FROM promises INDEXED BY promises_to_act
 WHERE kind = 'question' AND state = 'pending' AND act_at IS NOT NULL AND act_at <= ?
 ORDER BY act_at LIMIT ?
 """
@@ -83,12 +83,12 @@ def amend(
     return question, True
 
 
-def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Promise], float | None]:
+def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Due], float | None]:
     """Return questions of all namespaces whose policies have something to do, and when the first has."""
     [next_at] = db.execute(NEXT_DUE).fetchone()
     if next_at is None or next_at > now:
         return [], next_at
-    return [to_promise(row) for row in db.execute(DUE, (now, limit)).fetchall()], next_at
+    return [Due(*row) for row in db.execute(DUE, (now, limit)).fetchall()], next_at
 
 
 def _not_amended(tx: Transaction, namespace: str, question_id: str) -> tuple[Promise, bool]:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from signoff.errors import NotFound
-from signoff.records import CatchUp, NewRun, NewSchedule, Schedule
+from signoff.records import CatchUp, Due, NewRun, NewSchedule, Schedule
 from signoff.stores import sqlite_states as states
 from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import Page
@@ -42,8 +42,8 @@ RETURNING {COLUMNS}
 
 DELETE = "DELETE FROM schedules WHERE namespace = ? AND id = ?"
 
-DUE = f"""
-SELECT {COLUMNS} FROM schedules INDEXED BY schedules_due
+DUE = """
+SELECT namespace, id, next_at FROM schedules INDEXED BY schedules_due
 WHERE is_paused = 0 AND next_at <= ? ORDER BY next_at LIMIT ?
 """
 
@@ -125,10 +125,10 @@ def list_schedules(db: sqlite3.Connection, namespace: str, after: str | None, li
     return Page(found, found[-1].id if more and found else None)
 
 
-def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Schedule], float | None]:
+def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Due], float | None]:
     """Return the schedules of all namespaces whose time has come, and when the next one is due."""
     rows = db.execute(DUE, (now, limit)).fetchall()
-    return [to_schedule(row) for row in rows], db.execute(NEXT_DUE).fetchone()[0]
+    return [Due(*row) for row in rows], db.execute(NEXT_DUE).fetchone()[0]
 
 
 _FIELDS = [name for name in Schedule.__dataclass_fields__ if name != "left_out"]

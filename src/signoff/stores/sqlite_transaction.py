@@ -239,7 +239,7 @@ class Committer:
             except Exception as error:
                 if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, OWN_FAULTS):
                     raise  # the database failed, not the operation
-                operation.error = error
+                operation.fail(error)
                 if self.db.total_changes != changes:
                     return operation
         return None

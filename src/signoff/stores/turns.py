@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from signoff.errors import SignoffError
 from signoff.own_logs import own_logger
 
 T = TypeVar("T")
@@ -29,6 +30,14 @@ class Operation(Generic[T]):
         self.future: asyncio.Future[T] | None = None
         self.error: BaseException | None = None
         self.result: Any = None
+
+    def fail(self, error: BaseException) -> None:
+        """Keep what the operation raises for its caller.
+
+        One of Signoff's own errors leaves its frames behind: they hold the rows that were read, and through their
+        callers the replies to the whole batch.
+        """
+        self.error = error.with_traceback(None) if isinstance(error, SignoffError) else error
 
     def wait(self) -> asyncio.Future[T]:
         """Return a future of this event loop, which ``tell`` resolves."""

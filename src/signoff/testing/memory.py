@@ -16,6 +16,7 @@ from signoff.own_logs import own_logger
 from signoff.records import (
     Amendment,
     AuditEvent,
+    Due,
     Entry,
     Group,
     LiveText,
@@ -304,7 +305,7 @@ class MemoryStore:
         check_request(None, token)
         return self._do(self.model.promises.amend, question_id, amendment, token)
 
-    async def due_questions(self, limit: int) -> tuple[Sequence[Promise], float | None]:
+    async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return self.model.promises.due_questions(limit)
 
     # Sessions
@@ -498,7 +499,7 @@ class MemoryStore:
     async def delete_schedule(self, schedule_id: str) -> None:
         self._do(self.model.schedules.delete, schedule_id)
 
-    async def due_schedules(self, limit: int) -> tuple[Sequence[Schedule], float | None]:
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return self.model.schedules.due(limit)
 
     async def fire_schedule(

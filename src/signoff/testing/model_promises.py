@@ -7,7 +7,16 @@ from typing import Any
 
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
 from signoff.origins import TIMER
-from signoff.records import Amendment, MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
+from signoff.records import (
+    Amendment,
+    Due,
+    MessageKind,
+    NewPromise,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Settlement,
+)
 from signoff.stores.base_tokens import callback_token
 from signoff.stores.limits import check_amendment, check_promise
 from signoff.stores.same import may_join, refusal_of, same_json
@@ -112,13 +121,11 @@ class Promises:
             question = self._settle_as(question, settlement)
         return question, True
 
-    def due_questions(self, limit: int) -> tuple[list[Promise], float | None]:
+    def due_questions(self, limit: int) -> tuple[list[Due], float | None]:
         questions = PromiseKind.QUESTION, PromiseState.PENDING
         pending = [each for each in self._tables.promises.values() if (each.kind, each.state) == questions]
-        timed = sorted(
-            (each.act_at, each.namespace, each.id, each) for each in pending if each.act_at is not None
-        )
-        due = [question for at, *_, question in timed if at <= self._state.now]
+        timed = sorted((each.act_at, each.namespace, each.id) for each in pending if each.act_at is not None)
+        due = [Due(namespace, id, at) for at, namespace, id in timed if at <= self._state.now]
         return due[:limit], timed[0][0] if timed else None
 
     def time_out(self, promise: Promise) -> Promise:

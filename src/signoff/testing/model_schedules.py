@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from signoff.errors import NotFound
-from signoff.records import NewRun, NewSchedule, Schedule
+from signoff.records import Due, NewRun, NewSchedule, Schedule
 from signoff.stores.limits import check_run
 from signoff.testing.model_state import State
 
@@ -57,10 +57,12 @@ class Schedules:
         self.get(namespace, schedule_id)
         del self._tables.schedules[namespace, schedule_id]
 
-    def due(self, limit: int) -> tuple[list[Schedule], float | None]:
+    def due(self, limit: int) -> tuple[list[Due], float | None]:
         waiting = [each for each in self._tables.schedules.values() if not each.is_paused]
         waiting.sort(key=lambda each: each.next_at)
-        due = [each for each in waiting if each.next_at <= self._state.now]
+        due = [
+            Due(each.namespace, each.id, each.next_at) for each in waiting if each.next_at <= self._state.now
+        ]
         return due[:limit], min((each.next_at for each in waiting), default=None)
 
     def fire(
