@@ -23,7 +23,7 @@ from signoff.stores import sqlite_log
 from signoff.stores.base import Outcome, Write
 from signoff.stores.sqlite import SqliteStore
 from signoff.stores.sqlite_file import OpenFiles
-from signoff.stores.sqlite_log import MIB
+from signoff.stores.sqlite_log import MIB, LogLimit
 from signoff.stores.sqlite_transaction import Committer
 from tests.cli.commands import signoff
 from tests.cli.diagnoses import examine
@@ -105,7 +105,7 @@ async def test_a_reader_that_never_ends_holds_up_commits_for_little_and_is_logge
     monkeypatch.setattr(sqlite_log, "PATIENCE", ((0, 0.01),))
     monkeypatch.setattr(sqlite_log, "WARN_BYTES", 8 * MIB)
     monkeypatch.setattr(sqlite_log, "LEAST_REST_SECONDS", 0.01)
-    monkeypatch.setattr(sqlite_log, "REST", 0)
+    monkeypatch.setattr(sqlite_log, "REST", ((0, 0.0),))
     store = SqliteStore(tmp_path / "x.db")
     await store.open()
     with caplog.at_level(logging.WARNING), reader(store.path, 1000.0):
@@ -130,6 +130,42 @@ async def test_a_reader_that_never_ends_holds_up_commits_for_little_and_is_logge
 
     await asyncio.wait_for(emptied(), 30)
     await store.close()
+
+
+def test_an_attempt_waits_for_all_readers_together_no_longer_than_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself waits for each of its locks so long, one after another."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE runs (id)")
+        asked: list[str] = []
+        with reader(path, 1000.0):
+            db.execute("INSERT INTO runs VALUES (1)")
+            times = iter(range(100))
+            monkeypatch.setattr("signoff.stores.sqlite_log.time.monotonic", lambda: next(times) / 10)
+            monkeypatch.setattr(sqlite_log, "PATIENCE", ((0, 1.0),))
+            monkeypatch.setattr(sqlite_log, "LOOKS", 100)
+            db.set_trace_callback(asked.append)
+            assert not LogLimit("x").empty(db, 0)
+        assert asked[0] == "PRAGMA busy_timeout = 10"
+        assert asked.count("PRAGMA wal_checkpoint(TRUNCATE)") == 10
+        assert asked[-1] == "PRAGMA busy_timeout = 0"
+
+
+def test_a_wait_that_was_long_enough_is_allowed_again_and_commits_rest_after_it() -> None:
+    limit = LogLimit("x")
+    limit.note(is_empty=True, length=600 * MIB, took=1.5, now=100.0)
+    assert limit.is_due(65 * MIB, 100.0), "the log has grown to its limit again meanwhile"
+    assert limit.patience(65 * MIB) == 1.5
+    limit.note(is_empty=True, length=65 * MIB, took=1.4, now=150.0)
+    assert not limit.is_due(600 * MIB, 177.9)
+    assert limit.is_due(600 * MIB, 178.1)
+    limit.note(is_empty=True, length=65 * MIB, took=0.01, now=200.0)
+    assert limit.is_due(65 * MIB, 200.0)
+    assert limit.patience(65 * MIB) == 0.25
+    assert limit.patience(5000 * MIB) == 3.0
 
 
 @in_asyncio

@@ -9,6 +9,8 @@ and rare.
 from __future__ import annotations
 
 import sqlite3
+import time
+from collections.abc import Sequence
 from typing import Final
 
 from signoff.own_logs import own_logger
@@ -21,16 +23,25 @@ LIMIT_BYTES: Final = 64 * MIB
 
 WARN_BYTES: Final = 256 * MIB
 PATIENCE: Final = (
-    (1024 * MIB, 5.0),
+    (1024 * MIB, 3.0),
     (512 * MIB, 2.0),
     (WARN_BYTES, 1.0),
     (128 * MIB, 0.5),
     (LIMIT_BYTES, 0.25),
 )
-"""For how many seconds commits wait for readers, by the log's length."""
+"""For how many seconds commits wait for readers, by the log's length. Leases bear no longer wait: they last 10 s, and
+commits extend them.
+"""
 
-REST: Final = 20
-"""After an attempt that failed commits go on for so many times as long as it took."""
+LOOKS: Final = 10
+"""In how many parts an attempt waits. SQLite waits for each of its locks as long as it may, one after another: in one
+part, an attempt takes several times as long.
+"""
+
+REST: Final = ((1024 * MIB, 5.0), (512 * MIB, 10.0), (0, 20.0))
+"""After an attempt that failed, or took longer than the log's length allows, commits go on for so many times as long as
+it took, by the log's length.
+"""
 
 LEAST_REST_SECONDS: Final = 1.0
 
@@ -45,11 +56,16 @@ class LogLimit:
     def __init__(self, location: str) -> None:
         self._location = location
         self._not_before = float("-inf")
+        self._enough_seconds = 0.0  # what the last attempt took that succeeded
         self._warned_bytes = WARN_BYTES // 2
 
     def is_due(self, length: int, now: float) -> bool:
         """Whether to empty a log of so many bytes, by a monotonic clock."""
         return length > LIMIT_BYTES and now >= self._not_before
+
+    def patience(self, length: int) -> float:
+        """Return for how many seconds commits may wait: reads that an attempt waited for are as long the next time."""
+        return min(max(_at(PATIENCE, length), self._enough_seconds), PATIENCE[0][1])
 
     def empty(self, db: sqlite3.Connection, length: int) -> bool:
         """Empty the log through the writing connection, which has no transaction open.
@@ -61,13 +77,16 @@ class LogLimit:
         Returns:
             Whether it is empty now.
         """
-        patience = next(seconds for at_least, seconds in PATIENCE if length >= at_least)
-        db.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+        patience = self.patience(length)
+        give_up_at = time.monotonic() + patience
+        db.execute(f"PRAGMA busy_timeout = {int(patience / LOOKS * 1000)}")
         try:
-            is_busy = bool(db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+            while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                if time.monotonic() >= give_up_at:
+                    return False
         finally:
             db.execute("PRAGMA busy_timeout = 0")
-        return not is_busy
+        return True
 
     def note(self, *, is_empty: bool, length: int, took: float, now: float) -> None:
         """Remember how an attempt ended, and log what does not get better by itself.
@@ -78,8 +97,10 @@ class LogLimit:
             took: How long the attempt took, in seconds.
             now: The monotonic clock at its end.
         """
-        self._not_before = now + (0.0 if is_empty else max(REST * took, LEAST_REST_SECONDS))
+        is_quick = is_empty and took <= _at(PATIENCE, length)
+        self._not_before = now + (0.0 if is_quick else max(_at(REST, length) * took, LEAST_REST_SECONDS))
         if is_empty:
+            self._enough_seconds = took
             if self._warned_bytes >= WARN_BYTES:
                 log.warning("store %s: its write-ahead log is emptied", self._location)
             self._warned_bytes = WARN_BYTES // 2
@@ -91,3 +112,7 @@ class LogLimit:
                 self._location,
                 length // MIB,
             )
+
+
+def _at(table: Sequence[tuple[int, float]], length: int) -> float:
+    return next(value for at_least, value in table if length >= at_least)
