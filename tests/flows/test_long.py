@@ -163,7 +163,8 @@ async def test_what_waits_for_a_partner_may_be_more_than_a_journal_begins_with(
         for _ in range(20):
             await execution.emit("b")
         state = await execution.close()
-    assert state["joined"] == [100_000] * 10 + [200_000] * 10
+    # Chunks that run at the same time end in any order.
+    assert sorted(state["joined"]) == [100_000] * 10 + [200_000] * 10
 
 
 def filling() -> Flow:

@@ -306,7 +306,8 @@ async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settl
                 (tmp_path / f"go-{frozen.pid}").touch()  # what it does first when it wakes is to write
                 frozen.send(signal.SIGCONT)
                 await comes(lambda: any("the lease on run" in line for line in lines(frozen.log)))
-                assert any(str(frozen.pid).encode() in request for request in made.proxy.requests[sent:])
+                me = str(frozen.pid).encode()
+                await comes(lambda: any(me in request for request in made.proxy.requests[sent:]))
                 after = await everything(app)
                 assert [(run.state, run.epoch) for run, _ in after.values()] == [
                     (run.state, run.epoch) for run, _ in before.values()
