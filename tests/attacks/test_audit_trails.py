@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -24,14 +22,13 @@ from signoff.people.anchors.checkpoint import Checkpoint, read_checkpoint
 from signoff.people.anchors.configured import Anchors, anchors_of
 from signoff.people.anchors.file import FileAnchor
 from signoff.people.anchors.verifying import UNANCHORED, Examination, examine
-from signoff.people.audit import hash_of, seal_events
-from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
-from signoff.stores.address import is_postgres
+from signoff.people.audit import hash_of
+from signoff.records import AuditEvent, Seal
 from signoff.stores.base import Store
-from signoff.stores.sqlite_schema import path_of
+from tests.attacks.trails import add, anchor, cut_from, forge
 from tests.cli.commands import Ended, Running, signoff, until
 from tests.cli.diagnoses import examine as diagnose
-from tests.cli.diagnoses import on_store, sql
+from tests.cli.diagnoses import on_store
 from tests.postgres.databases import fresh_database
 from tests.stores.scene import Scene, rule
 from tests.support import in_asyncio
@@ -52,56 +49,11 @@ def file_in(folder: Path) -> Anchors:
     return Anchors((FileAnchor(folder / "audit.anchor"),))
 
 
-async def add(store: Store, count: int, name: str = "e") -> None:
-    """Record and seal events ``e0``, ``e1`` ..."""
-    await store.record(
-        [
-            NewAuditEvent(f"{name}{n}", AuditKind.VOTED, "q", "r", "user:ana", f'{{"n":{n}}}')
-            for n in range(count)
-        ]
-    )
-    await seal_events(store)
-
-
-async def anchor(store: Store, anchors: Anchors) -> Anchoring:
-    anchoring = Anchoring(store, anchors.anchors, origin=anchors.origin)
-    await anchoring.bring_all()
-    return anchoring
-
-
 async def look(store: Store, anchors: Anchors | None = None, **more: Any) -> Examination:
     return await examine(store, store.namespace, anchors or Anchors(), store=store, **more)
 
 
 # What an attacker does with the tables, who has all rights on them.
-
-
-def forge(address: str, *statements: str) -> None:
-    """Change the trail's tables behind the triggers that guard them."""
-    if is_postgres(address):
-        guards = [f"ALTER TABLE signoff.{table} {{}} TRIGGER ALL" for table in ("audit", "seals")]
-        for statement in (
-            *(guard.format("DISABLE") for guard in guards),
-            *statements,
-            *(guard.format("ENABLE") for guard in guards),
-        ):
-            sql(address, statement)
-        return
-    with closing(sqlite3.connect(path_of(address))) as db:
-        for (name,) in db.execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name IN ('audit', 'seals')"
-        ).fetchall():
-            db.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            db.execute(statement.replace("signoff.", ""))
-        db.commit()
-
-
-def cut_from(seq: int) -> tuple[str, ...]:
-    return (
-        f"DELETE FROM signoff.audit WHERE id IN (SELECT event_id FROM signoff.seals WHERE seq >= {seq})",
-        f"DELETE FROM signoff.seals WHERE seq >= {seq}",
-    )
 
 
 def chain(address: str) -> list[tuple[Seal, AuditEvent]]:

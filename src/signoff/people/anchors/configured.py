@@ -37,9 +37,9 @@ def anchors_of(environ: Mapping[str, str] = os.environ, clock: Clock | None = No
     """Return the anchors that the environment names.
 
     Args:
-        environ: ``SIGNOFF_AUDIT_ANCHORS`` has URLs, separated by spaces: ``file:///var/log/signoff/audit.anchor`` or
-            ``https://...``. ``SIGNOFF_AUDIT_ORIGIN`` is the name of the log. ``SIGNOFF_AUDIT_ANCHOR_SECRETS`` sign what
-            is sent to ``https://``, as those of a channel do.
+        environ: ``SIGNOFF_AUDIT_ANCHORS`` has URLs, separated by spaces: ``file:///var/log/signoff/audit.anchor``,
+            ``https://...`` or ``s3://bucket/prefix``. ``SIGNOFF_AUDIT_ORIGIN`` is the name of the log.
+            ``SIGNOFF_AUDIT_ANCHOR_SECRETS`` sign what is sent to ``https://``, as those of a channel do.
         clock: When a request was signed.
 
     Raises:
@@ -72,4 +72,16 @@ def _anchor_at(url: str, secrets: list[str], clock: Clock) -> Anchor:
             raise InvalidValue(
                 "anchor", f"a webhook needs {missing.name}: pip install 'signoff[notifications]'"
             ) from None
-    raise InvalidValue("anchor", "an anchor is file:///absolute/path, or a URL that begins with https://")
+    if parts.scheme in ("s3", "gs", "az"):
+        try:
+            from signoff.people.anchors.objects import ObjectAnchor
+
+            return ObjectAnchor(url)
+        except ModuleNotFoundError as missing:
+            raise InvalidValue(
+                "anchor", f"an object store needs {missing.name}: pip install 'signoff[objects]'"
+            ) from None
+    raise InvalidValue(
+        "anchor",
+        "an anchor is file:///absolute/path, https://..., or an object store such as s3://bucket/prefix",
+    )
