@@ -16,13 +16,13 @@ from signoff.deliveries import NewDelivery
 from signoff.engine.schedules import AT_ONCE, fire_due, new_set_aside
 from signoff.engine.timers import TimerService
 from signoff.errors import StoreUnavailable
-from signoff.people.audit import seal_events
 from signoff.people.channels.channel import Channel
 from signoff.people.channels.webhook import WebhookSender
 from signoff.people.decisions import AT_ONCE as QUESTIONS_AT_ONCE
 from signoff.people.decisions import serve_questions
 from signoff.people.duties import serve_due_questions
 from signoff.people.outbox import Dispatcher
+from signoff.people.sealing import seal_events
 from signoff.records import Amendment, AuditEvent, Due, NewRun, NewSchedule, Promise, Seal
 from signoff.server.scrape import of_jobs
 from signoff.stores.base import Store

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from signoff.people.anchors.anchoring import Anchoring
 from signoff.people.anchors.configured import Anchors
-from signoff.people.audit import seal_events
+from signoff.people.sealing import seal_events
 from signoff.records import AuditKind, NewAuditEvent
 from signoff.stores.address import is_postgres
 from signoff.stores.base import Store

@@ -9,11 +9,11 @@ from typing import Any
 
 from signoff.deliveries import Delivery, DeliveryState
 from signoff.people.answers import answer
-from signoff.people.audit import seal_events
 from signoff.people.channels.channel import Channel
 from signoff.people.outbox import Dispatcher
 from signoff.people.policies import Policy
 from signoff.people.questions import Question
+from signoff.people.sealing import seal_events
 from signoff.records import NewPromise, Promise, PromiseKind
 from signoff.stores.base import Store
 from signoff.stores.paging import DeliveryFilter

@@ -13,13 +13,13 @@ import pytest
 from signoff.deliveries import NewDelivery
 from signoff.errors import InvalidValue
 from signoff.people import outbox
-from signoff.people.audit import seal_events
 from signoff.people.channels.channel import Channel
 from signoff.people.channels.webhook import WebhookSender
 from signoff.people.decisions import delegate
 from signoff.people.outbox import Dispatcher
 from signoff.people.questions import Question
 from signoff.people.responders import Responder
+from signoff.people.sealing import seal_events
 from signoff.records import AuditKind
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import Web, mails, web

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient
-from signoff.people.audit import seal_events, verify
+from signoff.people.audit import verify
+from signoff.people.sealing import seal_events
 from signoff.records import AuditKind, NewAuditEvent, Origin, OriginWay
 from signoff.server import Server
 from signoff.stores.base import Store

@@ -19,7 +19,8 @@ from signoff import Action, Alike, AsyncClient, Context, LiveText, Quorum, Retry
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, EncryptionKey
 from signoff.engine.timers import TimerService
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
-from signoff.people.audit import seal_events, verify
+from signoff.people.audit import verify
+from signoff.people.sealing import seal_events
 from signoff.records import (
     CallKind,
     NewPromise,

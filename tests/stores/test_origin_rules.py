@@ -14,7 +14,8 @@ import pytest
 from signoff.codec.ciphers import MARK, Ciphers, EncryptionKey
 from signoff.errors import AlreadySettled, InvalidValue
 from signoff.origins import TIMER
-from signoff.people.audit import GENESIS, hash_of, seal_events, verify
+from signoff.people.audit import GENESIS, hash_of, verify
+from signoff.people.sealing import seal_events
 from signoff.records import (
     AuditEvent,
     AuditKind,

@@ -12,7 +12,7 @@ import pytest
 
 from signoff import AsyncClient, Context, Signoff
 from signoff.errors import SchemaTooOld, StoreUnavailable
-from signoff.people.audit import seal_events
+from signoff.people.sealing import seal_events
 from signoff.records import (
     Amendment,
     AuditKind,

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Protocol
 
 from signoff.errors import SignoffError, StoreError
@@ -23,8 +21,6 @@ from signoff.own_logs import own_logger
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.stores.base import Store
 from signoff.stores.encrypted import unwrapped
-from signoff.stores.listed import may_be_cut
-from signoff.stores.set_aside import may_pass, raise_outage
 
 log = own_logger("signoff.people")
 
@@ -147,40 +143,6 @@ async def recording(
         if not isinstance(refusal, StoreError):
             await record_refusal(store, question, user_id, refusal, attempt=attempt)
         raise
-
-
-async def seal_events(store: Store) -> float | None:
-    """Give events that are recorded their places in their namespaces' chains. Any number of processes may do it.
-
-    Returns:
-        Now, in unix seconds, if there are more than it does at once; else None: it cannot know when there will be.
-    """
-    has_failed = False
-    waiting = sorted(await store.unsealed(AT_ONCE), key=lambda event: event.namespace)
-    for namespace, events in groupby(waiting, key=lambda event: event.namespace):
-        try:
-            await _seal(store.within(namespace), list(events))
-        except Exception as error:  # of one namespace: the others go on
-            await raise_outage(store, error)
-            level = logging.WARNING if may_pass(error) else logging.ERROR
-            log.log(level, "audit events of namespace %s cannot be sealed: %s", namespace, error)
-            has_failed = True
-    return store.clock.now() if may_be_cut(waiting, AT_ONCE) and not has_failed else None
-
-
-async def _seal(store: Store, events: list[AuditEvent]) -> None:
-    """Seal events, unless somebody else does meanwhile."""
-    seq, hash = await _head(store)
-    seals: list[Seal] = []
-    for event in events:
-        seq, hash = seq + 1, hash_of(hash, event)
-        seals.append(Seal(seq, event.id, hash))
-    await store.seal(seals)
-
-
-async def _head(store: Store) -> tuple[int, str]:
-    last = await store.last_seal()
-    return (-1, GENESIS) if last is None else (last.seq, last.hash)
 
 
 async def verify(

@@ -12,7 +12,6 @@ from signoff.errors import (
     AlreadySettled,
     NotFound,
     RequestConflict,
-    StoreError,
     UnreadableRecord,
 )
 from signoff.own_logs import own_logger
@@ -40,8 +39,6 @@ from signoff.stores.set_aside import SetAside
 log = own_logger("signoff.people")
 
 AT_ONCE = 100
-AGAIN_SECONDS = 60.0
-"""When a question that this version cannot read is looked at again: it keeps nobody else waiting."""
 
 
 async def decide(
@@ -300,20 +297,7 @@ async def _serve(store: Store, question_id: str) -> bool:
         return True  # it was deleted meanwhile
     if question.state is not PromiseState.PENDING:
         return True
-    now = store.clock.now()
-    try:
-        amendment = await _overdue(store, Case.of(question, now))
-    except StoreError:
-        raise
-    except Exception as error:
-        log.error(
-            "question %s of namespace %s cannot be served, and is tried again in %d s: %s",
-            question.id,
-            question.namespace,
-            AGAIN_SECONDS,
-            error,
-        )
-        amendment = Amendment(question.version, question.progress, question.assignees, now + AGAIN_SECONDS)
+    amendment = await _overdue(store, Case.of(question, store.clock.now()))
     if amendment is None:
         return False  # the database's clock is ahead of what we know of it
     await store.amend(question.id, amendment)

@@ -521,6 +521,9 @@ class Store(
         whether a worker will ever come for it. Any other is left a message. A run whose lease was lost counts a
         takeover; the count starts from one when its journal has grown since the last.
 
+        All of it is one transaction. Where that fails, each item is done by itself: one that fails is set aside, and
+        tried again with back-off (``stores/set_aside.py``).
+
         Workers that were silent for too long are forgotten.
 
         Where a rate held a claim back and lets the next start through now, listeners are told (``Change.ready``).

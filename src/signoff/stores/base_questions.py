@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from signoff.failed_items import Unreadable
 from signoff.records import Amendment, AuditEvent, Due, NewAuditEvent, Promise, Seal
 from signoff.stores.paging import AuditFilter, Page
 
@@ -79,8 +80,11 @@ class QuestionStore(Protocol):
         """The ends of the chains of all namespaces: each namespace with its last seal, by name, after ``after``."""
         ...
 
-    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
-        """Audit events of all namespaces that have no seal yet, oldest first."""
+    async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
+        """Audit events that have no seal yet, oldest first, of all namespaces but those of ``besides``.
+
+        One that cannot be read is listed as such.
+        """
         ...
 
     async def seal(self, seals: Sequence[Seal]) -> bool:

@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
+from signoff.failed_items import Unreadable
 from signoff.names import check_namespace
 from signoff.records import (
     Amendment,
@@ -67,6 +68,7 @@ from signoff.stores.limits import (
     check_schedule,
     check_token,
 )
+from signoff.stores.one_by_one import Done, Skipped, earliest
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -352,8 +354,8 @@ class PostgresStore:
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
         return await self._database.call(lambda db: audit.heads(db, after, limit))
 
-    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
-        return await self._database.call(lambda db: audit.unsealed(db, limit))
+    async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
+        return await self._database.call(lambda db: audit.unsealed(db, limit, besides))
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return await self._read(audit.seal, seals)
@@ -427,7 +429,16 @@ class PostgresStore:
     # Time and leases
 
     async def due(self, limit: int = 1000) -> float | None:
-        return await self._database.due(limit)
+        aside = self._database.due_aside
+        next_at = await aside.do(
+            self,
+            lambda: self._database.due(limit),
+            lambda skipped: self._due_each(limit, skipped),
+        )
+        return earliest(next_at, aside.next_try(self.clock.now()))
+
+    async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
+        return await self._database.due_each(limit, skipped)
 
     # Groups
 

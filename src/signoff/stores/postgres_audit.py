@@ -7,6 +7,7 @@ from typing import Any, LiteralString, cast
 
 from pydantic_core import to_json
 
+from signoff.failed_items import Unreadable
 from signoff.origins import from_text
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
 from signoff.stores.limits import check_events
@@ -16,6 +17,7 @@ from signoff.stores.postgres_operations import JsonRequest, Reply, Request
 from signoff.stores.postgres_reads import Connection, checked
 from signoff.stores.postgres_rows import from_event
 from signoff.stores.touched import Touched
+from signoff.stores.unreadable import read_each
 
 COLUMNS = "namespace, id, at, kind, question_id, run_id, by, details, origin"
 
@@ -65,13 +67,7 @@ WITH RECURSIVE heads AS (
 SELECT namespace, seq, event_id, hash FROM heads ORDER BY place
 """
 
-WAITING = f"""
-SELECT event.*, waiting.number FROM (SELECT * FROM signoff.unsealed ORDER BY number LIMIT %s) AS waiting
-CROSS JOIN LATERAL (
-    SELECT {LISTING.columns} FROM signoff.audit
-    WHERE shard = waiting.shard AND namespace = waiting.namespace AND id = waiting.event_id OFFSET 0
-) AS event
-"""
+WAITING = f"SELECT {LISTING.columns}, number FROM signoff.waiting_for_seals(%s::text[], %s)"
 
 UNSEALED = within_page(WAITING, "number")
 
@@ -123,10 +119,10 @@ def heads(db: Connection, after: str, limit: int) -> list[tuple[str, Seal]]:
     return [(row[0], Seal(*row[1:])) for row in rows]
 
 
-def unsealed(db: Connection, limit: int) -> list[AuditEvent]:
-    """Return the oldest events that have no seal, of all namespaces."""
-    rows = db.execute(cast("LiteralString", UNSEALED), (checked(limit),)).fetchall()
-    return [_event(row[:WIDTH]) for row in rows]
+def unsealed(db: Connection, limit: int, besides: Sequence[str]) -> list[AuditEvent | Unreadable]:
+    """Return the oldest events that have no seal, of all namespaces but some."""
+    rows = db.execute(cast("LiteralString", UNSEALED), (list(besides), checked(limit))).fetchall()
+    return read_each((row[:WIDTH] for row in rows), _event)
 
 
 def seal(db: Connection, namespace: str, seals: Sequence[Seal]) -> bool:

@@ -17,6 +17,7 @@ from signoff.records import Run
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_reads as reads
 from signoff.stores.listeners import Listeners
+from signoff.stores.one_by_one import Done, OneByOne, Skipped
 from signoff.stores.postgres_clock import DatabaseClock
 from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_lookups import Lookups
@@ -62,6 +63,7 @@ class Database:
         location: Where it is, without its secrets.
         clock: Business time.
         listeners: Whom ``tell`` tells.
+        due_aside: Does what is due, and remembers which items failed.
         lookups: Looks runs up.
     """
 
@@ -83,6 +85,7 @@ class Database:
         self.trouble: str | None = None  # why readers try again now
         self.write_check = WriteCheck(self.location, lambda: self.trouble)
         self.listeners = Listeners()
+        self.due_aside = OneByOne(leases.JOBS, log)
         self.clock: Clock = clock or DatabaseClock()
         self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
         self._is_pooled = listen_address is not None
@@ -191,10 +194,18 @@ class Database:
 
     async def due(self, limit: int) -> float | None:
         """Do what time has brought. The contract is in ``signoff.stores.base.Store``, for all namespaces."""
-        now = self.now()
-        lease_now = self.lease_now()
+        now, lease_now = self.now(), self.lease_now()
         sent_at = time.monotonic()
-        reply = await self.call(lambda db: leases.due(db, now, lease_now, limit))
+        return self._took(await self.call(lambda db: leases.due(db, now, lease_now, limit)), sent_at)
+
+    async def due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
+        """Do what time has brought one by one, but for some items."""
+        now, lease_now = self.now(), self.lease_now()
+        sent_at = time.monotonic()
+        done = await self.call(lambda db: leases.due_each(db, now, lease_now, limit, skipped))
+        return Done(self._took(done.result, sent_at), done.failures, done.is_all)
+
+    def _took(self, reply: leases.Due, sent_at: float) -> float | None:
         if isinstance(self.clock, DatabaseClock):
             self.clock.learn(sent_at, reply.now, time.monotonic())
         self.tell(reply.touched)

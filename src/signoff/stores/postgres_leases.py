@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic_core import to_json
 
 from signoff.codec import encode_error
 from signoff.errors import RunTimeout
 from signoff.records import WorkerInfo
 from signoff.stores.base import FORGET_SECONDS
 from signoff.stores.limits import check_worker
+from signoff.stores.one_by_one import AT_ONCE, Done, Failure, ItemFailed, Skipped
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import WORKER_COLUMNS
+from signoff.stores.set_aside import Key
 from signoff.stores.touched import Touched
 
 ENLIST = f"""
@@ -32,6 +37,11 @@ RETURNING (SELECT is_first FROM register)
 HEARTBEAT = "SELECT signoff.heartbeat(%s, %s, %s, %s, %s, %s)"
 
 DUE = "SELECT signoff.due(%s, %s, %s, %s, %s)"
+
+DUE_EACH = "SELECT signoff.due_each(%s, %s, %s, %s, %s, %s::jsonb)"
+
+JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
+"""Whose items ``due`` does."""
 
 TIMED_OUT = encode_error(RunTimeout("<run>"))
 
@@ -97,7 +107,31 @@ def due(db: Connection, now: float | None, lease_now: float | None, limit: int) 
     """Do what time has brought."""
     row = db.execute(DUE, (now, lease_now, limit, FORGET_SECONDS, TIMED_OUT)).fetchone()
     assert row is not None
+    return _due(row[0])
+
+
+def due_each(
+    db: Connection, now: float | None, lease_now: float | None, limit: int, skipped: Skipped
+) -> Done[Due]:
+    """Do what time has brought one by one, but for some items. What fails leaves nothing behind."""
+    passed_over = {job: {_name(key): True for key in keys} for job, keys in skipped.items()}
+    values = (now, lease_now, min(limit, AT_ONCE), FORGET_SECONDS, TIMED_OUT, to_json(passed_over).decode())
+    row = db.execute(DUE_EACH, values).fetchone()
+    assert row is not None
     told = row[0]
+    failures = [
+        Failure(job, (namespace, id), ItemFailed(f"{reason} (SQLSTATE {code})"))
+        for job, namespace, id, code, reason in told["failures"]
+    ]
+    return Done(_due(told), failures, told["is_all"])
+
+
+def _name(key: Key) -> str:
+    """Return an item's key as signoff.due_each makes it."""
+    return f"{len(key[0])}:{key[0]}{key[1]}"
+
+
+def _due(told: Mapping[str, Any]) -> Due:
     touched = Touched()
     for namespace, run_id in told["woken"]:
         touched.touch_woken(namespace, run_id, ready=True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
+from signoff.failed_items import Unreadable
 from signoff.names import check_namespace
 from signoff.records import (
     Amendment,
@@ -330,8 +331,8 @@ class RemoteStore:
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
         return await self._ask("heads", after=after, limit=limit)
 
-    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
-        return await self._ask("unsealed", limit=limit)
+    async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
+        return await self._ask("unsealed", limit=limit, besides=besides)
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return await self._ask("seal", ("chain", ""), seals=seals)

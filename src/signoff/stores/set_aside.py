@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 from weakref import WeakSet
 
 from signoff.errors import MissingKey, StoreUnavailable
+from signoff.failed_items import SetAsideItem
 from signoff.records import Due
 from signoff.stores.base import Store
 
@@ -16,6 +17,9 @@ FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 300.0
 MOST: Final = 10_000
 """Items that are remembered. Of more, the oldest are tried again at once."""
+
+LONGEST_ERROR: Final = 500
+"""Characters of an error that are kept: its first line at most."""
 
 REPEATED: Final = 8
 """Log an unavailable store after this many failures (about four minutes), if it takes writes."""
@@ -45,7 +49,8 @@ class SetAside:
     def __init__(self, noun: str, log: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
         self._noun = noun
         self._log = log
-        self._items: dict[Key, tuple[int, float]] = {}  # failures so far, and when to try again
+        self._items: dict[Key, SetAsideItem] = {}
+        self._location = ""
         self._failures = 0
         with _lock:
             _at_work.add(self)
@@ -62,6 +67,63 @@ class SetAside:
 
     def __len__(self) -> int:
         return len(self._items)
+
+    @property
+    def location(self) -> str:
+        """The address of the store whose items have failed, as in its messages; empty if none has."""
+        return self._location
+
+    @property
+    def items(self) -> Sequence[SetAsideItem]:
+        """The items that wait to be tried again, the first to fail first."""
+        return tuple(self._items.values())
+
+    def waiting(self, now: float) -> list[Key]:
+        """Return the items that are not to be tried before a later time than ``now`` (unix seconds)."""
+        return [key for key in tuple(self._items) if self._is_waiting(key, now)]
+
+    def next_try(self, now: float) -> float | None:
+        """Return when the next item is tried again, in unix seconds; None if there is none."""
+        return min((min(each.next_at, now + LONGEST_SECONDS) for each in self.items), default=None)
+
+    def note(self, location: str, key: Key, error: Exception, now: float) -> None:
+        """Set an item aside, or once more.
+
+        Args:
+            location: The store's.
+            key: The item's namespace and id.
+            error: Why it failed.
+            now: Unix seconds of the store's clock.
+        """
+        self._location = location
+        self._failures += 1
+        before = self._items.pop(key, None)
+        failures = 1 if before is None else before.failures + 1
+        pause = min(FIRST_SECONDS * 2 ** min(failures - 1, 20), LONGEST_SECONDS)
+        first_at = now if before is None else before.first_at
+        said = (str(error) or type(error).__name__).partition("\n")[0][:LONGEST_ERROR]
+        self._items[key] = SetAsideItem(self._noun, *key, failures, said, first_at, now + pause)
+        if len(self._items) > MOST:
+            del self._items[next(iter(self._items))]
+        if failures & (failures - 1) == 0 and (failures >= REPEATED or not may_pass(error)):
+            self._log.error(
+                "%s %s of namespace %s failed %d times, and is tried again in %d s: %s",
+                self._noun,
+                key[1],
+                key[0],
+                failures,
+                pause,
+                error,
+            )
+
+    def forget(self, key: Key) -> None:
+        """Take an item that has succeeded off the list."""
+        self._items.pop(key, None)
+
+    def keep_only(self, keys: Collection[Key]) -> None:
+        """Take all other items off the list: they are due no more."""
+        for key in self._items.keys() - set(keys):
+            self.forget(key)
 
     async def serve_due(
         self,
@@ -89,7 +151,7 @@ class SetAside:
             # Those that failed are still due, and may be the oldest: they must not fill the page.
             due, next_at = await list_due(at_once + len(self))
             if len(due) < at_once:
-                self._forget_others({(item.namespace, item.id) for item in due})
+                self.keep_only([(item.namespace, item.id) for item in due])
             now = store.clock.now()
             ready = [item for item in due if not self._is_waiting((item.namespace, item.id), now)]
             if not ready:
@@ -103,38 +165,16 @@ class SetAside:
         try:
             served = await serve(item)
         except Exception as error:
-            await self._note(store, key, error)
+            await raise_outage(store, error)
+            self.note(store.location, key, error, store.clock.now())
             return True
-        self._items.pop(key, None)
+        self.forget(key)
         return served
 
     def _is_waiting(self, key: Key, now: float) -> bool:
         known = self._items.get(key)
         # An item waits no longer than the longest back-off, also if the clock was set back.
-        return known is not None and now < known[1] <= now + LONGEST_SECONDS
-
-    def _forget_others(self, keys: set[Key]) -> None:
-        for key in self._items.keys() - keys:
-            del self._items[key]
-
-    async def _note(self, store: Store, key: Key, error: Exception) -> None:
-        await raise_outage(store, error)
-        self._failures += 1
-        failures = self._items.pop(key, (0, 0.0))[0] + 1
-        pause = min(FIRST_SECONDS * 2 ** min(failures - 1, 20), LONGEST_SECONDS)
-        self._items[key] = (failures, store.clock.now() + pause)
-        if len(self._items) > MOST:
-            del self._items[next(iter(self._items))]
-        if failures & (failures - 1) == 0 and (failures >= REPEATED or not may_pass(error)):
-            self._log.error(
-                "%s %s of namespace %s failed %d times, and is tried again in %d s: %s",
-                self._noun,
-                key[1],
-                key[0],
-                failures,
-                pause,
-                error,
-            )
+        return known is not None and now < known.next_at <= now + LONGEST_SECONDS
 
 
 def at_work() -> list[SetAside]:

@@ -15,6 +15,7 @@ from signoff import forks
 from signoff.clock import Clock
 from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.failed_items import Unreadable
 from signoff.names import check_namespace
 from signoff.own_logs import own_logger
 from signoff.records import (
@@ -47,6 +48,7 @@ from signoff.records import (
 from signoff.stores import sqlite_audit as audit
 from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_clock as host
+from signoff.stores import sqlite_due as overdue
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
@@ -80,6 +82,7 @@ from signoff.stores.limits import (
 )
 from signoff.stores.listed import bytes_of
 from signoff.stores.listeners import Listeners
+from signoff.stores.one_by_one import Done, OneByOne, Skipped, earliest
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -372,8 +375,8 @@ class SqliteStore:
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
         return await self._file.read(lambda db: audit.heads(db, after, limit))
 
-    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
-        return await self._file.read_soon(lambda db: audit.unsealed(db, limit))
+    async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
+        return await self._file.read_soon(lambda db: audit.unsealed(db, limit, besides))
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return await self._write(audit.seal, seals)
@@ -452,11 +455,21 @@ class SqliteStore:
 
     async def due(self, limit: int = 1000) -> float | None:
         await self._watch_clock()
+        aside = self._file.due_aside
+        next_at = await aside.do(
+            self, lambda: self._due_at_once(limit), lambda skipped: self._due_each(limit, skipped)
+        )
+        return earliest(next_at, aside.next_try(self.clock.now()))
+
+    async def _due_at_once(self, limit: int) -> float | None:
         now = self.clock.now()
-        next_at = await self._file.read_soon(lambda db: leases.next_due(db, now, self._lease_clock.now()))
+        next_at = await self._file.read_soon(lambda db: overdue.next_due(db, now, self._lease_clock.now()))
         if next_at is None or next_at > now:
             return next_at
-        return await self._write(leases.due, limit)
+        return await self._write(overdue.due, limit)
+
+    async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
+        return await self._write(overdue.due_each, limit, skipped)
 
     async def _watch_clock(self) -> None:
         watch, clock = self._file.watch, self._file.host_clock
@@ -591,6 +604,7 @@ class _File:
         self._read_clock_at = 0.0
         self.location = f"sqlite:///{self.path}"
         self.listeners = Listeners()
+        self.due_aside = OneByOne(overdue.ITEMS, log)
         self._clock = clock
         self._lease_clock = lease_clock
         self.busy_seconds = busy_seconds

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from signoff.failed_items import Unreadable
 from signoff.origins import from_text, text_of
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
 from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import AuditFilter, Page, page_number
 from signoff.stores.sqlite_transaction import Transaction
+from signoff.stores.unreadable import read_each
 
 COLUMNS = "audit.namespace, audit.id, at, kind, question_id, run_id, by, details, origin"
 WIDTH = 9
@@ -44,7 +47,11 @@ WHERE seals.namespace = ? AND seals.seq > ?
 ORDER BY seals.seq LIMIT ?
 """
 
-UNSEALED = f"SELECT {LISTING.columns} FROM unsealed JOIN audit USING (number) ORDER BY number LIMIT ?"
+UNSEALED = f"""
+SELECT {LISTING.columns} FROM unsealed CROSS JOIN audit USING (number)
+WHERE namespace NOT IN (SELECT value FROM json_each(?))
+ORDER BY number LIMIT ?
+"""
 
 LAST_SEAL = "SELECT seq, event_id, hash FROM seals WHERE namespace = ? ORDER BY seq DESC LIMIT 1"
 
@@ -125,10 +132,10 @@ def heads(db: sqlite3.Connection, after: str, limit: int) -> list[tuple[str, Sea
     return found
 
 
-def unsealed(db: sqlite3.Connection, limit: int) -> list[AuditEvent]:
-    """Return the oldest events that have no seal, of all namespaces."""
-    rows, _ = read_page(db.execute(UNSEALED, (limit,)), limit, LISTING.bytes_of)
-    return [_event(row[:WIDTH]) for row in rows]
+def unsealed(db: sqlite3.Connection, limit: int, besides: Sequence[str]) -> list[AuditEvent | Unreadable]:
+    """Return the oldest events that have no seal, of all namespaces but some."""
+    rows, _ = read_page(db.execute(UNSEALED, (json.dumps(list(besides)), limit)), limit, LISTING.bytes_of)
+    return read_each((row[:WIDTH] for row in rows), _event)
 
 
 def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:

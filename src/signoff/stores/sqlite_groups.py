@@ -71,6 +71,8 @@ WHERE (namespace, name) IN (
 RETURNING namespace
 """
 
+OPEN_ONE = "UPDATE groups SET opens_at = NULL WHERE namespace = ? AND name = ?"
+
 WHOLE = 1e-6  # of a start: what rounding may take from the allowance
 
 
@@ -125,6 +127,12 @@ def open_due(tx: Transaction, limit: int) -> None:
     """Tell workers of the groups whose rate lets a start through again, in every namespace."""
     for (namespace,) in tx.db.execute(OPEN, (tx.now, limit)).fetchall():
         tx.ready.add(namespace)
+
+
+def open_one(tx: Transaction, namespace: str, name: str) -> None:
+    """Tell workers of one group whose rate lets a start through again."""
+    tx.db.execute(OPEN_ONE, (namespace, name))
+    tx.ready.add(namespace)
 
 
 def slot_freed(tx: Transaction, namespace: str, group: str) -> None:

@@ -1,4 +1,4 @@
-"""Leases in SQLite: what workers claim, hold, write and let go, and what time takes from them."""
+"""Leases in SQLite: what workers claim, hold, write and let go."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from dataclasses import replace
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Message, Run, WorkerInfo
 from signoff.stores import sqlite_claims as claims
-from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_live as live
 from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
-from signoff.stores.base import FORGET_SECONDS, Claim, Outcome, Write
+from signoff.stores.base import Claim, Outcome, Write
 from signoff.stores.limits import check_worker
 from signoff.stores.listed import PAGE_BYTES, bytes_of
 from signoff.stores.sqlite_rows import WORKER_COLUMNS, to_worker
@@ -44,21 +43,6 @@ LIST_WORKERS = f"""
 SELECT {WORKER_COLUMNS},
     (SELECT count(*) FROM runs INDEXED BY runs_held WHERE worker_id = workers.id AND state = 'running')
 FROM workers ORDER BY id
-"""
-
-FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
-
-# When the next promise, timer, run deadline and rate-limited start are due; who was silent for longest, and
-# when the next lease runs out.
-NEXT_DUE = """
-SELECT
-    (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
-    (SELECT min(wake_at) FROM runs INDEXED BY runs_timers WHERE state = 'paused' AND wake_at IS NOT NULL),
-    (SELECT min(deadline_at) FROM runs INDEXED BY runs_deadlines
-        WHERE deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL),
-    (SELECT min(opens_at) FROM groups INDEXED BY groups_opening WHERE opens_at IS NOT NULL),
-    (SELECT min(seen_at) FROM workers),
-    (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running')
 """
 
 
@@ -200,27 +184,3 @@ def release(tx: Transaction, namespace: str, worker_id: str, dead: bool) -> int:
 def list_workers(db: sqlite3.Connection) -> list[WorkerInfo]:
     """Return the register."""
     return [to_worker(row) for row in db.execute(LIST_WORKERS).fetchall()]
-
-
-def due(tx: Transaction, namespace: str, limit: int) -> float | None:
-    """Do what time has brought. Returns when the next thing is due."""
-    promises.time_out_due(tx, limit)
-    states.wake_timers(tx, limit)
-    runs.pass_deadlines(tx, limit)
-    states.free_lost(tx, limit)
-    groups.open_due(tx, limit)
-    tx.db.execute(FORGET_SILENT, (tx.lease_now - FORGET_SECONDS,))
-    return next_due(tx.db, tx.now, tx.lease_now)
-
-
-def next_due(db: sqlite3.Connection, now: float, lease_now: float) -> float | None:
-    """Return when the next thing is due, in business time.
-
-    Leases have a clock of their own: the lease that ends in three seconds is due in three seconds.
-    """
-    *times, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
-    if seen_at is not None:
-        times.append(now + (seen_at + FORGET_SECONDS - lease_now))
-    if lease_until is not None:
-        times.append(now + (lease_until - lease_now))
-    return min((time for time in times if time is not None), default=None)

@@ -88,6 +88,8 @@ WHERE number IN (
 RETURNING namespace, id
 """
 
+PASS_DEADLINE = "UPDATE runs SET deadline_passed = 1 WHERE namespace = ? AND id = ?"
+
 ENDED = """
 SELECT id FROM runs INDEXED BY runs_by_id
 WHERE namespace = ? AND id IN (SELECT value FROM json_each(?)) AND state IN ('succeeded', 'failed', 'cancelled')
@@ -300,13 +302,22 @@ def _recorded(tx: Transaction, namespace: str, run: Run | None, event: NewAuditE
 
 def pass_deadlines(tx: Transaction, limit: int) -> None:
     """Tell runs that their deadline has passed, in every namespace; end those that were never begun."""
-    rows = tx.db.execute(PASS_DEADLINES, (tx.now, limit)).fetchall()
-    for namespace, run_id in rows:
-        run = states.expire(tx, namespace, run_id, encode_error(RunTimeout(run_id)))
-        if run is None:
-            messages.leave(tx, namespace, run_id, MessageKind.DEADLINE)
-        else:
-            _close(tx, namespace, run, EntryKind.FAILED)
+    for namespace, run_id in tx.db.execute(PASS_DEADLINES, (tx.now, limit)).fetchall():
+        _deadline_passed(tx, namespace, run_id)
+
+
+def pass_deadline(tx: Transaction, namespace: str, run_id: str) -> None:
+    """Tell one run that its deadline has passed, or end it."""
+    tx.db.execute(PASS_DEADLINE, (namespace, run_id))
+    _deadline_passed(tx, namespace, run_id)
+
+
+def _deadline_passed(tx: Transaction, namespace: str, run_id: str) -> None:
+    run = states.expire(tx, namespace, run_id, encode_error(RunTimeout(run_id)))
+    if run is None:
+        messages.leave(tx, namespace, run_id, MessageKind.DEADLINE)
+    else:
+        _close(tx, namespace, run, EntryKind.FAILED)
 
 
 def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:

@@ -12,7 +12,7 @@ from contextlib import closing
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from signoff.errors import (
     InvalidValue,
@@ -25,6 +25,14 @@ from signoff.errors import (
 )
 
 T = TypeVar("T")
+
+OWN_CODES: Final = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+)
+"""Of errors that are one operation's own, such as JSON in its row that is none, or a trigger that refuses it."""
 
 APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512
@@ -299,6 +307,13 @@ def is_busy(error: sqlite3.Error) -> bool:
 def is_busy_or_interrupted(error: sqlite3.Error) -> bool:
     """Whether a look at the file could not be brought to its end, and so says nothing of the file."""
     return is_busy(error) or _primary_code(error) == sqlite3.SQLITE_INTERRUPT
+
+
+def is_fault_of_one(error: sqlite3.Error) -> bool:
+    """Whether one operation or row is at fault, and not the database or its file: others may well succeed."""
+    return isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError) or (
+        _primary_code(error) in OWN_CODES
+    )
 
 
 def translate(error: sqlite3.Error, location: str) -> StoreError:

@@ -78,16 +78,22 @@ RETURNING wakes, state, concurrency_key
 """
 
 # paused -> ready, when its timer is due, or a delayed run may start
-WAKE_TIMERS = """
+WAKE_THESE = """
 UPDATE runs
 SET state = 'ready', ready_at = :now, wake_at = NULL
-WHERE number IN (
+WHERE number IN ({these})
+RETURNING namespace, id, concurrency_key
+"""
+
+WAKE_TIMERS = WAKE_THESE.format(
+    these="""
     SELECT number FROM runs INDEXED BY runs_timers
     WHERE state = 'paused' AND wake_at IS NOT NULL AND wake_at <= :now
     ORDER BY wake_at LIMIT :limit
-)
-RETURNING namespace, id, concurrency_key
 """
+)
+
+WAKE_TIMER = WAKE_THESE.format(these=":number")
 
 # A suspended run is not ready when its worker has gone.
 LET_GO = """
@@ -100,16 +106,22 @@ takeovers = CASE WHEN {LENGTH} > takeover_seq THEN 1 ELSE takeovers + 1 END, tak
 """
 
 # running -> ready, when the lease ran out
-FREE_LOST = f"""
+FREE_THESE = f"""
 UPDATE runs
 SET {LET_GO}, {TAKEN_OVER}
-WHERE number IN (
+WHERE number IN ({{these}})
+RETURNING namespace, id, group_name, workflow, concurrency_key
+"""
+
+FREE_LOST = FREE_THESE.format(
+    these="""
     SELECT number FROM runs INDEXED BY runs_leases
     WHERE state = 'running' AND lease_until <= ?
     ORDER BY lease_until LIMIT ?
-)
-RETURNING namespace, id, group_name, workflow, concurrency_key
 """
+)
+
+FREE = FREE_THESE.format(these="?")
 
 # running -> ready, when the worker lets go
 RELEASE = f"""
@@ -319,7 +331,16 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
 
 def wake_timers(tx: Transaction, limit: int) -> None:
     """Make paused runs ready whose time has come, in every namespace."""
-    for namespace, run_id, key in tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall():
+    _wake_these(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
+
+
+def wake_timer(tx: Transaction, number: int) -> None:
+    """Make one paused run ready, whose time has come."""
+    _wake_these(tx, tx.db.execute(WAKE_TIMER, {"now": tx.now, "number": number}).fetchall())
+
+
+def _wake_these(tx: Transaction, rows: Sequence[tuple[str, str, str | None]]) -> None:
+    for namespace, run_id, key in rows:
         ready = key is None or _line_up_again(tx, namespace, run_id)
         tx.touch(namespace, run_id, ready=ready)
 
@@ -327,6 +348,11 @@ def wake_timers(tx: Transaction, limit: int) -> None:
 def free_lost(tx: Transaction, limit: int) -> None:
     """Make running runs ready whose lease ran out, in every namespace."""
     _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, tx.lease_now, limit)).fetchall())
+
+
+def free(tx: Transaction, number: int) -> None:
+    """Make one running run ready, whose lease ran out."""
+    _let_go(tx, tx.db.execute(FREE, (tx.now, number)).fetchall())
 
 
 def release(tx: Transaction, worker_id: str, *, dead: bool) -> int:

@@ -15,7 +15,14 @@ from signoff.errors import StoreError, StoreMoved
 from signoff.own_logs import own_logger
 from signoff.stores.sqlite_file import OpenFiles
 from signoff.stores.sqlite_log import LogLimit
-from signoff.stores.sqlite_schema import connect, is_busy, is_busy_or_interrupted, reserve_log, translate
+from signoff.stores.sqlite_schema import (
+    connect,
+    is_busy,
+    is_busy_or_interrupted,
+    is_fault_of_one,
+    reserve_log,
+    translate,
+)
 from signoff.stores.touched import Touched
 from signoff.stores.turns import Operation
 from signoff.telemetry import StoreCommitted
@@ -26,11 +33,6 @@ log = own_logger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # commits
 CHECK_SECONDS: Final = 2.0  # at most for the check of a file that has shrunk
-OWN_FAULTS: Final = (
-    sqlite3.IntegrityError,
-    sqlite3.ProgrammingError,
-    sqlite3.DataError,
-)  # an operation's own
 
 
 class Refused:
@@ -237,9 +239,10 @@ class Committer:
             try:
                 operation.do(transaction)
             except Exception as error:
-                if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, OWN_FAULTS):
+                if isinstance(error, sqlite3.DatabaseError) and not is_fault_of_one(error):
                     raise  # the database failed, not the operation
-                operation.fail(error)
+                own = self.explain(error) if isinstance(error, sqlite3.OperationalError) else error
+                operation.fail(own)
                 if self.db.total_changes != changes:
                     return operation
         return None

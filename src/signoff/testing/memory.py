@@ -11,6 +11,7 @@ from signoff import forks
 from signoff.clock import Clock, SystemClock
 from signoff.deliveries import Delivery, NewDelivery, Report
 from signoff.errors import NotFound, StoreUnavailable
+from signoff.failed_items import Unreadable
 from signoff.names import check_namespace
 from signoff.own_logs import own_logger
 from signoff.records import (
@@ -377,8 +378,8 @@ class MemoryStore:
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
         return self.model.audit.heads(after, limit)
 
-    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
-        return first_of(self.model.audit.unsealed(limit), limit)[0]
+    async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
+        return first_of(self.model.audit.unsealed(limit, besides), limit)[0]
 
     async def seal(self, seals: Sequence[Seal]) -> bool:
         return self._do(self.model.audit.seal, seals)

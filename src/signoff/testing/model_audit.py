@@ -92,8 +92,9 @@ class Audit:
         chains = sorted(self._tables.chains.items())
         return [(name, chain[-1]) for name, chain in chains if chain and name > after][:limit]
 
-    def unsealed(self, limit: int) -> list[AuditEvent]:
-        return [event for event in self._tables.audit if event.seq is None][:limit]
+    def unsealed(self, limit: int, besides: Sequence[str]) -> list[AuditEvent]:
+        waiting = (event for event in self._tables.audit if event.seq is None)
+        return [event for event in waiting if event.namespace not in besides][:limit]
 
     def seal(self, namespace: str, seals: Sequence[Seal]) -> bool:
         chain = self._tables.chains.setdefault(namespace, [])

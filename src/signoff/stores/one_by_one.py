@@ -1,0 +1,108 @@
+"""Batches of items done in one transaction; item by item while some of them fail, so that these stop no other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from signoff.errors import StoreError
+from signoff.stores.base import Store
+from signoff.stores.set_aside import Key, SetAside, raise_outage
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 200
+"""Items of each job in one transaction when they are done one by one."""
+
+Skipped = Mapping[str, Sequence[Key]]
+"""The items to pass over, by job."""
+
+
+class ItemFailed(StoreError):
+    """The database refused one item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An item that could not be done."""
+
+    job: str
+    key: Key
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """What came of items that were done one by one.
+
+    Attributes:
+        result: What the batch would have returned.
+        failures: The items that failed. Nothing of them was written.
+        is_all: Whether all that was to be done was tried; else there are more.
+    """
+
+    result: T
+    failures: Sequence[Failure]
+    is_all: bool
+
+
+class OneByOne:
+    """Does batches, and remembers which items of them have failed.
+
+    Args:
+        jobs: The names of the jobs that a batch has items of, such as ``timer``.
+        log: Where failures are logged.
+    """
+
+    def __init__(
+        self, jobs: Iterable[str], log: logging.Logger | logging.LoggerAdapter[logging.Logger]
+    ) -> None:
+        self._log = log
+        self._asides = {job: SetAside(job, log) for job in jobs}
+
+    async def do(
+        self,
+        store: Store,
+        at_once: Callable[[], Awaitable[T]],
+        each: Callable[[Skipped], Awaitable[Done[T]]],
+    ) -> T:
+        """Do a batch: at once, or one by one if that failed, or if items of it are set aside.
+
+        Args:
+            store: Where the items are.
+            at_once: Does the batch in one transaction.
+            each: Does its items one by one, but for those to pass over.
+
+        Raises:
+            StoreUnavailable: The store takes no writes at all: no item is at fault.
+        """
+        failed: Exception | None = None
+        if not any(map(len, self._asides.values())):
+            try:
+                return await at_once()
+            except Exception as error:
+                await raise_outage(store, error)
+                failed = error
+        now = store.clock.now()
+        skipped = {job: aside.waiting(now) for job, aside in self._asides.items()}
+        done = await each(skipped)
+        if failed is not None and not done.failures:
+            self._log.warning("a batch failed, but none of its items did: %s", failed)
+        for job, aside in self._asides.items():
+            failures = [failure for failure in done.failures if failure.job == job]
+            if done.is_all:
+                aside.keep_only([*skipped[job], *(failure.key for failure in failures)])
+            for failure in failures:
+                aside.note(store.location, failure.key, failure.error, now)
+        return done.result
+
+    def next_try(self, now: float) -> float | None:
+        """Return when the next item that failed is tried again, in unix seconds; None if there is none."""
+        return earliest(*(aside.next_try(now) for aside in self._asides.values()))
+
+
+def earliest(*times: float | None) -> float | None:
+    """Return the earliest of some times; None if there is none."""
+    return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,138 @@
+"""What time brings in SQLite: deadlines, timers, lost leases; in one transaction, and one by one where that fails."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from typing import Final
+
+from signoff.stores import sqlite_groups as groups
+from signoff.stores import sqlite_promises as promises
+from signoff.stores import sqlite_runs as runs
+from signoff.stores import sqlite_states as states
+from signoff.stores.base import FORGET_SECONDS
+from signoff.stores.one_by_one import AT_ONCE, Done, Failure, Skipped
+from signoff.stores.sqlite_schema import is_fault_of_one
+from signoff.stores.sqlite_transaction import Transaction
+
+FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
+
+FORGET = "DELETE FROM workers WHERE id = ?"
+
+# When the next promise, timer, run deadline and rate-limited start are due; who was silent for longest, and
+# when the next lease runs out.
+NEXT_DUE = """
+SELECT
+    (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
+    (SELECT min(wake_at) FROM runs INDEXED BY runs_timers WHERE state = 'paused' AND wake_at IS NOT NULL),
+    (SELECT min(deadline_at) FROM runs INDEXED BY runs_deadlines
+        WHERE deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL),
+    (SELECT min(opens_at) FROM groups INDEXED BY groups_opening WHERE opens_at IS NOT NULL),
+    (SELECT min(seen_at) FROM workers),
+    (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running')
+"""
+
+SKIPPED = "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:skipped))"
+
+
+def _items(source: str, where: str, at: str, *, id: str = "id", number: str = "number") -> str:
+    """Return the statement that lists (namespace, id, number, time) of a job's items but some, the first due first."""
+    return f"""
+        SELECT namespace, {id}, {number}, {at} FROM {source}
+        WHERE {where} AND (namespace, {id}) NOT IN {SKIPPED}
+        ORDER BY {at} LIMIT :limit
+    """
+
+
+ITEMS: Final = {
+    "promise": _items(
+        "promises INDEXED BY promises_due", "state = 'pending' AND due_at IS NOT NULL", "due_at"
+    ),
+    "timer": _items("runs INDEXED BY runs_timers", "state = 'paused' AND wake_at IS NOT NULL", "wake_at"),
+    "deadline": _items(
+        "runs INDEXED BY runs_deadlines",
+        "deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL",
+        "deadline_at",
+    ),
+    "lease": _items("runs INDEXED BY runs_leases", "state = 'running'", "lease_until"),
+    "rate": _items(
+        "groups INDEXED BY groups_opening", "opens_at IS NOT NULL", "opens_at", id="name", number="NULL"
+    ),
+    "worker": _items("workers INDEXED BY workers_seen", "true", "seen_at", number="NULL"),
+}
+
+_Do = Callable[[Transaction, str, str, int], object]
+
+DO: Final[dict[str, _Do]] = {
+    "promise": lambda tx, namespace, id, _: promises.time_out(tx, namespace, id),
+    "timer": lambda tx, _, id, number: states.wake_timer(tx, number),
+    "deadline": lambda tx, namespace, id, _: runs.pass_deadline(tx, namespace, id),
+    "lease": lambda tx, _, id, number: states.free(tx, number),
+    "rate": lambda tx, namespace, name, _: groups.open_one(tx, namespace, name),
+    "worker": lambda tx, _, id, number: tx.db.execute(FORGET, (id,)),
+}
+
+
+def due(tx: Transaction, namespace: str, limit: int) -> float | None:
+    """Do what time has brought. Returns when the next thing is due."""
+    promises.time_out_due(tx, limit)
+    states.wake_timers(tx, limit)
+    runs.pass_deadlines(tx, limit)
+    states.free_lost(tx, limit)
+    groups.open_due(tx, limit)
+    tx.db.execute(FORGET_SILENT, (tx.lease_now - FORGET_SECONDS,))
+    return next_due(tx.db, tx.now, tx.lease_now)
+
+
+def next_due(db: sqlite3.Connection, now: float, lease_now: float) -> float | None:
+    """Return when the next thing is due, in business time.
+
+    Leases have a clock of their own: the lease that ends in three seconds is due in three seconds.
+    """
+    *times, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
+    if seen_at is not None:
+        times.append(now + (seen_at + FORGET_SECONDS - lease_now))
+    if lease_until is not None:
+        times.append(now + (lease_until - lease_now))
+    return min((time for time in times if time is not None), default=None)
+
+
+def due_each(tx: Transaction, namespace: str, limit: int, skipped: Skipped) -> Done[float | None]:
+    """Do what time has brought one by one, but for some items. What fails leaves nothing behind."""
+    limit = min(limit, AT_ONCE)
+    until = {"lease": tx.lease_now, "worker": tx.lease_now - FORGET_SECONDS}
+    failures: list[Failure] = []
+    times: list[float] = []
+    is_all = True
+    for job, do in DO.items():
+        ends = until.get(job, tx.now)
+        values = {"skipped": json.dumps(skipped.get(job, ())), "limit": limit + 1}
+        items = tx.db.execute(ITEMS[job], values).fetchall()
+        for namespace, id, number, at in items[:limit]:
+            if at > ends:
+                times.append(tx.now + at - ends)
+                break
+            error = _try(tx, lambda: do(tx, namespace, id, number))  # noqa: B023
+            if error is not None:
+                failures.append(Failure(job, (namespace, id), error))
+        else:
+            if len(items) > limit:
+                is_all = False
+                times.append(tx.now + items[limit][3] - ends)
+    return Done(min(times, default=None), failures, is_all)
+
+
+def _try(tx: Transaction, do: Callable[[], object]) -> Exception | None:
+    """Do something whole or not at all. Returns why not. Raises what is no fault of this item."""
+    tx.db.execute("SAVEPOINT item")
+    try:
+        do()
+    except Exception as error:
+        if isinstance(error, sqlite3.Error) and not is_fault_of_one(error):
+            raise
+        tx.db.execute("ROLLBACK TO item")
+        tx.db.execute("RELEASE item")
+        return error
+    tx.db.execute("RELEASE item")
+    return None

@@ -1,0 +1,68 @@
+"""Rows damaged by SQL, past all checks: what a bad disk, an older version or a hand at the database leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import cast
+
+import psycopg
+
+from signoff.stores.postgres import PostgresStore
+from signoff.stores.sqlite import SqliteStore
+from tests.stores.scene import STORES, Scene
+
+DATABASES = ("sqlite", "postgres")
+
+
+class Damaged:
+    """A scene on a database, and a hand at that database.
+
+    Attributes:
+        scene: The store, and its clocks.
+        is_postgres: Whether it is Postgres, whose tables are in a schema.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.is_postgres = isinstance(scene.store, PostgresStore)
+
+    def run(self, sqlite: str, postgres: str | None = None) -> None:
+        """Run SQL: of SQLite, and of Postgres, if it differs in more than the schema ``signoff``."""
+        if self.is_postgres:
+            with psycopg.connect(
+                cast("PostgresStore", self.scene.store).conninfo, autocommit=True
+            ) as connection:
+                connection.execute((postgres or sqlite).encode())
+        else:
+            with closing(sqlite3.connect(cast("SqliteStore", self.scene.store).path)) as connection:
+                connection.executescript(sqlite)
+
+    def refuse(
+        self, table: str, *, on: str = "UPDATE", row: str = "NEW", when: str = "namespace = 'evil'"
+    ) -> None:
+        """Have the database refuse to change rows of a table, as a constraint does that somebody has added."""
+        condition = f"{row}.{when}"
+        self.run(
+            f"CREATE TRIGGER poison_{table} BEFORE {on} ON {table} WHEN {condition} "
+            "BEGIN SELECT RAISE(ABORT, 'poisoned'); END",
+            "CREATE OR REPLACE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'poisoned'; END $$;"
+            f"CREATE TRIGGER poison_{table} BEFORE {on} ON signoff.{table} FOR EACH ROW WHEN ({condition}) "
+            "EXECUTE FUNCTION public.poison()",
+        )
+
+    def allow(self, table: str) -> None:
+        """Have the database take changes of a table again."""
+        self.run(f"DROP TRIGGER poison_{table}", f"DROP TRIGGER poison_{table} ON signoff.{table}")
+
+
+@asynccontextmanager
+async def damaged(database: str, folder: Path) -> AsyncIterator[Damaged]:
+    """Open a scene on a database whose rows can be damaged."""
+    gc.collect()  # or jobs of an earlier test still speak of a database of the same name
+    async with STORES[database](folder) as scene:
+        yield Damaged(scene)

@@ -1,0 +1,185 @@
+"""A row that a periodic job cannot read or write keeps no other row from being served, in any namespace."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from signoff.codec.ciphers import Ciphers, EncryptionKey
+from signoff.engine.schedules import fire_due
+from signoff.engine.schedules import new_set_aside as new_schedules_aside
+from signoff.people import sealing
+from signoff.people.audit import verify
+from signoff.people.decisions import new_set_aside, serve_questions
+from signoff.people.sealing import Sealing, seal_events
+from signoff.records import AuditKind, NewAuditEvent, NewSchedule
+from signoff.stores.encrypted import encrypted
+from tests.attacks.damage import DATABASES, damaged
+from tests.stores.scene import GROUP, WORKFLOW, Scene, question
+from tests.support import in_asyncio
+
+NEW = NewSchedule("s", WORKFLOW, GROUP, '{"args": []}', "* * * * *", "UTC", next_at=1_000_001.0)
+
+
+async def _ask(scene: Scene, id: str = "q") -> None:
+    new = replace(question("r", id=id, act_at=1_000_001.0, data='{"text": "Pay?"}'), run_id=None, n=None)
+    await scene.store.create_promise(new)
+
+
+async def _record(scene: Scene, id: str) -> None:
+    await scene.store.record([NewAuditEvent(id, AuditKind.COMMENTED, "q", None, "user:ana", '{"text":"hi"}')])
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_question_and_a_schedule_whose_key_is_lost_keep_no_other_from_being_served(
+    tmp_path: Path, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The key they were encrypted with was taken from the list: an operator's slip, or on purpose."""
+    old, new = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)
+    async with damaged(database, tmp_path) as damage:
+        raw, clock = damage.scene.store, damage.scene.clock
+        for name, key in (("evil", old), ("zoo", new)):
+            scene = Scene(encrypted(raw, Ciphers([key])).within(name), clock, damage.scene.lease_clock)
+            await scene.store.put_schedule(NEW)
+            await _ask(scene)
+        clock.advance(61)
+        store = encrypted(raw, Ciphers([new]))
+        aside, questions = new_schedules_aside(), new_set_aside()
+        for _ in range(3):
+            await fire_due(store, aside)
+            await serve_questions(store, questions)
+        assert len(await Scene(store.within("zoo"), clock, clock).listed()) == 1
+        assert (await store.within("zoo").get_promise("q")).act_at != 1_000_001.0
+        assert [(item.namespace, item.id, item.failures) for item in aside.items] == [("evil", "s", 1)]
+        assert [(item.namespace, item.id, item.failures) for item in questions.items] == [("evil", "q", 1)]
+        assert "key" in questions.items[0].error
+        assert len([each for each in caplog.records if each.levelno >= logging.ERROR]) == 2
+
+        # They are served when the key is there again.
+        clock.advance(10)
+        store = encrypted(raw, Ciphers([new, old]))
+        await fire_due(store, aside)
+        await serve_questions(store, questions)
+        assert (aside.items, questions.items) == ((), ())
+
+
+@in_asyncio
+async def test_rows_that_cannot_be_read_keep_no_other_from_being_served(tmp_path: Path) -> None:
+    async with damaged("sqlite", tmp_path) as damage:
+        scene = damage.scene
+        for name in ("evil", "zoo"):
+            await _ask(scene.within(name))
+            await _record(scene.within(name), "e")
+        damage.run(
+            "UPDATE promises SET assignees = '5' WHERE namespace = 'evil';"
+            "DROP TRIGGER audit_is_not_changed;"
+            "UPDATE audit SET origin = '{' WHERE namespace = 'evil'"
+        )
+        scene.clock.advance(61)
+        questions, trail = new_set_aside(), Sealing()
+        await serve_questions(scene.store, questions)
+        assert (await scene.within("zoo").store.get_promise("q")).act_at != 1_000_001.0
+        assert [item.namespace for item in questions.items] == ["evil"]
+        await seal_events(scene.store, trail)
+        assert await scene.within("zoo").store.last_seal() is not None
+        assert await scene.within("evil").store.last_seal() is None
+
+
+@in_asyncio
+async def test_a_question_that_this_version_cannot_serve_is_set_aside_and_not_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with damaged("sqlite", tmp_path) as damage:
+        scene = damage.scene
+        await _ask(scene)
+        damage.run("UPDATE promises SET data = '[1]', progress = '[2]'")
+        scene.clock.advance(5)
+        aside = new_set_aside()
+        for _ in range(600):
+            await serve_questions(scene.store, aside)
+            scene.clock.advance(1)
+        [item] = aside.items
+        assert item.failures == 10, "after 1, 2, 4 ... seconds, and then every five minutes"
+        found = await scene.store.get_promise("q")
+        assert (found.act_at, found.version) == (1_000_001.0, 0)
+        errors = [each for each in caplog.records if each.levelno >= logging.ERROR]
+        assert len(errors) == 4, "at each doubling"
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_namespace_whose_events_cannot_be_sealed_fills_no_page(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has more events than a page, and all before the others."""
+    monkeypatch.setattr(sealing, "AT_ONCE", 5)
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        for number in range(12):
+            await _record(scene.within("evil"), f"e{number}")
+        for number in range(12):
+            await _record(scene.within("zoo"), f"z{number}")
+        damage.refuse("seals", on="INSERT")
+        trail = Sealing()
+        for _ in range(6):
+            await seal_events(scene.store, trail)
+        seal = await scene.within("zoo").store.last_seal()
+        assert seal is not None
+        assert seal.seq == 11
+        assert await scene.within("evil").store.last_seal() is None
+
+        damage.allow("seals")
+        for _ in range(6):
+            scene.clock.advance(400)
+            await seal_events(scene.store, trail)
+        assert len((await verify(scene.within("evil").store)).problems) == 0
+        seal = await scene.within("evil").store.last_seal()
+        assert seal is not None
+        assert seal.seq == 11
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_one_event_that_cannot_be_sealed_stops_no_other_of_its_namespace(
+    tmp_path: Path, database: str
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        for number in range(6):
+            await _record(scene, f"e{number}")
+        damage.refuse("seals", on="INSERT", when="event_id = 'e2'")
+        trail = Sealing()
+        await seal_events(scene.store, trail)
+        await seal_events(scene.store, trail)
+        seal = await scene.store.last_seal()
+        assert seal is not None
+        assert seal.seq == 4
+        assert (await verify(scene.store)).problems == ()
+        damage.allow("seals")
+        scene.clock.advance(5)
+        await seal_events(scene.store, trail)
+        assert (await verify(scene.store)).events == 6
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_events_that_were_removed_before_they_were_sealed_fill_no_page(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealing, "AT_ONCE", 5)
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        for number in range(12):
+            await _record(scene.within("evil"), f"e{number}")
+        await _record(scene.within("zoo"), "z")
+        damage.run(
+            "DROP TRIGGER audit_is_not_deleted; DELETE FROM audit WHERE namespace = 'evil'",
+            "DROP TRIGGER audit_is_not_changed ON signoff.audit; "
+            "DELETE FROM signoff.audit WHERE namespace = 'evil'",
+        )
+        await seal_events(scene.store)
+        assert await scene.within("zoo").store.last_seal() is not None

@@ -1,0 +1,244 @@
+"""A deadline, a timer or a lease that the database refuses to fire keeps no other from firing, in any namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from signoff.records import NewPromise, PromiseState, Rate, RunState, WorkerInfo
+from signoff.stores.base import FORGET_SECONDS, Change
+from signoff.stores.set_aside import at_work
+from tests.attacks.damage import DATABASES, Damaged, damaged
+from tests.stores.scene import GROUP, KEPT_FAILURE, Scene
+from tests.support import in_asyncio
+
+DUE = 1_000_008.0
+
+
+async def _promise(scene: Scene, id: str = "p") -> None:
+    await scene.store.create_promise(NewPromise(id, due_at=DUE))
+
+
+async def _promise_fired(scene: Scene, id: str = "p") -> bool:
+    return (await scene.store.get_promise(id)).state is PromiseState.TIMED_OUT
+
+
+async def _timer(scene: Scene, id: str = "r") -> None:
+    await scene.paused(id, wake_at=DUE)
+
+
+async def _is_ready(scene: Scene, id: str = "r") -> bool:
+    return await scene.state(id) is RunState.READY
+
+
+async def _deadline(scene: Scene, id: str = "r") -> None:
+    await scene.start(id, deadline_at=DUE)
+
+
+async def _has_failed(scene: Scene, id: str = "r") -> bool:
+    return await scene.state(id) is RunState.FAILED
+
+
+async def _begun_deadline(scene: Scene, id: str = "r") -> None:
+    await scene.paused(id, deadline_at=DUE)
+
+
+async def _lease(scene: Scene, id: str = "r") -> None:
+    await scene.run(id)
+
+
+_told: dict[str, list[Change]] = {}
+
+
+async def _rate(scene: Scene, id: str = "r") -> None:
+    await scene.store.limit_group(GROUP, starts_per=Rate(1, 5.0))
+    for number in range(2):
+        await scene.start(f"{id}-{number}")
+        await scene.claim()
+    _told[scene.store.namespace] = heard = []
+    scene.store.listen(heard.append)
+
+
+async def _opens(scene: Scene) -> bool:
+    return any(change.ready for change in _told[scene.store.namespace])
+
+
+async def _worker(scene: Scene, id: str = "w") -> None:
+    name = f"{id}-{scene.store.namespace}"
+    await scene.store.enlist(
+        WorkerInfo(name, "host", 1, 1.0, GROUP, scene.store.namespace, "1", "3", None, 1)
+    )
+
+
+async def _is_forgotten(scene: Scene, id: str = "w") -> bool:
+    return f"{id}-{scene.store.namespace}" not in [each.id for each in await scene.store.list_workers()]
+
+
+Make = Callable[[Scene], Awaitable[None]]
+Fired = Callable[[Scene], Awaitable[bool]]
+
+# Of each job: an item, whether it has fired, and the table whose rows are refused.
+ITEMS: dict[str, tuple[Make, Fired, str]] = {
+    "promise": (_promise, _promise_fired, "promises"),
+    "timer": (_timer, _is_ready, "runs"),
+    "deadline": (_deadline, _has_failed, "runs"),
+    "deadline of a run that began": (_begun_deadline, _is_ready, "runs"),
+    "lease": (_lease, _is_ready, "runs"),
+    "rate": (_rate, _opens, "groups"),
+    "worker": (_worker, _is_forgotten, "workers"),
+}
+
+
+def _failing(damage: Damaged) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for aside in at_work():
+        if aside.location == damage.scene.store.location:
+            for item in aside.items:
+                found.setdefault(item.job, []).append(f"{item.namespace}/{item.id}")
+    return found
+
+
+def _advance(scene: Scene, seconds: float) -> None:
+    scene.clock.advance(seconds)
+    scene.lease_clock.advance(seconds)
+
+
+@pytest.mark.parametrize("item", ITEMS)
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_an_item_that_the_database_refuses_keeps_no_other_from_firing(
+    tmp_path: Path, database: str, item: str
+) -> None:
+    make, has_fired, table = ITEMS[item]
+    job = item.split()[0]
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        evil, zoo = scene.within("evil"), scene.within("zoo")
+        await make(evil)
+        await make(zoo)
+        is_delete = item == "worker"
+        damage.refuse(table, on="DELETE" if is_delete else "UPDATE", row="OLD" if is_delete else "NEW")
+        _advance(scene, 9.0 if item == "rate" else FORGET_SECONDS + 10)
+        next_at = await scene.store.due()
+        assert await has_fired(zoo)
+        assert not await has_fired(evil)
+        assert list(_failing(damage)) == [job]
+        assert next_at is not None
+        assert next_at > scene.clock.now(), "or the loop of timers would spin"
+
+        # It is left alone until its back-off is over; others fire meanwhile.
+        later = scene.within("later")
+        await _promise(later)
+        await scene.store.due()
+        assert await _promise_fired(later)
+        damage.allow(table)
+        _advance(scene, 2.0)
+        next_at = await scene.store.due()
+        assert await has_fired(evil)
+        assert _failing(damage) == {}
+        assert next_at is None or next_at > scene.clock.now()
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_message_that_is_there_already_keeps_no_other_promise_from_timing_out(
+    tmp_path: Path, database: str
+) -> None:
+    """A run's counter of messages was set back, as by a table restored from an older copy."""
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        for name in ("evil", "zoo"):
+            within = scene.within(name)
+            await within.paused("r")
+            await within.store.signal("r", "go", "1")
+            [claim] = await within.claim()
+            assert await within.pause(claim.run, opens=[NewPromise("r.1", run_id="r", n=1, due_at=DUE)])
+        damage.run(
+            "UPDATE runs SET wakes = 0 WHERE namespace = 'evil'",
+            "UPDATE signoff.runs SET wakes = 0 WHERE namespace = 'evil'",
+        )
+        _advance(scene, 11)
+        await scene.store.due()
+        assert await _promise_fired(scene.within("zoo"), "r.1")
+        assert not await _promise_fired(scene.within("evil"), "r.1")
+        assert _failing(damage) == {"promise": ["evil/r.1"]}
+        assert len(await scene.within("evil").messages()) == 1, "nothing of the failed one is left"
+
+
+@in_asyncio
+async def test_a_promise_that_cannot_be_read_keeps_no_other_from_timing_out(tmp_path: Path) -> None:
+    async with damaged("sqlite", tmp_path) as damage:
+        scene = damage.scene
+        for name in ("evil", "zoo"):
+            await _promise(scene.within(name))
+        damage.run("UPDATE promises SET assignees = '{' WHERE namespace = 'evil'")
+        _advance(scene, 11)
+        await scene.store.due()
+        assert await _promise_fired(scene.within("zoo"))
+        assert _failing(damage) == {"promise": ["evil/p"]}
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_more_timers_than_are_tried_at_once_keep_no_other_from_firing(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bad ones are due first, and fill more than a page; their number is not the number of tries."""
+    for module in ("one_by_one", "sqlite_due", "postgres_leases"):
+        monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10)
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        for number in range(25):
+            await scene.within("evil").store.create_promise(NewPromise(f"p{number}", due_at=DUE - 5))
+        for number in range(25):
+            await scene.within("zoo").store.create_promise(NewPromise(f"p{number}", due_at=DUE))
+        damage.refuse("promises")
+        _advance(scene, 11)
+        looks = 0
+        while (next_at := await scene.store.due()) is not None and next_at <= scene.clock.now():
+            looks += 1
+            assert looks < 10
+        for number in range(25):
+            assert await _promise_fired(scene.within("zoo"), f"p{number}")
+        assert len(_failing(damage)["promise"]) == 25
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_what_is_due_is_done_in_one_transaction_while_nothing_fails(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+
+        async def refuse(*_: object) -> None:
+            raise AssertionError("one by one")
+
+        monkeypatch.setattr(scene.store, "_due_each", refuse)
+        for number in range(3):
+            await _promise(scene, f"p{number}")
+        _advance(scene, 11)
+        await scene.store.due()
+        assert await _promise_fired(scene, "p2")
+
+
+@in_asyncio
+async def test_an_operation_on_a_damaged_row_fails_no_other_operation_of_its_commit(tmp_path: Path) -> None:
+    """SQLite commits the operations of all namespaces together; a row whose JSON is none fails its own alone."""
+    async with damaged("sqlite", tmp_path) as damage:
+        scene = damage.scene
+        evil, zoo = scene.within("evil").store, scene.within("zoo").store
+        run = await scene.within("evil").run()
+        await scene.within("evil").complete(run, KEPT_FAILURE)
+        await evil.retry("r", token="t0")
+        damage.run("UPDATE journal SET details = '{' WHERE kind = 'retried'")
+        results = await asyncio.gather(
+            evil.retry("r", token="t1"),
+            *(zoo.create_promise(NewPromise(f"p{number}")) for number in range(5)),
+            return_exceptions=True,
+        )
+        assert isinstance(results[0], Exception)
+        assert [each for each in results[1:] if isinstance(each, BaseException)] == []
