@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import psycopg
 
@@ -40,6 +40,18 @@ class Damaged:
         else:
             with closing(sqlite3.connect(cast("SqliteStore", self.scene.store).path)) as connection:
                 connection.executescript(sqlite)
+
+    def find(self, sqlite: str) -> Any:
+        """Return the first column of the only row that a query of one table finds."""
+        if self.is_postgres:
+            conninfo = cast("PostgresStore", self.scene.store).conninfo
+            with psycopg.connect(conninfo, options="-c search_path=signoff") as connection:
+                row = connection.execute(sqlite.encode()).fetchone()
+        else:
+            with closing(sqlite3.connect(cast("SqliteStore", self.scene.store).path)) as connection:
+                row = connection.execute(sqlite).fetchone()
+        assert row is not None
+        return row[0]
 
     def refuse(
         self, table: str, *, on: str = "UPDATE", row: str = "NEW", when: str = "namespace = 'evil'"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from signoff.records import NewPromise, PromiseState, Rate, RunState, WorkerInfo
-from signoff.stores.base import FORGET_SECONDS, Change
+from signoff.stores.base import FORGET_SECONDS
 from signoff.stores.set_aside import at_work
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.stores.scene import GROUP, KEPT_FAILURE, Scene
@@ -50,20 +50,16 @@ async def _lease(scene: Scene, id: str = "r") -> None:
     await scene.run(id)
 
 
-_told: dict[str, list[Change]] = {}
-
-
 async def _rate(scene: Scene, id: str = "r") -> None:
     await scene.store.limit_group(GROUP, starts_per=Rate(1, 5.0))
     for number in range(2):
         await scene.start(f"{id}-{number}")
         await scene.claim()
-    _told[scene.store.namespace] = heard = []
-    scene.store.listen(heard.append)
 
 
 async def _opens(scene: Scene) -> bool:
-    return any(change.ready for change in _told[scene.store.namespace])
+    find = f"SELECT opens_at FROM groups WHERE namespace = '{scene.store.namespace}'"
+    return Damaged(scene).find(find) is None
 
 
 async def _worker(scene: Scene, id: str = "w") -> None:
