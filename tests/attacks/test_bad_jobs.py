@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from signoff.codec.ciphers import Ciphers, EncryptionKey
+from signoff.engine.retention import Retention
 from signoff.engine.schedules import fire_due
 from signoff.engine.schedules import new_set_aside as new_schedules_aside
 from signoff.people import sealing
 from signoff.people.audit import verify
 from signoff.people.decisions import new_set_aside, serve_questions
 from signoff.people.sealing import Sealing, seal_events
-from signoff.records import AuditKind, NewAuditEvent, NewSchedule
+from signoff.records import AuditKind, NewAuditEvent, NewSchedule, NewToken, TokenKind
 from signoff.stores.encrypted import encrypted
 from tests.attacks.damage import DATABASES, damaged
-from tests.stores.scene import GROUP, WORKFLOW, Scene, question
+from tests.stores.scene import GROUP, WORKFLOW, Scene, entry, question
 from tests.support import in_asyncio
 
 NEW = NewSchedule("s", WORKFLOW, GROUP, '{"args": []}', "* * * * *", "UTC", next_at=1_000_001.0)
@@ -183,3 +184,47 @@ async def test_events_that_were_removed_before_they_were_sealed_fill_no_page(
         )
         await seal_events(scene.store)
         assert await scene.within("zoo").store.last_seal() is not None
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_run_that_cannot_be_deleted_keeps_no_other_from_being_deleted(
+    tmp_path: Path, database: str
+) -> None:
+    """It ended first, and so is the first to go."""
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        for number in range(8):
+            run = await scene.run(f"r{number}")
+            await scene.complete(run, entries=[entry(0)])
+            scene.clock.advance(1)
+        for table, run_id in (("journal", "r0"), ("runs", "r3")):
+            column = "id" if table == "runs" else "run_id"
+            damage.refuse(table, on="DELETE", row="OLD", when=f"{column} = '{run_id}'")
+        scene.clock.advance(2 * 86_400)
+        pruning = Retention(scene.store, 1.0)
+        assert await pruning.delete() == 6
+        assert set(await scene.listed()) == {"r0", "r3"}
+        assert len(await scene.journal("r3")) == 1, "nothing of it is gone"
+        damage.allow("journal")
+        damage.allow("runs")
+        scene.clock.advance(400)
+        await pruning.delete()
+        assert await scene.listed() == []
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_links_that_cannot_be_deleted_keep_no_run_from_being_deleted(
+    tmp_path: Path, database: str
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        new = NewToken("t", TokenKind.LINK, "0" * 64, "user:ana", expires_at=scene.clock.now() + 1)
+        await scene.store.create_token(new)
+        await scene.complete(await scene.run())
+        damage.refuse("tokens", on="DELETE", row="OLD", when="id = 't'")
+        scene.clock.advance(2 * 86_400)
+        pruning = Retention(scene.store, 1.0)
+        assert await pruning.delete() == 1
+        assert await scene.listed() == []

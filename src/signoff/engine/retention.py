@@ -10,6 +10,7 @@ from typing import Final
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.stores.base import Store
+from signoff.stores.set_aside import SetAside, raise_outage
 
 log = own_logger("signoff.retention")
 
@@ -53,6 +54,7 @@ class Retention:
             )
         self._store = store
         self._seconds = days * DAY_SECONDS
+        self._aside = SetAside("retention", log)
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
@@ -65,19 +67,34 @@ class Retention:
                     )
             except StoreUnavailable as trouble:
                 log.error("retention waits: %s", trouble)
+            except Exception:  # or nothing would ever be deleted again
+                log.exception("retention failed, and is tried again in %d s", LOOK_EVERY_SECONDS)
             await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     async def delete(self) -> int:
         """Delete all that is due, in small batches. Returns how many runs."""
-        await self._delete(self._store.delete_tokens)
-        await self._delete(self._store.delete_deliveries)
-        await self._delete(self._store.delete_workflows, unannounced_seconds(self._seconds))
-        return await self._delete(self._store.delete_ended)
+        await self._try(self._store.delete_tokens, self._seconds)
+        await self._try(self._store.delete_deliveries, self._seconds)
+        await self._try(self._store.delete_workflows, unannounced_seconds(self._seconds))
+        return await self._try(self._store.delete_ended, self._seconds)
 
-    async def _delete(
-        self, some: Callable[[float, int], Awaitable[int]], seconds: float | None = None
-    ) -> int:
-        age = self._seconds if seconds is None else seconds
+    async def _try(self, some: Callable[[float, int], Awaitable[int]], seconds: float) -> int:
+        """Delete of one kind. If that fails, the other kinds are deleted, and this one is tried again at the next look.
+
+        Raises:
+            StoreUnavailable: The store takes no writes.
+        """
+        key = self._store.namespace, some.__name__
+        try:
+            deleted = await self._delete(some, seconds)
+        except Exception as error:
+            await raise_outage(self._store, error)
+            self._aside.note(self._store.location, key, error, self._store.clock.now())
+            return 0
+        self._aside.forget(key)
+        return deleted
+
+    async def _delete(self, some: Callable[[float, int], Awaitable[int]], age: float) -> int:
         loop = asyncio.get_running_loop()
         total = 0
         while True:

@@ -67,6 +67,8 @@ class OneByOne:
         store: Store,
         at_once: Callable[[], Awaitable[T]],
         each: Callable[[Skipped], Awaitable[Done[T]]],
+        *,
+        namespace: str | None = None,
     ) -> T:
         """Do a batch: at once, or one by one if that failed, or if items of it are set aside.
 
@@ -74,26 +76,32 @@ class OneByOne:
             store: Where the items are.
             at_once: Does the batch in one transaction.
             each: Does its items one by one, but for those to pass over.
+            namespace: The only one that the batch is about; None: it is about all.
 
         Raises:
             StoreUnavailable: The store takes no writes at all: no item is at fault.
         """
         failed: Exception | None = None
-        if not any(map(len, self._asides.values())):
+
+        def is_ours(key: Key) -> bool:
+            return namespace is None or key[0] == namespace
+
+        if not any(is_ours((item.namespace, "")) for aside in self._asides.values() for item in aside.items):
             try:
                 return await at_once()
             except Exception as error:
                 await raise_outage(store, error)
                 failed = error
         now = store.clock.now()
-        skipped = {job: aside.waiting(now) for job, aside in self._asides.items()}
+        skipped = {job: list(filter(is_ours, aside.waiting(now))) for job, aside in self._asides.items()}
         done = await each(skipped)
         if failed is not None and not done.failures:
             self._log.warning("a batch failed, but none of its items did: %s", failed)
         for job, aside in self._asides.items():
             failures = [failure for failure in done.failures if failure.job == job]
             if done.is_all:
-                aside.keep_only([*skipped[job], *(failure.key for failure in failures)])
+                others = [key for item in aside.items if not is_ours(key := (item.namespace, item.id))]
+                aside.keep_only([*others, *skipped[job], *(failure.key for failure in failures)])
             for failure in failures:
                 aside.note(store.location, failure.key, failure.error, now)
         return done.result

@@ -239,7 +239,12 @@ class PostgresStore:
         return await self._write(operations.signal, run_id, name, value, by, request_id, token)
 
     async def delete_ended(self, before: float, limit: int) -> int:
-        return await self._change(retention.delete_ended, before, limit)
+        return await self._database.prune_aside.do(
+            self,
+            lambda: self._change(retention.delete_ended, before, limit),
+            lambda skipped: self._change(retention.delete_each, before, limit, skipped),
+            namespace=self.namespace,
+        )
 
     # What the holder of a lease does
 

@@ -16,6 +16,7 @@ from signoff.own_logs import own_logger
 from signoff.records import Run
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_reads as reads
+from signoff.stores import postgres_retention as retention
 from signoff.stores.listeners import Listeners
 from signoff.stores.one_by_one import Done, OneByOne, Skipped
 from signoff.stores.postgres_clock import DatabaseClock
@@ -64,6 +65,7 @@ class Database:
         clock: Business time.
         listeners: Whom ``tell`` tells.
         due_aside: Does what is due, and remembers which items failed.
+        prune_aside: Deletes ended runs, and remembers which failed.
         lookups: Looks runs up.
     """
 
@@ -86,6 +88,7 @@ class Database:
         self.write_check = WriteCheck(self.location, lambda: self.trouble)
         self.listeners = Listeners()
         self.due_aside = OneByOne(leases.JOBS, log)
+        self.prune_aside = OneByOne([retention.JOB], log)
         self.clock: Clock = clock or DatabaseClock()
         self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
         self._is_pooled = listen_address is not None

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from signoff.stores.one_by_one import AT_ONCE, Done, Failure, ItemFailed, Skipped
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.touched import Touched
+
+JOB: Final = "ended run"
+
+DELETE_EACH = "SELECT signoff.delete_each(%s, %s, %s, %s::text[], %s)"
 
 DELETE_ENDED = "SELECT signoff.delete_ended(%s, %s, %s)"
 
@@ -15,3 +22,21 @@ def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> t
     for (run_id,) in rows:
         touched.touch(namespace, run_id)
     return len(rows), touched
+
+
+def delete_each(
+    db: Connection, namespace: str, before: float, limit: int, skipped: Skipped
+) -> tuple[Done[int], Touched]:
+    """Delete runs one by one, but for some. What fails leaves nothing behind."""
+    passed_over = [id for _, id in skipped[JOB]]
+    row = db.execute(DELETE_EACH, (namespace, before, limit, passed_over, AT_ONCE)).fetchone()
+    assert row is not None
+    told = row[0]
+    touched = Touched()
+    for run_id in told["deleted"]:
+        touched.touch(namespace, run_id)
+    failures = [
+        Failure(JOB, (namespace, id), ItemFailed(f"{reason} (SQLSTATE {code})"))
+        for id, code, reason in told["failures"]
+    ]
+    return Done(len(told["deleted"]), failures, told["is_all"]), touched

@@ -257,7 +257,12 @@ class SqliteStore:
         return await self._write(messages.signal, run_id, name, value, by, request_id, token)
 
     async def delete_ended(self, before: float, limit: int) -> int:
-        return await self._write(retention.delete_ended, before, limit)
+        return await self._file.prune_aside.do(
+            self,
+            lambda: self._write(retention.delete_ended, before, limit),
+            lambda skipped: self._write(retention.delete_each, before, limit, skipped),
+            namespace=self.namespace,
+        )
 
     # What the holder of a lease does
 
@@ -605,6 +610,7 @@ class _File:
         self.location = f"sqlite:///{self.path}"
         self.listeners = Listeners()
         self.due_aside = OneByOne(overdue.ITEMS, log)
+        self.prune_aside = OneByOne([retention.JOB], log)
         self._clock = clock
         self._lease_clock = lease_clock
         self.busy_seconds = busy_seconds

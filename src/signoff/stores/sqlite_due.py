@@ -13,7 +13,6 @@ from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import FORGET_SECONDS
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, Skipped
-from signoff.stores.sqlite_schema import is_fault_of_one
 from signoff.stores.sqlite_transaction import Transaction
 
 FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
@@ -113,7 +112,7 @@ def due_each(tx: Transaction, namespace: str, limit: int, skipped: Skipped) -> D
             if at > ends:
                 times.append(tx.now + at - ends)
                 break
-            error = _try(tx, lambda: do(tx, namespace, id, number))  # noqa: B023
+            error = tx.attempt(lambda: do(tx, namespace, id, number))  # noqa: B023
             if error is not None:
                 failures.append(Failure(job, (namespace, id), error))
         else:
@@ -121,18 +120,3 @@ def due_each(tx: Transaction, namespace: str, limit: int, skipped: Skipped) -> D
                 is_all = False
                 times.append(tx.now + items[limit][3] - ends)
     return Done(min(times, default=None), failures, is_all)
-
-
-def _try(tx: Transaction, do: Callable[[], object]) -> Exception | None:
-    """Do something whole or not at all. Returns why not. Raises what is no fault of this item."""
-    tx.db.execute("SAVEPOINT item")
-    try:
-        do()
-    except Exception as error:
-        if isinstance(error, sqlite3.Error) and not is_fault_of_one(error):
-            raise
-        tx.db.execute("ROLLBACK TO item")
-        tx.db.execute("RELEASE item")
-        return error
-    tx.db.execute("RELEASE item")
-    return None

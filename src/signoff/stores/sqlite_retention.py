@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from typing import Final
+
+from signoff.stores.one_by_one import AT_ONCE, Done, Failure, Skipped
 from signoff.stores.sqlite_transaction import Transaction
+
+JOB: Final = "ended run"
 
 FIRST_ENDED = """
 SELECT number, id FROM runs INDEXED BY runs_ended
 WHERE namespace = ? AND ended_at < ? AND parent_id IS NULL AND ended_at IS NOT NULL AND retryable = 0
 ORDER BY ended_at, number LIMIT 1
+"""
+
+NEXT_ENDED = """
+SELECT number, id FROM runs INDEXED BY runs_ended
+WHERE namespace = ? AND ended_at < ? AND parent_id IS NULL AND ended_at IS NOT NULL AND retryable = 0
+    AND id NOT IN (SELECT value FROM json_each(?))
+ORDER BY ended_at, number LIMIT ?
 """
 
 LEAVE_CHILDREN = """
@@ -71,9 +84,32 @@ def delete_ended(tx: Transaction, namespace: str, before: float, limit: int) -> 
         row = tx.db.execute(FIRST_ENDED, (namespace, before)).fetchone()
         if row is None:
             return deleted
-        number, run_id = row
-        for statement in WHAT_IS_THEIRS:
-            tx.db.execute(statement, {"namespace": namespace, "run_id": run_id})
-        tx.db.execute(DELETE_RUN, (number,))
-        tx.touch(namespace, run_id)
+        _delete(tx, namespace, *row)
     return limit
+
+
+def delete_each(tx: Transaction, namespace: str, before: float, limit: int, skipped: Skipped) -> Done[int]:
+    """Delete runs one by one, but for some. What fails leaves nothing behind."""
+    passed_over = [id for _, id in skipped[JOB]]
+    failures: list[Failure] = []
+    deleted = 0
+    while deleted < limit and len(failures) < AT_ONCE:
+        values = (namespace, before, json.dumps(passed_over), limit - deleted)
+        rows = tx.db.execute(NEXT_ENDED, values).fetchall()
+        if not rows:
+            return Done(deleted, failures, is_all=True)
+        for number, run_id in rows:
+            error = tx.attempt(lambda: _delete(tx, namespace, number, run_id))  # noqa: B023
+            if error is None:
+                deleted += 1
+            else:
+                failures.append(Failure(JOB, (namespace, run_id), error))
+                passed_over.append(run_id)
+    return Done(deleted, failures, is_all=False)
+
+
+def _delete(tx: Transaction, namespace: str, number: int, run_id: str) -> None:
+    for statement in WHAT_IS_THEIRS:
+        tx.db.execute(statement, {"namespace": namespace, "run_id": run_id})
+    tx.db.execute(DELETE_RUN, (number,))
+    tx.touch(namespace, run_id)

@@ -61,6 +61,20 @@ class Transaction(Touched):
         self.now = now
         self.lease_now = lease_now
 
+    def attempt(self, do: Callable[[], object]) -> Exception | None:
+        """Do something whole or not at all. Returns why not. Raises errors that are not its own."""
+        self.db.execute("SAVEPOINT attempt")
+        try:
+            do()
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not is_fault_of_one(error):
+                raise
+            self.db.execute("ROLLBACK TO attempt")
+            self.db.execute("RELEASE attempt")
+            return error
+        self.db.execute("RELEASE attempt")
+        return None
+
 
 class Work(Operation[T]):
     """Something to do in a transaction. Doing it again after a rollback is safe.

@@ -316,3 +316,46 @@ BEGIN
     END LOOP;
 END $$;
 CALL signoff.plan_by_index('signoff.waiting_for_seals');
+
+-- As signoff.delete_ended, each run in a subtransaction of its own, but for the runs in `p_skipped`. Returns {"deleted":
+-- ids, "failures": [[id, SQLSTATE, error], ...], "is_all": whether no more are to be deleted}.
+CREATE FUNCTION signoff.delete_each(
+    p_namespace text, p_before double precision, p_limit integer, p_skipped text[], p_failures integer
+) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    run signoff.runs;
+    v_code text;
+    v_error text;
+    deleted jsonb := '[]';
+    failures jsonb := '[]';
+BEGIN
+    WHILE jsonb_array_length(deleted) < p_limit AND jsonb_array_length(failures) < p_failures LOOP
+        v_code := NULL;
+        BEGIN
+            SELECT * INTO run FROM signoff.runs
+            WHERE namespace = p_namespace AND ended_at < p_before
+                AND parent_id IS NULL AND ended_at IS NOT NULL AND NOT retryable AND id <> ALL (p_skipped)
+            ORDER BY ended_at, number LIMIT 1
+            FOR UPDATE SKIP LOCKED;
+            IF NOT FOUND THEN
+                RETURN jsonb_build_object('deleted', deleted, 'failures', failures, 'is_all', true);
+            END IF;
+            PERFORM signoff.delete_run(run);
+        EXCEPTION WHEN OTHERS THEN
+            IF left(SQLSTATE, 2) IN ('08', '25', '40', '53', '55', '57', '58') OR run.id IS NULL THEN
+                RAISE;
+            END IF;
+            v_code := SQLSTATE;
+            v_error := SQLERRM;
+        END;
+        IF v_code IS NULL THEN
+            deleted := deleted || to_jsonb(run.id);
+        ELSE
+            failures := failures || jsonb_build_array(jsonb_build_array(run.id, v_code, v_error));
+            p_skipped := p_skipped || run.id;
+        END IF;
+    END LOOP;
+    RETURN jsonb_build_object('deleted', deleted, 'failures', failures, 'is_all', false);
+END $$;
+CALL signoff.plan_by_index('signoff.delete_each');
