@@ -228,3 +228,24 @@ async def test_links_that_cannot_be_deleted_keep_no_run_from_being_deleted(
         pruning = Retention(scene.store, 1.0)
         assert await pruning.delete() == 1
         assert await scene.listed() == []
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_message_that_cannot_be_read_keeps_no_worker_from_its_other_runs(
+    tmp_path: Path, database: str
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        for run_id in ("bad", "good"):
+            await scene.start(run_id)
+            await scene.store.signal(run_id, "go", "1")
+        damage.run(
+            "UPDATE messages SET kind = '?' WHERE run_id = 'bad'",
+            "UPDATE signoff.messages SET kind = '?' WHERE run_id = 'bad'",
+        )
+        claims = {claim.run.id: claim.messages for claim in await scene.claim()}
+        assert {id: len(messages) for id, messages in claims.items()} == {"bad": 0, "good": 1}
+        found = await scene.store.read_messages(["bad", "good"])
+        assert [message.run_id for message, _ in found] == ["good"]
+        assert await scene.store.heartbeat("w", {"bad": 1, "good": 1}) == set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.redaction import Redaction, Redactor
 from signoff.stores.base import Store
 from signoff.stores.limits import check_deliveries
-from signoff.stores.set_aside import may_pass, raise_outage
+from signoff.stores.set_aside import SetAside, raise_outage
 from signoff.telemetry import DeliveryAttempted
 
 log = own_logger("signoff.notifications")
@@ -58,7 +57,6 @@ class _Line:
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     held_until: float = 0.0  # the other side wants to hear nothing before
     is_failing: bool = False  # its last attempt failed
-    is_stuck: bool = False  # what is to be told is not known
 
 
 class Dispatcher:
@@ -83,26 +81,26 @@ class Dispatcher:
         self._store = store
         self._lines = [_Line(channel) for channel in channels]
         self._redactor = Redactor(store, redaction or Redaction(()))
+        self._aside = SetAside("channel", log)
         self._clean_at = 0.0
         self._is_closed = False
 
     async def serve(self, _: Store) -> float | None:
         """Make deliveries of new events, and begin to send what is due. Returns when more is due, if it is known."""
         times: list[float] = []
+        waiting = self._aside.waiting(self._store.clock.now())
         for line in self._lines:
+            key = self._store.namespace, line.channel.name
+            if key in waiting:
+                continue
             try:
                 is_behind = await self._expand(line)
                 next_at = await self._begin(line)
             except Exception as error:  # of one channel: the others go on
                 await raise_outage(self._store, error)
-                if not line.is_stuck:
-                    level = logging.WARNING if may_pass(error) else logging.ERROR
-                    log.log(
-                        level, "channel %s is stuck, and is tried again", line.channel.name, exc_info=True
-                    )
-                line.is_stuck = True
+                self._aside.note(self._store.location, key, error, self._store.clock.now())
                 continue
-            line.is_stuck = False
+            self._aside.forget(key)
             if is_behind:
                 times.append(self._store.clock.now())
             if next_at is not None:

@@ -39,6 +39,7 @@ from signoff.stores.postgres_rows import (
 from signoff.stores.same import NO_SESSION, OTHER_SESSION, same_json
 from signoff.stores.touched import Touched
 from signoff.stores.turns import Operation
+from signoff.stores.unreadable import readable
 
 T = TypeVar("T")
 
@@ -283,7 +284,8 @@ def claim(
         for values, messages in reply.get("claims") or ():
             run = run_of_values(values)
             touched.touch(namespace, run.id)
-            claims.append(Claim(run, tuple(message_of(message) for message in messages or ())))
+            waiting = readable(messages or (), message_of, lambda _, id=run.id: f"a message of run {id!r}")
+            claims.append(Claim(run, tuple(waiting)))
         return claims
 
     body = {

@@ -32,6 +32,7 @@ from signoff.stores.postgres_rows import (
     to_run,
     to_worker,
 )
+from signoff.stores.unreadable import readable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -166,7 +167,13 @@ def read_journal(db: Connection, namespace: str, run_id: str, after: int, limit:
 def read_messages(db: Connection, namespace: str, run_ids: Sequence[str]) -> list[tuple[Message, int]]:
     """Return the messages of these runs, oldest first per run, each with its run's ``wakes``."""
     rows, more = cut(_all(db, READ_MESSAGES, (list(run_ids), namespace)), LAST_NUMBER)
-    found = [(MESSAGES.read(row, to_message), row[-1]) for row in rows]
+    found = list(
+        readable(
+            rows,
+            lambda row: (MESSAGES.read(row, to_message), row[-1]),
+            lambda row: f"message {row[0]} of run {row[1]!r}",
+        )
+    )
     return seen_of(found) if more else found
 
 

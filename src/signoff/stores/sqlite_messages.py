@@ -14,6 +14,7 @@ from signoff.stores.listed import first_of, seen_of
 from signoff.stores.same import same_json
 from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, to_message
 from signoff.stores.sqlite_transaction import Transaction
+from signoff.stores.unreadable import readable
 
 LEAVE = """
 INSERT INTO messages (namespace, run_id, id, kind, at, n, name, state, value, error, "by", note)
@@ -170,7 +171,10 @@ def read_messages(
         cursor = db.execute(READ_OF_ONE, {"namespace": namespace, "run_id": run_ids[0]})
     else:
         cursor = db.execute(READ_OF_MANY, {"namespace": namespace, "run_ids": json.dumps(list(run_ids))})
-    found, more = first_of((to_message(row), row[11]) for row in cursor)
+    rows = readable(
+        cursor, lambda row: (to_message(row), row[11]), lambda row: f"message {row[0]} of run {row[1]!r}"
+    )
+    found, more = first_of(rows)
     return seen_of(found) if more else found
 
 

@@ -1,13 +1,17 @@
-"""Lists in which a row that cannot be read takes its place as such, and keeps no other from being read."""
+"""Lists with rows that cannot be read: these keep no other row from being read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from signoff.failed_items import Unreadable
+from signoff.own_logs import own_logger
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+log = own_logger("signoff.stores")
 
 
 def read_each(rows: Iterable[Sequence[Any]], make: Callable[[Any], T]) -> list[T | Unreadable]:
@@ -20,3 +24,20 @@ def _read(row: Sequence[Any], make: Callable[[Any], T]) -> T | Unreadable:
         return make(row)
     except Exception as error:
         return Unreadable(str(row[0]), str(row[1]), f"its row is damaged: {error}")
+
+
+def readable(rows: Iterable[R], make: Callable[[R], T], what: Callable[[R], str]) -> Iterator[T]:
+    """Make records of rows, and leave out those that cannot be read; the log names them.
+
+    Args:
+        rows: The rows.
+        make: Makes a record of one.
+        what: Names one, such as ``message 3 of run r``.
+    """
+    for row in rows:
+        try:
+            made = make(row)
+        except Exception as error:
+            log.error("%s is left out, its row is damaged: %s", what(row), error)
+        else:
+            yield made
